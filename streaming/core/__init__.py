@@ -1,0 +1,1 @@
+"""The state machines: pure, standard library only, time passed in."""

@@ -1,0 +1,52 @@
+"""What the core needs to know from the user, and the limits that are not the user's to set."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Name of the event notification that an automatically created queue has (contract, "queue-commands").
+DEFAULT_NOTIFICATION = "default"
+
+# Service Broker's number of consecutive rollbacks after which a queue is set OFF [E: poison messages].
+POISON_ROLLBACKS = 5
+
+# D12: from the third useless activation in a row the quiet window doubles, up to ten minutes.
+USELESS_ACTIVATIONS_TOLERATED = 2
+MAX_QUIET_WINDOW_MS = 600_000
+
+# Transactions: how many given back stay marked per queue, for how long, and from when on an overdue lease
+# proves that nobody was running (activation.md, "Transactions").
+MAX_MARKS = 1_000
+MARK_LIFETIME_MS = 24 * 3_600_000
+LEASE_OVERDUE_MS = 10_000
+
+
+class Semantics(StrEnum):
+    """How D1 and D3 are decided: as the original was observed to behave, or as its document says word for word."""
+
+    OBSERVED = "observed"
+    LITERAL = "literal"
+
+
+@dataclass(frozen=True)
+class CoreSettings:
+    """Settings of all queues; all durations in milliseconds.
+
+    Attributes:
+        quiet_window_ms: W of rule B.
+        external_activation_timeout_ms: T of a queue that sets none of its own; FOREVER_MS never expires.
+        semantics: Decides D1 and D3.
+        session_lease_ms: How long the wait of a silent session counts.
+        transaction_lease_ms: How long the transactions of a silent session stay open.
+        check_interval_ms: How often the monitors view may be written for a changed count.
+        queue_idle_expiry_ms: After how long without events an automatic queue is forgotten.
+        auto_create_queues: Whether a queue created by an event gets the event notification `default`.
+    """
+
+    quiet_window_ms: int = 5_000
+    external_activation_timeout_ms: int = 30_000
+    semantics: Semantics = Semantics.OBSERVED
+    session_lease_ms: int = 60_000
+    transaction_lease_ms: int = 60_000
+    check_interval_ms: int = 1_000
+    queue_idle_expiry_ms: int = 7 * 24 * 3_600_000
+    auto_create_queues: bool = True

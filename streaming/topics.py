@@ -1,0 +1,73 @@
+"""The topics of the contract: their names and how they are created."""
+
+from dataclasses import dataclass
+
+# Kafka's own limit for a topic's name, and the characters it allows (org.apache.kafka.common.internals.Topic).
+MAX_TOPIC_NAME_LENGTH = 249
+TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+HOUR_MS = 3_600_000
+
+# The broker's clock orders the events of a batch, so no producer's clock can (contract, "All topics").
+_ORDERED = {"message.timestamp.type": "LogAppendTime"}
+_COMPACTED = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """How one topic is created.
+
+    Attributes:
+        name: The topic's name, prefix included.
+        is_partitioned: Whether it gets the number of partitions asked for; otherwise it has one.
+        config: Topic settings in Kafka's own words.
+    """
+
+    name: str
+    is_partitioned: bool
+    config: dict[str, str]
+
+
+class Topics:
+    """The names of all topics under one prefix."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.arrivals = prefix + "queue-arrivals"
+        self.receives = prefix + "queue-receives"
+        self.commands = prefix + "queue-commands"
+        self.ticks = prefix + "queue-ticks"
+        self.activations = prefix + "queue-activations"
+        self.tasks = prefix + "queue-tasks"
+        self.activated_tasks = prefix + "queue-activated-tasks"
+        self.monitors = prefix + "queue-monitors"
+        self.dead_letters = prefix + "queue-dead-letters"
+
+    def specs(self) -> list[TopicSpec]:
+        """All topics with their settings; commands are kept for ever so that definitions can be rebuilt."""
+        return [
+            TopicSpec(self.arrivals, True, _ORDERED),
+            TopicSpec(self.receives, True, _ORDERED),
+            TopicSpec(self.commands, False, _ORDERED | {"retention.ms": "-1", "retention.bytes": "-1"}),
+            TopicSpec(self.ticks, False, _ORDERED | {"retention.ms": str(HOUR_MS)}),
+            TopicSpec(self.activations, True, {}),
+            TopicSpec(self.tasks, True, {}),
+            TopicSpec(self.activated_tasks, True, _COMPACTED),
+            TopicSpec(self.monitors, True, _COMPACTED),
+            TopicSpec(self.dead_letters, False, {}),
+        ]
+
+    def names(self) -> frozenset[str]:
+        """The names of all topics."""
+        return frozenset(spec.name for spec in self.specs())
+
+
+def topic_name_problem(queue: str, topics: Topics) -> str | None:
+    """Why a queue of this name cannot be a Kafka topic of the same name; None if it can."""
+    if len(queue) > MAX_TOPIC_NAME_LENGTH:
+        return f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
+    if queue in topics.names():
+        return "it is the name of one of the monitor's own topics"
+    if queue in ("", ".", "..") or not TOPIC_NAME_CHARACTERS.issuperset(queue):
+        return "a topic's name has only ASCII letters, digits, '.', '_' and '-'"
+    return None
