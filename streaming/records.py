@@ -200,7 +200,7 @@ class CreateQueue(Struct, tag="CREATE_QUEUE", tag_field="type", omit_defaults=Tr
     status: OnOff | UnsetType = UNSET
     activation: Activation | Literal["DROP"] | UnsetType = UNSET
     poison_message_handling: OnOff | UnsetType = UNSET
-    external_activation_timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)] | None | UnsetType = UNSET
+    external_activation_timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)] | UnsetType | None = UNSET
 
     def event(self) -> events.Event:
         """The core's event."""
@@ -283,6 +283,21 @@ def is_queue_name(name: str) -> bool:
     return _QUEUE_NAME.fullmatch(name) is not None
 
 
+def _parse(decoder: InputDecoder, value: bytes) -> InputRecord:
+    try:
+        if not value.isascii():
+            value.decode()  # the decoder does not look into strings it ignores
+        return decoder.decode(value)
+    except UnicodeDecodeError as error:
+        raise InvalidRecordError(f"invalid UTF-8: {error}") from None
+    except msgspec.ValidationError as error:
+        raise InvalidRecordError(str(error)) from None
+    except msgspec.DecodeError as error:
+        raise InvalidRecordError(f"invalid JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRecordError("invalid JSON: nested too deeply") from None
+
+
 def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_bytes: int) -> InputRecord:
     """Decodes and checks one record.
 
@@ -301,18 +316,7 @@ def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_
         raise InvalidRecordError("the record has no value")
     if len(key) + value_bytes > MAX_RECORD_BYTES:
         raise InvalidRecordError(f"the record has {len(key) + value_bytes} bytes, more than {MAX_RECORD_BYTES}")
-    try:
-        if not value.isascii():
-            value.decode()  # the decoder does not look into strings it ignores
-        record = decoder.decode(value)
-    except UnicodeDecodeError as error:
-        raise InvalidRecordError(f"invalid UTF-8: {error}") from None
-    except msgspec.ValidationError as error:
-        raise InvalidRecordError(str(error)) from None
-    except msgspec.DecodeError as error:
-        raise InvalidRecordError(f"invalid JSON: {error}") from None
-    except RecursionError:
-        raise InvalidRecordError("invalid JSON: nested too deeply") from None
+    record = _parse(decoder, value)
     if not is_queue_name(record.queue):
         raise InvalidRecordError(
             "`queue` must have one to three parts of 1-128 characters, none of them a control character"

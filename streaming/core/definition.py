@@ -1,0 +1,88 @@
+"""What CREATE QUEUE, ALTER QUEUE and the event notification statements define."""
+
+from dataclasses import dataclass, field
+
+from streaming.core.events import QueueOptions
+from streaming.core.settings import DEFAULT_NOTIFICATION
+
+
+@dataclass(slots=True)
+class ActivationClause:
+    """The ACTIVATION clause of a queue that has one. CREATE without a number of readers gets one reader."""
+
+    is_on: bool = True
+    procedure_name: str | None = None
+    max_queue_readers: int = 1
+    execute_as: str | None = None
+
+
+@dataclass(slots=True)
+class QueueDefinition:
+    """A queue's definition.
+
+    Attributes:
+        is_automatic: An event created the queue, no CREATE QUEUE has named it yet.
+        is_on: STATUS; OFF: nothing can be received.
+        handles_poison: POISON_MESSAGE_HANDLING.
+        external_activation_timeout_ms: T of this queue; None: as the settings say; FOREVER_MS: never expires.
+        activation: The ACTIVATION clause, if any.
+        notifications: Event notifications for QUEUE_ACTIVATION, name -> service, in order of creation.
+    """
+
+    is_automatic: bool = False
+    is_on: bool = True
+    handles_poison: bool = True
+    external_activation_timeout_ms: int | None = None
+    activation: ActivationClause | None = None
+    notifications: dict[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def automatic(cls, has_default_notification: bool) -> "QueueDefinition":
+        """The definition of a queue that an event created."""
+        return cls(is_automatic=True, notifications={DEFAULT_NOTIFICATION: None} if has_default_notification else {})
+
+    @property
+    def is_activation_on(self) -> bool:
+        """Whether there is internal activation and it is ON."""
+        return self.activation is not None and self.activation.is_on
+
+    @property
+    def is_monitored(self) -> bool:
+        """Whether the queue has a monitor [E: sys.dm_broker_queue_monitors]."""
+        return self.is_on and (self.is_activation_on or bool(self.notifications))
+
+    @property
+    def is_as_created_by_an_event(self) -> bool:
+        """Whether an event could create just this again, so that nothing is lost if it is forgotten."""
+        return self in (QueueDefinition.automatic(True), QueueDefinition.automatic(False))
+
+    def create(self, options: QueueOptions) -> None:
+        """CREATE QUEUE of a queue that exists: sets it, and keeps its event notifications but the automatic one."""
+        if self.is_automatic:
+            self.notifications.pop(DEFAULT_NOTIFICATION, None)
+        self.is_automatic = False
+        self.is_on = True
+        self.handles_poison = True
+        self.external_activation_timeout_ms = None
+        self.activation = None
+        self.alter(options)
+
+    def alter(self, options: QueueOptions) -> None:
+        """ALTER QUEUE: changes only what the options name."""
+        if options.status is not None:
+            self.is_on = options.status
+        if options.poison_message_handling is not None:
+            self.handles_poison = options.poison_message_handling
+        if options.external_activation_timeout_ms is not None:
+            self.external_activation_timeout_ms = options.external_activation_timeout_ms
+        if options.drop_activation:
+            self.activation = None
+        named = options.activation
+        if named is not None:
+            old = self.activation or ActivationClause()
+            self.activation = ActivationClause(
+                is_on=old.is_on if named.status is None else named.status,
+                procedure_name=named.procedure_name or old.procedure_name,
+                max_queue_readers=old.max_queue_readers if named.max_queue_readers is None else named.max_queue_readers,
+                execute_as=named.execute_as or old.execute_as,
+            )

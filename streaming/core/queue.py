@@ -1,0 +1,355 @@
+"""A queue: its definition, its count of unread messages, its sessions and its monitor, moved by events.
+
+A batch does three things to a queue, in this order (activation.md, "One clock, one check a batch"): it applies the
+queue's events without checking, ends what is due, and checks once. So what is written is true at the end of the
+batch, and an outage ends with one notification per queue that still needs it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from streaming.core import events
+from streaming.core.definition import QueueDefinition
+from streaming.core.events import Event, ReceiveResult
+from streaming.core.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
+from streaming.core.sessions import Sessions
+from streaming.core.settings import POISON_ROLLBACKS, CoreSettings
+from streaming.core.times import FOREVER_MS, NEVER_MS
+
+
+class EventType(Enum):
+    """What a notification tells."""
+
+    QUEUE_ACTIVATION = "QUEUE_ACTIVATION"
+    BROKER_QUEUE_DISABLED = "BROKER_QUEUE_DISABLED"
+
+
+@dataclass(slots=True)
+class Notification:
+    """One activation, or that the queue was disabled; written once for each event notification.
+
+    Attributes:
+        event_type: What it tells.
+        sequence: 1, 2, 3 ... per queue.
+        reason: Why the queue was activated; None for BROKER_QUEUE_DISABLED.
+        unread_messages: The count at the decision.
+        tasks_waiting: Sessions waiting at the decision, with WHERE or not.
+        expires_ms: Until when the monitor stays silent unless somebody calls RECEIVE; None for never.
+        notifications: The event notifications to write it for, with their services.
+    """
+
+    event_type: EventType
+    sequence: int
+    reason: Reason | None
+    unread_messages: int
+    tasks_waiting: int
+    expires_ms: int | None
+    notifications: list[tuple[str, str | None]]
+
+
+class Queue:
+    """One queue. All times are milliseconds of its shard's clock.
+
+    Attributes:
+        definition: What commands have defined.
+        monitor: Its queue monitor.
+        sessions: Who waits, and which transactions are open.
+        unread: Visible messages not taken by an open or committed RECEIVE; signed, as a receive may be heard of before
+            its arrival (D4).
+        negative_since_ms: When the count fell below zero.
+        last_added_ms: When an arrival or a rollback last added to the count.
+        rollbacks: Consecutive rollbacks of transactions that had received messages.
+        sequence: Number of the last notification.
+        last_event_ms: When the last event came.
+        view_written_ms: When the monitors view was last written.
+        is_view_stale: A count has changed since.
+        is_definition_changed: So has the definition, in this batch.
+    """
+
+    __slots__ = (
+        "_has_arrived",
+        "_notifications",
+        "definition",
+        "is_definition_changed",
+        "is_view_stale",
+        "last_added_ms",
+        "last_event_ms",
+        "monitor",
+        "negative_since_ms",
+        "rollbacks",
+        "sequence",
+        "sessions",
+        "settings",
+        "unread",
+        "view_written_ms",
+    )
+
+    def __init__(self, definition: QueueDefinition, settings: CoreSettings) -> None:
+        self.settings = settings
+        self.definition = definition
+        self.monitor = QueueMonitor()
+        self.sessions = Sessions()
+        self.unread = 0
+        self.negative_since_ms = NEVER_MS
+        self.last_added_ms = NEVER_MS
+        self.rollbacks = 0
+        self.sequence = 0
+        self.last_event_ms = NEVER_MS
+        self.view_written_ms = NEVER_MS
+        self.is_view_stale = True
+        self.is_definition_changed = False
+        self._has_arrived = False
+        self._notifications: list[Notification] = []
+        if definition.is_monitored:
+            self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
+
+    @property
+    def tasks_running(self) -> int:
+        """Tasks of internal activation that run; the monitor starts none yet, so none can run."""
+        return 0
+
+    @property
+    def timeout_ms(self) -> int:
+        """T as it is now; FOREVER_MS if it never expires. Without an event notification T has no part (D2)."""
+        if not self.definition.notifications:
+            return FOREVER_MS
+        own_ms = self.definition.external_activation_timeout_ms
+        return self.settings.external_activation_timeout_ms if own_ms is None else own_ms
+
+    # 1. events
+
+    def apply(self, event: Event, now_ms: int) -> None:
+        """Applies one event without checking."""
+        if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
+            self._set_unread(0, now_ms)  # D4: a surplus activation is harmless, a missing one is not
+        self.last_event_ms = now_ms
+        _APPLY[type(event)](self, event, now_ms)
+        if self.unread <= 0:
+            self.monitor.fire(Trigger.NOTHING_UNREAD, now_ms)
+
+    def _message_arrived(self, event: events.MessageArrived, now_ms: int) -> None:
+        if self.unread <= 0 and self.tasks_running == 0:
+            self._has_arrived = True
+        self._add(event.count, now_ms)
+
+    def _receive(self, event: events.Receive, now_ms: int) -> None:
+        sessions, monitor, result = self.sessions, self.monitor, event.result
+        sessions.heard(event.session_id, now_ms)
+        is_renewal = result is ReceiveResult.WAITING and sessions.is_waiting(event.session_id)
+        if result is not ReceiveResult.WAITING:
+            sessions.end_wait(event.session_id)
+        elif self.definition.is_on:
+            sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
+        if not is_renewal:
+            monitor.fire(Trigger.RECEIVE, now_ms)
+        if result is ReceiveResult.EMPTY and not event.where:
+            monitor.nothing_was_found(now_ms)
+        if event.messages:
+            monitor.work_was_found()
+            self._set_unread(self.unread - event.messages, now_ms)
+            if event.transaction_id is None:
+                self.rollbacks = 0
+            else:
+                sessions.received(event.session_id, event.transaction_id, event.messages, now_ms)
+        if event.unread is not None:
+            self._heal(event.unread, now_ms)
+
+    def _commit(self, event: events.Commit, now_ms: int) -> None:
+        self.sessions.heard(event.session_id, now_ms)
+        messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
+        marked = self.sessions.take_mark(event.session_id, event.transaction_id)
+        self._set_unread(self.unread - marked, now_ms)
+        if messages or marked:
+            self.rollbacks = 0
+
+    def _rollback(self, event: events.Rollback, now_ms: int) -> None:
+        self.sessions.heard(event.session_id, now_ms)
+        self.sessions.take_mark(event.session_id, event.transaction_id)  # it was given back already
+        self._rolled_back(self.sessions.end_transaction(event.session_id, event.transaction_id), now_ms)
+
+    def _session_alive(self, event: events.SessionAlive, now_ms: int) -> None:
+        self.sessions.heard(event.session_id, now_ms)
+
+    def _session_ended(self, event: events.SessionEnded, now_ms: int) -> None:
+        for messages in self.sessions.end(event.session_id):
+            self._rolled_back(messages, now_ms)
+
+    def _task_event(self, event: Event, now_ms: int) -> None:
+        """Here internal activation hears of its tasks; the monitor starts none yet, so the event changes nothing."""
+
+    def _create_queue(self, event: events.CreateQueue, now_ms: int) -> None:
+        self._define(self.definition.create, event.options, now_ms)
+
+    def _alter_queue(self, event: events.AlterQueue, now_ms: int) -> None:
+        self._define(self.definition.alter, event.options, now_ms)
+
+    def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
+        self._define(lambda _: self.definition.notifications.update({event.notification: event.service}), None, now_ms)
+
+    def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
+        self._define(lambda _: self.definition.notifications.pop(event.notification, None), None, now_ms)
+
+    def _define(self, change: Callable[[Any], object], argument: object, now_ms: int) -> None:
+        """Changes the definition; its monitor comes to be, is renewed, or goes with it."""
+        was_activation_on = self.definition.is_activation_on
+        change(argument)
+        is_renewed = self.definition.is_activation_on and not was_activation_on
+        self._follow_definition(is_renewed, now_ms)
+
+    def _follow_definition(self, is_renewed: bool, now_ms: int) -> None:
+        self.is_definition_changed = True
+        has_monitor = self.monitor.state is not State.ABSENT
+        if not self.definition.is_on:
+            self.sessions.end_all_waits()
+        if self.definition.is_monitored and (is_renewed or not has_monitor):
+            self.monitor.fire(Trigger.MONITOR_CREATED, now_ms)
+        elif has_monitor and not self.definition.is_monitored:
+            self.monitor.fire(Trigger.MONITOR_DROPPED, now_ms)
+
+    # the count
+
+    def _set_unread(self, unread: int, now_ms: int) -> None:
+        if unread < 0 <= self.unread:
+            self.negative_since_ms = now_ms
+        if unread <= 0:
+            self._has_arrived = False
+        self.unread = unread
+
+    def _add(self, messages: int, now_ms: int) -> None:
+        """Messages became unread: by an arrival, a rollback, or the end of a lease."""
+        self.monitor.work_was_found()
+        self.last_added_ms = now_ms
+        self._set_unread(self.unread + messages, now_ms)
+
+    def _heal(self, unread: int, now_ms: int) -> None:
+        """Believes a reader's count: upwards always; downwards unless it may be older than what was just added."""
+        # A tenth of W, and at least the batch itself (activation.md, "Self-healing").
+        too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
+        if unread > self.unread or now_ms - self.last_added_ms >= too_young_ms:
+            self._set_unread(unread, now_ms)
+
+    def _rolled_back(self, messages: int, now_ms: int) -> None:
+        if messages == 0:
+            return  # an empty transaction counts for nothing
+        self._add(messages, now_ms)
+        if not (self.definition.is_on and self.definition.handles_poison):
+            return
+        self.rollbacks += 1
+        if self.rollbacks >= POISON_ROLLBACKS:
+            self.rollbacks = 0
+            self.definition.is_on = False
+            self._notify(EventType.BROKER_QUEUE_DISABLED, None, None)
+            self._follow_definition(False, now_ms)
+
+    # 2. what is due, 3. the check
+
+    def end_due(self, now_ms: int) -> None:
+        """Ends waits and transactions that are due; messages given back count as no rollback for poison."""
+        given_back = self.sessions.end_due(now_ms, self.settings)
+        if given_back:
+            self._add(given_back, now_ms)
+
+    def check(self, now_ms: int) -> None:
+        """Checks once, at the end of a batch."""
+        reason = self.monitor.check(self._work(), now_ms, self.settings) if self.definition.notifications else None
+        # Internal activation's place: with an activation that is ON, a task is started here as well.
+        if reason is not None:
+            expires_ms = now_ms + self.timeout_ms
+            self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms if self.timeout_ms < FOREVER_MS else None)
+        self._has_arrived = False  # rule A is remembered to the end of its batch only
+
+    def take_notifications(self) -> list[Notification]:
+        """What has been notified since the last call, in order."""
+        notifications, self._notifications = self._notifications, []
+        return notifications
+
+    def _notify(self, event_type: EventType, reason: Reason | None, expires_ms: int | None) -> None:
+        self.sequence += 1
+        self._notifications.append(
+            Notification(
+                event_type=event_type,
+                sequence=self.sequence,
+                reason=reason,
+                unread_messages=self.unread,
+                tasks_waiting=self.sessions.tasks_waiting(),
+                expires_ms=expires_ms,
+                notifications=list(self.definition.notifications.items()),
+            )
+        )
+
+    def _work(self) -> Work:
+        return Work(self.unread, self._has_arrived, self.sessions.waiting(), self.timeout_ms)
+
+    # the monitors view
+
+    def counts(self) -> tuple[int, ...]:
+        """What the monitors view shows besides the state and the definition."""
+        monitor = self.monitor
+        return (
+            self.unread,
+            self.sessions.tasks_waiting(),
+            self.tasks_running,
+            self.sequence,
+            monitor.last_empty_ms,
+            monitor.last_activated_ms,
+        )
+
+    def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
+        """Whether the view's row is to be written now: at once for a change, for a count once per check interval."""
+        self.is_view_stale |= is_count_changed
+        is_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
+        if not (is_changed or self.is_definition_changed or (self.is_view_stale and is_rested)):
+            return False
+        self.view_written_ms = now_ms
+        self.is_view_stale = self.is_definition_changed = False
+        return True
+
+    # when to look again
+
+    def next_check_ms(self) -> int:
+        """The next instant at which the answer could change without an event; FOREVER_MS if there is none."""
+        return min(
+            self.monitor.next_decision_ms(self._work(), self.settings),
+            self.sessions.next_due_ms(self.settings),
+        )
+
+    def next_wake_ms(self) -> int:
+        """When the queue must be stepped at the latest: to check, to write its view, or to be forgotten."""
+        wake_ms = self.next_check_ms()
+        if self.is_view_stale:
+            wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
+        if self._can_be_forgotten():
+            wake_ms = min(wake_ms, self.last_event_ms + self.settings.queue_idle_expiry_ms)
+        return wake_ms
+
+    def is_idle_expired(self, now_ms: int) -> bool:
+        """Whether an automatic queue has been idle for so long that it is forgotten."""
+        return self._can_be_forgotten() and now_ms - self.last_event_ms >= self.settings.queue_idle_expiry_ms
+
+    def _can_be_forgotten(self) -> bool:
+        return (
+            self.unread <= 0
+            and not self.sessions.by_id
+            and self.tasks_running == 0
+            and self.definition.is_as_created_by_an_event
+        )
+
+
+# type(event) -> the method that applies it
+_APPLY: dict[type, Callable[[Queue, Any, int], None]] = {
+    events.MessageArrived: Queue._message_arrived,
+    events.Receive: Queue._receive,
+    events.Commit: Queue._commit,
+    events.Rollback: Queue._rollback,
+    events.SessionAlive: Queue._session_alive,
+    events.SessionEnded: Queue._session_ended,
+    events.TaskStarted: Queue._task_event,
+    events.TaskExited: Queue._task_event,
+    events.TaskFailedToStart: Queue._task_event,
+    events.CreateQueue: Queue._create_queue,
+    events.AlterQueue: Queue._alter_queue,
+    events.CreateEventNotification: Queue._create_event_notification,
+    events.DropEventNotification: Queue._drop_event_notification,
+}

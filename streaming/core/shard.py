@@ -1,0 +1,88 @@
+"""A shard: some of the queues, on one clock, moved batch by batch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from streaming.core.definition import QueueDefinition
+from streaming.core.events import CREATING_EVENTS, CreateQueue, DropQueue, Event
+from streaming.core.queue import Notification, Queue
+from streaming.core.settings import CoreSettings
+
+
+@dataclass(slots=True)
+class Clock:
+    """The shard's clock, moved by the batches' timestamps; it never runs backwards.
+
+    Attributes:
+        now_ms: The shard's time.
+        batch_ms: The timestamp of the batch that moved it last, by the wall clock.
+    """
+
+    now_ms: int
+    batch_ms: int
+
+    def advance(self, batch_ms: int) -> None:
+        """Moves on to the next batch: a wall clock set back loses nothing but the jump."""
+        self.now_ms += max(0, batch_ms - self.batch_ms)
+        self.batch_ms = batch_ms
+
+    def wall_ms(self, instant_ms: int) -> int:
+        """An instant of this clock by the wall clock of the current batch."""
+        return instant_ms + self.batch_ms - self.now_ms
+
+
+@dataclass(slots=True)
+class Step:
+    """What a batch did to one queue.
+
+    Attributes:
+        queue: The queue afterwards; None if there is none.
+        notifications: What is to be notified, in order.
+        writes_view: Whether its row of the monitors view is to be written; without a queue: a tombstone.
+    """
+
+    queue: Queue | None
+    notifications: list[Notification] = field(default_factory=list)
+    writes_view: bool = False
+
+
+def step_queue(queue: Queue | None, batch: Iterable[Event], now_ms: int, settings: CoreSettings) -> Step:
+    """Takes one queue through one batch: applies its events, ends what is due, checks once.
+
+    Args:
+        queue: The queue before; None if nobody has heard of it. It is changed.
+        batch: The batch's events of this queue, in order; none if it is only due.
+        now_ms: The shard's time.
+        settings: The settings of all queues.
+    """
+    existed = queue is not None
+    state, counts = (queue.monitor.state, queue.counts()) if queue is not None else (None, None)
+    notifications: list[Notification] = []
+    for event in batch:
+        if isinstance(event, DropQueue):
+            notifications += queue.take_notifications() if queue is not None else []
+            queue = None
+            continue
+        if queue is None:
+            queue = _create(event, settings)
+        if queue is not None:
+            queue.apply(event, now_ms)
+    if queue is not None:
+        queue.end_due(now_ms)
+        queue.check(now_ms)
+        notifications += queue.take_notifications()
+        if queue.is_idle_expired(now_ms):
+            queue = None
+    if queue is None:
+        return Step(None, notifications, writes_view=existed)
+    writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
+    return Step(queue, notifications, writes_view)
+
+
+def _create(event: Event, settings: CoreSettings) -> Queue | None:
+    """The queue that an event creates before it is applied; None if it creates none."""
+    if not isinstance(event, CREATING_EVENTS):
+        return None
+    if isinstance(event, CreateQueue):
+        return Queue(QueueDefinition(), settings)
+    return Queue(QueueDefinition.automatic(settings.auto_create_queues), settings)

@@ -1,0 +1,220 @@
+"""The records the monitor writes: what stands in them, their keys and their headers.
+
+Everything here is a function of the queue, the batch and its timestamp, so that a batch run again writes the same
+bytes (contract, "Outputs").
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct, field
+
+from streaming.core.queue import EventType, Notification, Queue
+from streaming.core.queue_monitor import State
+from streaming.core.shard import Clock
+from streaming.core.times import instant_or_none
+from streaming.topics import Topics
+
+# Dead letters carry the offending record up to here; a record near the broker's limit would not fit with its headers.
+DEAD_LETTER_KEY_BYTES = 1024
+DEAD_LETTER_VALUE_BYTES = 256 * 1024
+
+# Namespace of notification ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
+_NOTIFICATION_IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11")
+_CLOUD_EVENT_TYPES = {
+    EventType.QUEUE_ACTIVATION: b"queue.activation.v1",
+    EventType.BROKER_QUEUE_DISABLED: b"queue.disabled.v1",
+}
+
+Headers = list[tuple[str, bytes]]
+# topic, key, value, headers
+OutputRow = tuple[str, bytes | None, bytes | None, Headers | None]
+
+
+@dataclass(frozen=True)
+class ServerNames:
+    """The names of EVENT_INSTANCE that Kafka has no word for."""
+
+    server: str
+    default_database: str
+
+
+class ActivationRecord(Struct):
+    """The value of a record of queue-activations."""
+
+    event_type: str = field(name="EventType")
+    post_time: str = field(name="PostTime")
+    spid: int = field(name="SPID")
+    server_name: str = field(name="ServerName")
+    login_name: str = field(name="LoginName")
+    user_name: str = field(name="UserName")
+    database_name: str = field(name="DatabaseName")
+    schema_name: str = field(name="SchemaName")
+    object_name: str = field(name="ObjectName")
+    object_type: str = field(name="ObjectType")
+    queue: str
+    notification: str | None
+    service: str | None
+    notification_id: str
+    sequence: int
+    reason: str | None
+    unread_messages: int
+    tasks_waiting: int
+    expires_at: str | None
+
+
+class MonitorRow(Struct):
+    """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, and ours."""
+
+    database_name: str
+    schema_name: str
+    queue_name: str
+    state: str | None
+    last_empty_rowset_time: str | None
+    last_activated_time: str | None
+    tasks_waiting: int
+    unread_messages: int
+    tasks_running: int
+    max_queue_readers: int | None
+    is_receive_enabled: bool
+    is_activation_enabled: bool
+    activation_sequence: int
+    next_check_time: str | None
+    update_time: str
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def iso_time(wall_ms: int) -> str:
+    """An instant as ISO 8601, UTC, milliseconds, `Z`."""
+    seconds, milliseconds = divmod(wall_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
+
+
+def name_parts(queue: str, default_database: str) -> tuple[str, str, str]:
+    """Database, schema and object of a queue's name `[[database.]schema.]object`."""
+    *qualifiers, name = queue.split(".")
+    schema = qualifiers.pop() if qualifiers else "dbo"
+    return (qualifiers.pop() if qualifiers else default_database), schema, name
+
+
+def activation_rows(
+    queue: str, notifications: list[Notification], clock: Clock, topics: Topics, names: ServerNames
+) -> list[OutputRow]:
+    """One record per notification and event notification; BROKER_QUEUE_DISABLED without any has one with null."""
+    rows: list[OutputRow] = []
+    for ordinal, notification in enumerate(notifications):
+        copies = notification.notifications or [(None, None)]
+        rows += [_activation_row(queue, notification, copy, ordinal, clock, topics, names) for copy in copies]
+    return rows
+
+
+def _activation_row(  # noqa: PLR0913  (all of it goes into the one record)
+    queue: str,
+    notification: Notification,
+    copy: tuple[str | None, str | None],
+    ordinal: int,
+    clock: Clock,
+    topics: Topics,
+    names: ServerNames,
+) -> OutputRow:
+    name, service = copy
+    post_time = iso_time(clock.batch_ms)
+    # The ordinal tells apart what a queue that is dropped and created within one batch writes under one sequence.
+    identity = [names.server, queue, name, notification.sequence, clock.batch_ms, ordinal]
+    notification_id = str(uuid.uuid5(_NOTIFICATION_IDS, _encoder.encode(identity).decode()))
+    database, schema, object_name = name_parts(queue, names.default_database)
+    record = ActivationRecord(
+        event_type=notification.event_type.value,
+        post_time=post_time,
+        spid=0,
+        server_name=names.server,
+        login_name="sa",
+        user_name="dbo",
+        database_name=database,
+        schema_name=schema,
+        object_name=object_name,
+        object_type="QUEUE",
+        queue=queue,
+        notification=name,
+        service=service,
+        notification_id=notification_id,
+        sequence=notification.sequence,
+        reason=notification.reason.value if notification.reason else None,
+        unread_messages=notification.unread_messages,
+        tasks_waiting=notification.tasks_waiting,
+        expires_at=None if notification.expires_ms is None else iso_time(clock.wall_ms(notification.expires_ms)),
+    )
+    headers: Headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", notification_id.encode()),
+        ("ce_source", b"/" + names.server.encode()),
+        ("ce_type", _CLOUD_EVENT_TYPES[notification.event_type]),
+        ("ce_subject", queue.encode()),
+        ("ce_time", post_time.encode()),
+        ("content-type", b"application/json"),
+    ]
+    return topics.activations, queue.encode(), _encoder.encode(record), headers
+
+
+def monitor_row(name: str, queue: Queue | None, clock: Clock, topics: Topics, names: ServerNames) -> OutputRow:
+    """The queue's row of the monitors view; a tombstone for a queue that is gone."""
+    if queue is None:
+        return topics.monitors, name.encode(), None, None
+    database, schema, object_name = name_parts(name, names.default_database)
+    monitor, definition = queue.monitor, queue.definition
+
+    def time_or_none(instant_ms: int) -> str | None:
+        known_ms = instant_or_none(instant_ms)
+        return None if known_ms is None else iso_time(clock.wall_ms(known_ms))
+
+    row = MonitorRow(
+        database_name=database,
+        schema_name=schema,
+        queue_name=object_name,
+        state=None if monitor.state is State.ABSENT else monitor.state.name,
+        last_empty_rowset_time=time_or_none(monitor.last_empty_ms),
+        last_activated_time=time_or_none(monitor.last_activated_ms),
+        tasks_waiting=queue.sessions.tasks_waiting(),
+        unread_messages=queue.unread,
+        tasks_running=queue.tasks_running,
+        max_queue_readers=definition.activation.max_queue_readers if definition.activation else None,
+        is_receive_enabled=definition.is_on,
+        is_activation_enabled=definition.is_activation_on,
+        activation_sequence=queue.sequence,
+        next_check_time=time_or_none(queue.next_check_ms()),
+        update_time=iso_time(clock.batch_ms),
+    )
+    return topics.monitors, name.encode(), _encoder.encode(row), None
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """An input record as it came, possibly cut, and where it came from."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    value_bytes: int
+
+
+def dead_letter_row(source: SourceRecord, reason: str, topics: Topics) -> OutputRow:
+    """The dead letter for a record that breaks the contract."""
+    headers: Headers = [
+        ("reason", reason.encode(errors="replace")),
+        ("source_topic", source.topic.encode()),
+        ("source_partition", b"%d" % source.partition),
+        ("source_offset", b"%d" % source.offset),
+        ("source_timestamp", b"%d" % source.timestamp_ms),
+    ]
+    if source.value_bytes > DEAD_LETTER_VALUE_BYTES:
+        headers.append(("value_bytes", b"%d" % source.value_bytes))
+    key = source.key and source.key[:DEAD_LETTER_KEY_BYTES]
+    value = source.value and source.value[:DEAD_LETTER_VALUE_BYTES]
+    return topics.dead_letters, key, value, headers

@@ -1,0 +1,152 @@
+"""The one streaming query: Kafka -> shards -> Kafka.
+
+    queue-arrivals ------------------------------+
+                                                 +-> by shard -> run_shard -> activations, monitors view, dead letters
+    queue-receives, queue-commands, queue-ticks -+
+
+The JVM reads, computes the shard from the record's key and shuffles bytes; a record is decoded once, in the worker.
+Two sources, because a limit is shared among a source's partitions by backlog: in one source, a flood of arrivals
+would slow the receives to one record a batch.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from streaming.outputs import DEAD_LETTER_VALUE_BYTES
+from streaming.shards import OUTPUT_SCHEMA, RECORD_COLUMNS, STATE_SCHEMA, ShardSettings, Source, run_shard
+from streaming.topics import Topics
+
+# A valid key has at most 3 x 128 characters of 4 bytes and two dots; nothing longer needs to leave the JVM.
+MAX_KEY_BYTES = 2048
+
+# Kafka's own numbers for "from the start" and "from the end" of a partition.
+_OFFSETS = {"earliest": -2, "latest": -1}
+
+
+@dataclass(frozen=True)
+class PipelineSettings:
+    """What the query needs beside the settings of its shards.
+
+    Attributes:
+        bootstrap_servers: Kafka's bootstrap servers.
+        kafka_options: Further Kafka client properties, for source and sink.
+        checkpoint_location: Where Spark keeps the query's progress and state.
+        shards: Number of shards; fixed by the checkpoint.
+        trigger_interval_ms: A batch begins at most this often.
+        max_offsets_per_trigger: Limit of a batch, for arrivals and as many for the rest.
+        starting_offsets: `earliest` or `latest`: where arrivals and receives begin without a checkpoint.
+    """
+
+    bootstrap_servers: str
+    kafka_options: Mapping[str, str]
+    checkpoint_location: str
+    shards: int
+    trigger_interval_ms: int
+    max_offsets_per_trigger: int
+    starting_offsets: str
+
+
+def start(
+    spark: SparkSession, settings: PipelineSettings, shard_settings: ShardSettings, partitions: Mapping[str, int]
+) -> StreamingQuery:
+    """Starts the query.
+
+    Args:
+        spark: The session.
+        settings: The query's settings.
+        shard_settings: The settings of its shards.
+        partitions: The number of partitions of each input topic.
+    """
+    topics = Topics(shard_settings.topic_prefix)
+    starts = {
+        topics.arrivals: settings.starting_offsets,
+        topics.receives: settings.starting_offsets,
+        topics.commands: "earliest",  # definitions are rebuilt from all commands there ever were
+        topics.ticks: "latest",
+    }
+    offsets = {
+        topic: {str(partition): _OFFSETS[start] for partition in range(partitions[topic])}
+        for topic, start in starts.items()
+    }
+    arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)})
+    others = _read(spark, settings, offsets)
+    every_shard = F.sequence(F.lit(0), F.lit(settings.shards - 1))
+    its_shard = F.pmod(F.xxhash64("key"), F.lit(settings.shards)).cast("int")
+    is_tick = F.col("topic") == topics.ticks
+    records = _shard_records(arrivals, its_shard, F.lit(Source.ARRIVALS.value)).union(
+        _shard_records(
+            others,
+            F.explode(F.when(is_tick, every_shard).otherwise(F.array(its_shard))),
+            F.when(is_tick, Source.TICKS.value)
+            .when(F.col("topic") == topics.commands, Source.COMMANDS.value)
+            .otherwise(Source.RECEIVES.value),
+        )
+    )
+    return _write(_step(records, shard_settings), settings)
+
+
+def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]]) -> DataFrame:
+    reader = spark.readStream.format("kafka").options(**_kafka_options(settings))
+    return (
+        reader.option("subscribe", ",".join(sorted(offsets)))
+        .option("startingOffsets", json.dumps(offsets))
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        # Only what is committed has arrived (D10).
+        .option("kafka.isolation.level", "read_committed")
+        # A tick older than the topic's retention is no loss, and a monitor that will not start loses more than
+        # arrivals that are gone anyhow; Spark logs what it misses.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+
+
+def _shard_records(source: DataFrame, shard: Column, source_rank: Column) -> DataFrame:
+    columns = {
+        "source": source_rank.cast("byte"),
+        "partition": F.col("partition"),
+        "offset": F.col("offset"),
+        "timestamp_ms": F.unix_millis("timestamp"),
+        "key": F.substring("key", 1, MAX_KEY_BYTES),
+        "value": F.substring("value", 1, DEAD_LETTER_VALUE_BYTES),
+        "value_bytes": F.octet_length("value"),
+    }
+    return source.select(shard.alias("shard"), *(columns[name].alias(name) for name in RECORD_COLUMNS))
+
+
+def _step(records: DataFrame, shard_settings: ShardSettings) -> DataFrame:
+    def step_shard(_key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        return run_shard(frames, state, shard_settings)
+
+    return records.groupBy("shard").applyInPandasWithState(
+        step_shard,
+        outputStructType=OUTPUT_SCHEMA,
+        stateStructType=STATE_SCHEMA,
+        outputMode="append",
+        # The tick brings every shard a batch per check interval; Spark's own time-outs would go by the wall clock.
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+
+
+def _write(rows: DataFrame, settings: PipelineSettings) -> StreamingQuery:
+    return (
+        rows.writeStream.format("kafka")
+        .queryName("queue-activation")
+        .options(**_kafka_options(settings))
+        .option("checkpointLocation", settings.checkpoint_location)
+        .outputMode("append")
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .start()
+    )
+
+
+def _kafka_options(settings: PipelineSettings) -> dict[str, str]:
+    options = {f"kafka.{name}": value for name, value in settings.kafka_options.items()}
+    return options | {"kafka.bootstrap.servers": settings.bootstrap_servers}

@@ -1,0 +1,189 @@
+"""The function Spark runs for each shard in each batch: bytes in, rows for Kafka out, one state value in between.
+
+A shard is a Spark key that holds many queues, because a key of its own for each queue costs Spark milliseconds a batch.
+The state value keeps each queue as its own piece of bytes with the time it must be looked at, so that a batch decodes
+only the queues it touches, and a batch in which nothing is due decodes nothing at all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+from pyspark.sql.streaming.state import GroupState
+
+from streaming import records
+from streaming.core import snapshot
+from streaming.core.events import Event
+from streaming.core.settings import CoreSettings
+from streaming.core.shard import Clock, step_queue
+from streaming.core.times import FOREVER_MS
+from streaming.outputs import OutputRow, ServerNames, SourceRecord, activation_rows, dead_letter_row, monitor_row
+from streaming.topics import Topics
+
+# Columns of an input record, in the order in which `decode` takes them.
+RECORD_COLUMNS = ("source", "partition", "offset", "timestamp_ms", "key", "value", "value_bytes")
+OUTPUT_SCHEMA = "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>"
+# The version is snapshot.FORMAT_VERSION; the rest is described at ShardState.
+STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, queues binary"
+
+# Without an event the state is not written, and so neither is the clock. It is written at least this often, so that a
+# wall clock that is set back loses no more than this besides the jump.
+CLOCK_SAVE_INTERVAL_MS = 10_000
+
+
+class Source(IntEnum):
+    """Where a record came from; the value is its rank among records of one timestamp (activation.md, "Order")."""
+
+    COMMANDS = 0
+    ARRIVALS = 1
+    RECEIVES = 2
+    TICKS = 3
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """What the function needs in every worker."""
+
+    core: CoreSettings
+    topic_prefix: str
+    names: ServerNames
+
+
+class UnknownFormatError(RuntimeError):
+    """The checkpoint was written by a newer version."""
+
+
+@dataclass(slots=True)
+class ShardState:
+    """A shard between two batches.
+
+    Attributes:
+        clock: The shard's clock.
+        wake_ms: When the first of its queues must be looked at.
+        queues: name -> (when it must be looked at, its snapshot as msgpack).
+    """
+
+    clock: Clock
+    wake_ms: int
+    queues: dict[str, tuple[int, bytes]]
+
+
+_queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
+_snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
+_encoder = msgspec.msgpack.Encoder()
+
+
+def run_shard(frames: Iterator[pd.DataFrame], state: GroupState, settings: ShardSettings) -> Iterator[pd.DataFrame]:
+    """Takes one shard through one batch.
+
+    Args:
+        frames: The shard's records, with the columns of pipeline.shard_records.
+        state: The shard's state, by STATE_SCHEMA.
+        settings: The settings.
+
+    Yields:
+        What is to be written, by OUTPUT_SCHEMA.
+
+    Raises:
+        UnknownFormatError: The checkpoint was written by a newer version.
+    """
+    batch_ms = state.getCurrentProcessingTimeMs()
+    batch = ordered(list(frames))
+    if not state.exists:
+        shard = ShardState(Clock(batch_ms, batch_ms), FOREVER_MS, {})
+    else:
+        version, clock_ms, last_batch_ms, wake_ms, packed_queues = state.get
+        since_ms = batch_ms - last_batch_ms
+        if batch.empty and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
+            return  # a tick, and nothing is due: the state is neither decoded nor written
+        if version > snapshot.FORMAT_VERSION:
+            raise UnknownFormatError(
+                f"the checkpoint has state of format {version}, this version knows up to {snapshot.FORMAT_VERSION}: "
+                "start the version that wrote it, or a newer one"
+            )
+        shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, _queues_decoder.decode(packed_queues))
+    shard.clock.advance(batch_ms)
+    rows = run_batch(shard, batch, settings)
+    state.update(
+        (
+            snapshot.FORMAT_VERSION,
+            shard.clock.now_ms,
+            shard.clock.batch_ms,
+            shard.wake_ms,
+            _encoder.encode(shard.queues),
+        )
+    )
+    if rows:
+        topic, key, value, headers = zip(*rows, strict=True)
+        yield pd.DataFrame({"topic": topic, "key": key, "value": value, "headers": headers})
+
+
+def ordered(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """The records of a batch in the order in which they are applied, without the ticks.
+
+    Records of one partition go by offset; partitions are merged by the highest timestamp seen so far in each, then by
+    the rank of their topic, then by partition number (activation.md, "Order").
+    """
+    batch = pd.concat(frames, ignore_index=True)
+    batch = batch[batch["source"].to_numpy() != Source.TICKS]
+    if batch.empty:
+        return batch
+    source, partition = batch["source"].to_numpy(), batch["partition"].to_numpy()
+    by_offset = np.lexsort((batch["offset"].to_numpy(), partition, source))
+    source, partition = source[by_offset], partition[by_offset]
+    highest_ms = batch["timestamp_ms"].to_numpy()[by_offset]
+    is_first = (np.diff(source, prepend=-1) != 0) | (np.diff(partition, prepend=-1) != 0)
+    for one_partition in np.split(highest_ms, np.flatnonzero(is_first)[1:]):
+        np.maximum.accumulate(one_partition, out=one_partition)
+    merged = np.lexsort((partition, source, highest_ms))  # stable: within a partition the offsets keep their order
+    return batch.iloc[by_offset[merged]]
+
+
+def run_batch(shard: ShardState, batch: pd.DataFrame, settings: ShardSettings) -> list[OutputRow]:
+    """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
+    topics = Topics(settings.topic_prefix)
+    rows, events = decode(batch, topics)
+    now_ms, queues = shard.clock.now_ms, shard.queues
+    if shard.wake_ms <= now_ms:
+        for name, (wake_ms, _) in queues.items():
+            if wake_ms <= now_ms:
+                events.setdefault(name, [])
+    for name, queue_events in events.items():
+        stored = queues.get(name)
+        queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
+        step = step_queue(queue, queue_events, now_ms, settings.core)
+        if step.queue is not None:
+            queues[name] = (step.queue.next_wake_ms(), _encoder.encode(snapshot.take(step.queue)))
+        elif stored is not None:
+            del queues[name]
+        rows += activation_rows(name, step.notifications, shard.clock, topics, settings.names)
+        if step.writes_view:
+            rows.append(monitor_row(name, step.queue, shard.clock, topics, settings.names))
+    shard.wake_ms = min((wake_ms for wake_ms, _ in queues.values()), default=FOREVER_MS)
+    return rows
+
+
+def decode(batch: pd.DataFrame, topics: Topics) -> tuple[list[OutputRow], dict[str, list[Event]]]:
+    """Decodes a batch: dead letters for what breaks the contract, and each queue's events in order."""
+    decoders: dict[int, tuple[str, records.InputDecoder]] = {
+        Source.COMMANDS: (topics.commands, records.commands_decoder),
+        Source.ARRIVALS: (topics.arrivals, records.arrivals_decoder),
+        Source.RECEIVES: (topics.receives, records.receives_decoder),
+    }
+    dead_letters: list[OutputRow] = []
+    events: dict[str, list[Event]] = {}
+    columns = (batch[name].tolist() for name in RECORD_COLUMNS)
+    for source, partition, offset, timestamp_ms, key, value, value_bytes in zip(*columns, strict=True):
+        topic, decoder = decoders[source]
+        try:
+            record = records.decode(decoder, key, value, int(value_bytes) if value is not None else 0)
+        except records.InvalidRecordError as error:
+            origin = SourceRecord(topic, partition, offset, timestamp_ms, key, value, value_bytes)
+            dead_letters.append(dead_letter_row(origin, str(error), topics))
+        else:
+            events.setdefault(record.queue, []).append(record.event())
+    return dead_letters, events

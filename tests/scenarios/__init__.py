@@ -1,0 +1,31 @@
+"""The scenarios every level of tests runs: timelines of one queue, and what must be written."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PATH = Path(__file__).parent / "activation.json"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One timeline; see the file's own `about`."""
+
+    name: str
+    settings: dict[str, Any]
+    until_ms: int
+    events: list[dict[str, Any]]
+    expect: list[dict[str, Any]]
+
+    @property
+    def id(self) -> str:
+        return f"{self.name} ({self.settings['semantics']})".replace(" ", "-")
+
+
+def load() -> list[Scenario]:
+    """All scenarios, in the file's order."""
+    return [
+        Scenario(entry["name"], entry["settings"], entry["until_ms"], entry["events"], entry["expect"])
+        for entry in json.loads(PATH.read_text())["scenarios"]
+    ]

@@ -1,0 +1,61 @@
+"""Every scenario on the core, with a fake clock."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streaming import records
+from streaming.core.queue import Queue
+from streaming.core.settings import CoreSettings, Semantics
+from streaming.core.shard import step_queue
+from streaming.core.times import FOREVER_MS
+from tests import scenarios
+from tests.scenarios import Scenario
+
+DECODERS = {
+    "queue-arrivals": records.arrivals_decoder,
+    "queue-receives": records.receives_decoder,
+    "queue-commands": records.commands_decoder,
+}
+SHARED = Path(__file__).parents[3] / "shared" / "scenarios" / "activation.json"
+
+
+@pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda scenario: scenario.id)
+def test_core_passes_scenario(scenario: Scenario) -> None:
+    settings = core_settings(scenario)
+    batches: dict[int, list] = {}
+    for event in scenario.events:
+        value = json.dumps(event["value"]).encode()
+        record = records.decode(DECODERS[event["topic"]], b"Q", value, len(value))
+        batches.setdefault(event["at_ms"], []).append(record.event())
+
+    written = []
+    queue: Queue | None = None
+    now_ms = 0
+    while now_ms < scenario.until_ms:
+        step = step_queue(queue, batches.pop(now_ms, []), now_ms, settings)
+        queue = step.queue
+        written += [
+            {"due_ms": now_ms, "event_type": notification.event_type.value, "copies": len(notification.notifications)}
+            for notification in step.notifications
+        ]
+        upcoming = [*batches, queue.next_wake_ms() if queue else FOREVER_MS]
+        assert min(upcoming) > now_ms
+        now_ms = min(upcoming)
+
+    assert written == scenario.expect
+
+
+def core_settings(scenario: Scenario) -> CoreSettings:
+    timeout_ms = scenario.settings["external_activation_timeout_ms"]
+    return CoreSettings(
+        quiet_window_ms=scenario.settings["quiet_window_ms"],
+        external_activation_timeout_ms=FOREVER_MS if timeout_ms is None else timeout_ms,
+        semantics=Semantics(scenario.settings["semantics"]),
+    )
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the design's own copy is not beside this checkout")
+def test_scenarios_are_those_of_the_design() -> None:
+    assert json.loads(scenarios.PATH.read_text()) == json.loads(SHARED.read_text())
