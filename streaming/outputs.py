@@ -41,6 +41,15 @@ class ServerNames:
     default_database: str
 
 
+@dataclass(frozen=True)
+class OutputContext:
+    """What every record of one batch and shard has in common."""
+
+    topics: Topics
+    names: ServerNames
+    clock: Clock
+
+
 class ActivationRecord(Struct):
     """The value of a record of queue-activations."""
 
@@ -101,27 +110,26 @@ def name_parts(queue: str, default_database: str) -> tuple[str, str, str]:
     return (qualifiers.pop() if qualifiers else default_database), schema, name
 
 
-def activation_rows(
-    queue: str, notifications: list[Notification], clock: Clock, topics: Topics, names: ServerNames
-) -> list[OutputRow]:
+def activation_rows(queue: str, notifications: list[Notification], context: OutputContext) -> list[OutputRow]:
     """One record per notification and event notification; BROKER_QUEUE_DISABLED without any has one with null."""
     rows: list[OutputRow] = []
     for ordinal, notification in enumerate(notifications):
-        copies = notification.notifications or [(None, None)]
-        rows += [_activation_row(queue, notification, copy, ordinal, clock, topics, names) for copy in copies]
+        if not notification.notifications:
+            rows.append(_activation_row(queue, notification, (None, None), ordinal, context))
+        for name, service in notification.notifications:
+            rows.append(_activation_row(queue, notification, (name, service), ordinal, context))
     return rows
 
 
-def _activation_row(  # noqa: PLR0913  (all of it goes into the one record)
+def _activation_row(
     queue: str,
     notification: Notification,
-    copy: tuple[str | None, str | None],
+    event_notification: tuple[str | None, str | None],
     ordinal: int,
-    clock: Clock,
-    topics: Topics,
-    names: ServerNames,
+    context: OutputContext,
 ) -> OutputRow:
-    name, service = copy
+    name, service = event_notification
+    clock, names = context.clock, context.names
     post_time = iso_time(clock.batch_ms)
     # The ordinal tells apart what a queue that is dropped and created within one batch writes under one sequence.
     identity = [names.server, queue, name, notification.sequence, clock.batch_ms, ordinal]
@@ -157,14 +165,15 @@ def _activation_row(  # noqa: PLR0913  (all of it goes into the one record)
         ("ce_time", post_time.encode()),
         ("content-type", b"application/json"),
     ]
-    return topics.activations, queue.encode(), _encoder.encode(record), headers
+    return context.topics.activations, queue.encode(), _encoder.encode(record), headers
 
 
-def monitor_row(name: str, queue: Queue | None, clock: Clock, topics: Topics, names: ServerNames) -> OutputRow:
+def monitor_row(name: str, queue: Queue | None, context: OutputContext) -> OutputRow:
     """The queue's row of the monitors view; a tombstone for a queue that is gone."""
     if queue is None:
-        return topics.monitors, name.encode(), None, None
-    database, schema, object_name = name_parts(name, names.default_database)
+        return context.topics.monitors, name.encode(), None, None
+    database, schema, object_name = name_parts(name, context.names.default_database)
+    clock = context.clock
     monitor, definition = queue.monitor, queue.definition
 
     def time_or_none(instant_ms: int) -> str | None:
@@ -188,7 +197,7 @@ def monitor_row(name: str, queue: Queue | None, clock: Clock, topics: Topics, na
         next_check_time=time_or_none(queue.next_check_ms()),
         update_time=iso_time(clock.batch_ms),
     )
-    return topics.monitors, name.encode(), _encoder.encode(row), None
+    return context.topics.monitors, name.encode(), _encoder.encode(row), None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,15 @@ from streaming.core.events import Event
 from streaming.core.settings import CoreSettings
 from streaming.core.shard import Clock, step_queue
 from streaming.core.times import FOREVER_MS
-from streaming.outputs import OutputRow, ServerNames, SourceRecord, activation_rows, dead_letter_row, monitor_row
+from streaming.outputs import (
+    OutputContext,
+    OutputRow,
+    ServerNames,
+    SourceRecord,
+    activation_rows,
+    dead_letter_row,
+    monitor_row,
+)
 from streaming.topics import Topics
 
 # Columns of an input record, in the order in which `decode` takes them.
@@ -146,6 +154,7 @@ def ordered(frames: list[pd.DataFrame]) -> pd.DataFrame:
 def run_batch(shard: ShardState, batch: pd.DataFrame, settings: ShardSettings) -> list[OutputRow]:
     """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
     topics = Topics(settings.topic_prefix)
+    context = OutputContext(topics, settings.names, shard.clock)
     rows, events = decode(batch, topics)
     now_ms, queues = shard.clock.now_ms, shard.queues
     if shard.wake_ms <= now_ms:
@@ -160,9 +169,9 @@ def run_batch(shard: ShardState, batch: pd.DataFrame, settings: ShardSettings) -
             queues[name] = (step.queue.next_wake_ms(), _encoder.encode(snapshot.take(step.queue)))
         elif stored is not None:
             del queues[name]
-        rows += activation_rows(name, step.notifications, shard.clock, topics, settings.names)
+        rows += activation_rows(name, step.notifications, context)
         if step.writes_view:
-            rows.append(monitor_row(name, step.queue, shard.clock, topics, settings.names))
+            rows.append(monitor_row(name, step.queue, context))
     shard.wake_ms = min((wake_ms for wake_ms, _ in queues.values()), default=FOREVER_MS)
     return rows
 

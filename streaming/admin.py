@@ -1,0 +1,105 @@
+"""What is asked of Kafka's administration: are the topics there, how are they set, create them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from streaming.errors import UserError
+from streaming.topics import Topics, TopicSpec
+
+REQUEST_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How to reach a Kafka cluster; `config` in librdkafka's words."""
+
+    bootstrap_servers: str
+    config: Mapping[str, str]
+
+    def client_config(self, **more: str | float | bool) -> dict[str, str | float | bool]:
+        """Properties for a librdkafka client."""
+        return {**self.config, "bootstrap.servers": self.bootstrap_servers, **more}
+
+
+class Admin:
+    """Kafka's administration, with errors a user can read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # The client's own log would repeat, line by line, what the one error says.
+        self._client = AdminClient(cluster.client_config(log_level=0))
+
+    def partitions(self) -> dict[str, int]:
+        """The number of partitions of each topic there is.
+
+        Raises:
+            UserError: Kafka cannot be reached.
+        """
+        try:
+            metadata = self._client.list_topics(timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._unreachable(error) from None
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def require_topics(self, topics: Topics) -> dict[str, int]:
+        """The number of partitions of each topic, all of the monitor's among them.
+
+        Raises:
+            UserError: Kafka cannot be reached, or a topic is missing.
+        """
+        partitions = self.partitions()
+        missing = sorted(topics.names() - partitions.keys())
+        if missing:
+            prefix = f" --topic-prefix {topics.prefix}" if topics.prefix else ""
+            raise UserError(
+                f"topics are missing: {', '.join(missing)}. Create them with: "
+                f"queue-activation topics --bootstrap-servers {self._cluster.bootstrap_servers}{prefix}"
+            )
+        return partitions
+
+    def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
+        """Creates the topics that do not exist yet, and returns their names.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses.
+        """
+        new_topics = [
+            NewTopic(
+                spec.name,
+                num_partitions=partitions if spec.is_partitioned else 1,
+                replication_factor=replication_factor,
+                config=spec.config,
+            )
+            for spec in specs
+        ]
+        created = []
+        self.partitions()  # says in one clear message that Kafka cannot be reached
+        for name, future in self._client.create_topics(new_topics, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise UserError(f"topic {name} could not be created: {error.args[0].str()}") from None
+            else:
+                created.append(name)
+        return created
+
+    def other_settings(self, specs: list[TopicSpec]) -> list[str]:
+        """What of the topics' settings differs from what the monitor relies on, one sentence each."""
+        resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
+        sentences = []
+        for resource, future in self._client.describe_configs(list(resources)).items():
+            entries = future.result(timeout=REQUEST_TIMEOUT_S)
+            for name, wanted in resources[resource].config.items():
+                if entries[name].value != wanted:
+                    sentences.append(f"topic {resource.name} has {name}={entries[name].value} instead of {wanted}")
+        return sentences
+
+    def _unreachable(self, error: KafkaException) -> UserError:
+        return UserError(
+            f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({error.args[0].str()}). Check "
+            "--bootstrap-servers and that the broker runs; `queue-activation broker` starts one on this machine."
+        )

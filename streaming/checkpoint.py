@@ -1,0 +1,71 @@
+"""What the checkpoint fixes besides Spark's own files: how queues are spread over shards."""
+
+import msgspec
+from msgspec import Struct
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+from streaming.core.snapshot import FORMAT_VERSION
+from streaming.errors import UserError
+
+_FILE_NAME = "queue-activation.json"
+
+
+class Layout(Struct):
+    """The part of the settings a checkpoint was made with and cannot change.
+
+    Attributes:
+        format_version: Version of the state's format when the checkpoint was made.
+        shards: Number of shards; a queue's shard follows from it.
+        topic_prefix: Prefix of the topics whose offsets the checkpoint holds.
+    """
+
+    format_version: int
+    shards: int
+    topic_prefix: str
+
+
+def settle(spark: SparkSession, location: str, shards: int | None, topic_prefix: str, default_shards: int) -> Layout:
+    """The layout of the checkpoint at a location; a new checkpoint gets the one asked for.
+
+    Through Hadoop's file system, so that a location on HDFS or an object store works as a local folder does.
+
+    Raises:
+        UserError: The checkpoint has another number of shards or another topic prefix than asked for.
+    """
+    path, file_system = _open(spark, location)
+    if not file_system.exists(path):
+        layout = Layout(FORMAT_VERSION, shards or default_shards, topic_prefix)
+        _write(file_system, path, msgspec.json.encode(layout))
+        return layout
+    layout = msgspec.json.decode(_read(spark, file_system, path), type=Layout)
+    if shards is not None and shards != layout.shards:
+        raise UserError(
+            f"the checkpoint {location} has {layout.shards} shards, not {shards}: leave --shards out, "
+            "or start with another --checkpoint-location"
+        )
+    if layout.topic_prefix != topic_prefix:
+        raise UserError(
+            f"the checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not '{topic_prefix}': "
+            "start with another --checkpoint-location"
+        )
+    return layout
+
+
+def _open(spark: SparkSession, location: str) -> tuple[JavaObject, JavaObject]:
+    jvm = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location, _FILE_NAME)  # type: ignore[union-attr]
+    return path, path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+
+def _write(file_system: JavaObject, path: JavaObject, content: bytes) -> None:
+    stream = file_system.create(path)
+    stream.write(bytearray(content))
+    stream.close()
+
+
+def _read(spark: SparkSession, file_system: JavaObject, path: JavaObject) -> bytes:
+    stream = file_system.open(path)
+    content = spark.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)  # type: ignore[union-attr]
+    stream.close()
+    return bytes(content)

@@ -1,0 +1,37 @@
+"""Durations as a user writes them: `250ms`, `5s`, `2m`, `1h`, `7d`."""
+
+import re
+from dataclasses import dataclass
+
+from streaming.core.times import FOREVER_MS
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A duration in milliseconds, and as the user wrote it."""
+
+    text: str
+    ms: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse(text: str | Duration) -> Duration:
+    """Reads a duration.
+
+    Raises:
+        ValueError: It is none, or it is zero.
+    """
+    match = _DURATION.fullmatch(str(text))
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"'{text}' is no duration: write a number and a unit, such as 250ms, 5s, 2m, 1h or 7d")
+    return Duration(str(text), int(match[1]) * _UNITS_MS[match[2]])
+
+
+def parse_or_none(text: str | Duration) -> Duration:
+    """Reads a duration, or `none`, which is one that never ends."""
+    return Duration("none", FOREVER_MS) if str(text) == "none" else parse(text)

@@ -1,0 +1,151 @@
+"""Runs the monitor: checks what it needs, starts the query and the tick, and stops both after the batch in progress."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
+
+from streaming import checkpoint, kafka_config, pipeline, spark_session
+from streaming.admin import Admin, Cluster
+from streaming.core.settings import CoreSettings
+from streaming.outputs import ServerNames
+from streaming.pipeline import PipelineSettings
+from streaming.shards import ShardSettings
+from streaming.ticker import Ticker
+from streaming.topics import Topics
+
+# A shard's state is written whole when one of its queues changes, so shards stay small: about 1,000 queues each at
+# the size the defaults are made for.
+DEFAULT_SHARDS = 16
+
+# How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
+_POLL_INTERVAL_S = 0.25
+_READY_POLL_INTERVAL_S = 0.05
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What `queue-activation monitor` is told; `shards` is None for the checkpoint's number, or the default."""
+
+    bootstrap_servers: str
+    kafka_properties: Mapping[str, str]
+    checkpoint_location: str
+    topic_prefix: str
+    shards: int | None
+    trigger_interval_ms: int
+    max_offsets_per_trigger: int
+    starting_offsets: str
+    names: ServerNames
+    core: CoreSettings
+
+
+def run(settings: MonitorSettings) -> int:
+    """Runs the monitor until SIGTERM, Ctrl-C or a failure; returns the exit code.
+
+    Raises:
+        UserError: Something is missing or wrong that the user can put right.
+    """
+    topics = Topics(settings.topic_prefix)
+    cluster = Cluster(settings.bootstrap_servers, kafka_config.for_librdkafka(settings.kafka_properties))
+    admin = Admin(cluster)
+    partitions = admin.require_topics(topics)
+    for sentence in admin.other_settings(topics.specs()):
+        _say(f"warning: {sentence}")
+    with _stop_signals() as stop_is_asked:
+        location = _absolute(settings.checkpoint_location)
+        spark = spark_session.create(location)
+        try:
+            layout = checkpoint.settle(spark, location, settings.shards, settings.topic_prefix, DEFAULT_SHARDS)
+            query = pipeline.start(
+                spark,
+                _pipeline_settings(settings, location, layout.shards),
+                ShardSettings(settings.core, settings.topic_prefix, settings.names),
+                partitions,
+            )
+            with Ticker(cluster, topics.ticks, settings.core.check_interval_ms) as ticker:
+                return _supervise(query, ticker, stop_is_asked)
+        finally:
+            spark.stop()
+
+
+def _supervise(query: StreamingQuery, ticker: Ticker, stop_is_asked: threading.Event) -> int:
+    """Waits for the query to end, or to be asked to stop."""
+    is_ready = _await(lambda: query.lastProgress is not None, query, stop_is_asked, _READY_POLL_INTERVAL_S)
+    if is_ready:
+        _say("monitor ready")
+        _await(lambda: False, query, stop_is_asked, _POLL_INTERVAL_S)
+    failure = query.exception()
+    if failure is not None:
+        _say(f"error: the monitor's query failed: {_cause(failure)}")
+        return 1
+    ticker.stop()
+    # query.stop() would cancel the batch in progress. Without ticks there is soon none, unless events keep coming;
+    # then a batch that has just begun is cancelled, and done again at the next start.
+    idle = threading.Event()
+    while query.isActive and query.status["isTriggerActive"]:
+        idle.wait(_READY_POLL_INTERVAL_S)
+    query.stop()
+    _say("monitor stopped")
+    return 0
+
+
+def _await(
+    condition: Callable[[], bool], query: StreamingQuery, stop_is_asked: threading.Event, interval_s: float
+) -> bool:
+    """Waits for the condition; False if the query ended or a stop was asked for before."""
+    while not stop_is_asked.wait(interval_s):
+        if condition():
+            return True
+        if not query.isActive:
+            return False
+    return False
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set while the block runs."""
+    stop_is_asked = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop_is_asked.set()
+
+    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop_is_asked
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _pipeline_settings(settings: MonitorSettings, location: str, shards: int) -> PipelineSettings:
+    return PipelineSettings(
+        bootstrap_servers=settings.bootstrap_servers,
+        kafka_options=settings.kafka_properties,
+        checkpoint_location=location,
+        shards=shards,
+        trigger_interval_ms=settings.trigger_interval_ms,
+        max_offsets_per_trigger=settings.max_offsets_per_trigger,
+        starting_offsets=settings.starting_offsets,
+    )
+
+
+def _absolute(location: str) -> str:
+    """A local folder by its full path; Spark would take a relative one from its own working directory."""
+    return str(Path(location).absolute()) if "://" not in location else location
+
+
+def _cause(failure: StreamingQueryException) -> str:
+    """The first lines of what went wrong; the rest is in the log above."""
+    return "\n".join(str(failure).splitlines()[:5])
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

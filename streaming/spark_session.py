@@ -1,0 +1,76 @@
+"""The Spark session of the monitor: local, small, and quick with small batches.
+
+The reasons for each setting are measurements; docs/architecture.md, "Spark's settings", has the figures.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from streaming.jars import spark_jars
+from streaming.java import find_java
+
+_LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
+
+# Three more tries for a task, so that a killed Python worker does not end the query; `local[N]` alone has one try.
+_LOCAL_TRIES = 4
+
+
+def is_local(location: str) -> bool:
+    """Whether a checkpoint location is a folder of this machine."""
+    return "://" not in location or location.startswith("file:")
+
+
+def create(checkpoint_location: str) -> SparkSession:
+    """Starts Spark in this process's JVM.
+
+    The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
+    progress. It ends when this process does, because its standard input is this process's.
+
+    Raises:
+        UserError: Java or the jars are missing.
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.parent.parent)
+    # Workers would otherwise be started with the first python3 of the PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    conf = _conf(checkpoint_location)
+    gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _conf(checkpoint_location: str) -> SparkConf:
+    cores = os.cpu_count() or 1
+    conf = SparkConf().setAppName("queue-activation").setMaster(f"local[{cores},{_LOCAL_TRIES}]")
+    settings = {
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars()),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Fixed by the checkpoint; more than one or two per core make a batch slow.
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.adaptive.enabled": "false",
+        # Batches only when there is data: the tick is data.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    if is_local(checkpoint_location):
+        # Hadoop's own local file system starts a `chmod` process for every file it writes.
+        settings |= {
+            "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+            ),
+        }
+    return conf.setAll(list(settings.items()))
