@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
@@ -19,8 +20,8 @@ class Cluster:
     bootstrap_servers: str
     config: Mapping[str, str]
 
-    def client_config(self, **more: str | float | bool) -> dict[str, str | float | bool]:
-        """Properties for a librdkafka client."""
+    def client_config(self, **more: Any) -> dict[str, Any]:
+        """Properties for a librdkafka client, `more` of them its own."""
         return {**self.config, "bootstrap.servers": self.bootstrap_servers, **more}
 
 

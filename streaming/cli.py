@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming import durations
+from streaming import cli_clients, durations
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.durations import Duration
 from streaming.errors import UserError
@@ -51,7 +51,7 @@ def broker(
 
     Prints `broker ready HOST:PORT`. Ctrl-C or SIGTERM stops it.
     """
-    from streaming.broker import run_broker_in_foreground  # noqa: PLC0415  (a command loads what it needs)
+    from streaming.broker import run_broker_in_foreground
 
     raise typer.Exit(run_broker_in_foreground(port, data_dir))
 
@@ -65,8 +65,8 @@ def topics(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Create the monitor's topics. Topics that exist are left as they are."""
-    from streaming.admin import Admin  # noqa: PLC0415
-    from streaming.topics import Topics  # noqa: PLC0415
+    from streaming.admin import Admin
+    from streaming.topics import Topics
 
     specs = Topics(topic_prefix).specs()
     admin = Admin(cluster(bootstrap_servers, kafka_config))
@@ -78,7 +78,7 @@ def topics(
 
 
 @app.command()
-def monitor(  # noqa: PLR0913, PLR0917  (the contract's options)
+def monitor(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     checkpoint_location: Annotated[
         str, option("--checkpoint-location", "Folder or URI where progress and state are kept.")
@@ -142,9 +142,9 @@ def monitor(  # noqa: PLR0913, PLR0917  (the contract's options)
 
     Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress.
     """
-    from streaming import kafka_config as properties  # noqa: PLC0415
-    from streaming.monitor import MonitorSettings, run  # noqa: PLC0415
-    from streaming.outputs import ServerNames  # noqa: PLC0415
+    from streaming import kafka_config as properties
+    from streaming.monitor import MonitorSettings, run
+    from streaming.outputs import ServerNames
 
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
@@ -169,6 +169,19 @@ def monitor(  # noqa: PLR0913, PLR0917  (the contract's options)
         ),
     )
     raise typer.Exit(run(settings))
+
+
+cli_clients.register(app)
+
+
+@app.command()
+def demo() -> None:
+    """Show all of it on this machine: broker, monitor, senders and real readers; ends by itself within two minutes."""
+    from rich.console import Console
+
+    from streaming import demo as the_demo
+
+    raise typer.Exit(the_demo.run(Console(highlight=False)))
 
 
 def main() -> None:

@@ -58,9 +58,10 @@ def run(settings: MonitorSettings) -> int:
     partitions = admin.require_topics(topics)
     for sentence in admin.other_settings(topics.specs()):
         _say(f"warning: {sentence}")
+    location = _absolute(settings.checkpoint_location)
+    spark = spark_session.create(location)
+    # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
     with _stop_signals() as stop_is_asked:
-        location = _absolute(settings.checkpoint_location)
-        spark = spark_session.create(location)
         try:
             layout = checkpoint.settle(spark, location, settings.shards, settings.topic_prefix, DEFAULT_SHARDS)
             query = pipeline.start(

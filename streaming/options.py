@@ -23,9 +23,7 @@ def duration(name: str, help_text: str, *, may_be_none: bool = False) -> Any:
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
 
-BootstrapServers = Annotated[
-    str, option("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")
-]
+BootstrapServers = Annotated[str, option("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")]
 TopicPrefix = Annotated[str, option("--topic-prefix", "Put before the name of each of the monitor's topics.")]
 KafkaConfig = Annotated[
     Path | None,

@@ -18,6 +18,7 @@ _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 
 # Three more tries for a task, so that a killed Python worker does not end the query; `local[N]` alone has one try.
 _LOCAL_TRIES = 4
+_LOOPBACK = "127.0.0.1"
 
 
 def is_local(location: str) -> bool:
@@ -38,6 +39,7 @@ def create(checkpoint_location: str) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     # Workers would otherwise be started with the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # nobody else needs to reach the driver
     conf = _conf(checkpoint_location)
     gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
@@ -49,8 +51,8 @@ def _conf(checkpoint_location: str) -> SparkConf:
     settings = {
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars()),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.host": _LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Fixed by the checkpoint; more than one or two per core make a batch slow.

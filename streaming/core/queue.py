@@ -253,7 +253,7 @@ class Queue:
 
     def check(self, now_ms: int) -> None:
         """Checks once, at the end of a batch."""
-        reason = self.monitor.check(self._work(), now_ms, self.settings) if self.definition.notifications else None
+        reason = self.monitor.check(self._work(), now_ms, self.settings)
         # Internal activation's place: with an activation that is ON, a task is started here as well.
         if reason is not None:
             expires_ms = now_ms + self.timeout_ms
@@ -280,7 +280,13 @@ class Queue:
         )
 
     def _work(self) -> Work:
-        return Work(self.unread, self._has_arrived, self.sessions.waiting(), self.timeout_ms)
+        return Work(
+            unread=self.unread,
+            has_arrived=self._has_arrived,
+            waiting=self.sessions.waiting(),
+            timeout_ms=self.timeout_ms,
+            can_activate=bool(self.definition.notifications),  # internal activation: or a task may be started
+        )
 
     # the monitors view
 

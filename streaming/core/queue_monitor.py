@@ -54,6 +54,7 @@ class Trigger(IntEnum):
     TIMEOUT_EXPIRED = 5  # at the check: the suppression ends
     ACTIVATED = 6  # at the check: A or B holds
     NOT_NECESSARY = 7  # at the check: there are unread messages, but neither A nor B holds
+    TASK_LIMIT_REACHED = 8  # at the check: A or B holds, but nobody may be started and nobody notified (D9)
 
 
 class Anchor(IntEnum):
@@ -78,6 +79,7 @@ TRANSITIONS: dict[tuple[State, Trigger], tuple[State, Anchor]] = {
     (State.INACTIVE, Trigger.TASKS_EXITED): (State.INACTIVE, Anchor.NEVER),
     (State.INACTIVE, Trigger.ACTIVATED): (State.NOTIFIED, Anchor.KEEP),
     (State.INACTIVE, Trigger.NOT_NECESSARY): (State.RECEIVES_OCCURRING, Anchor.KEEP),
+    (State.INACTIVE, Trigger.TASK_LIMIT_REACHED): (State.RECEIVES_OCCURRING, Anchor.NOW),
     (State.NOTIFIED, Trigger.MONITOR_CREATED): (State.INACTIVE, Anchor.ALL_NEVER),
     (State.NOTIFIED, Trigger.MONITOR_DROPPED): (State.ABSENT, Anchor.ALL_NEVER),
     (State.NOTIFIED, Trigger.RECEIVE): (State.RECEIVES_OCCURRING, Anchor.NOW),
@@ -91,6 +93,7 @@ TRANSITIONS: dict[tuple[State, Trigger], tuple[State, Anchor]] = {
     (State.RECEIVES_OCCURRING, Trigger.TASKS_EXITED): (State.RECEIVES_OCCURRING, Anchor.NEVER),
     (State.RECEIVES_OCCURRING, Trigger.ACTIVATED): (State.NOTIFIED, Anchor.KEEP),
     (State.RECEIVES_OCCURRING, Trigger.NOT_NECESSARY): (State.RECEIVES_OCCURRING, Anchor.KEEP),
+    (State.RECEIVES_OCCURRING, Trigger.TASK_LIMIT_REACHED): (State.RECEIVES_OCCURRING, Anchor.NOW),
 }
 
 
@@ -111,12 +114,14 @@ class Work:
         has_arrived: Rule A's premise: in this batch a message arrived on the empty queue, and not all were taken.
         waiting: Sessions that wait without WHERE.
         timeout_ms: T; FOREVER_MS if it never expires, or if the queue has no event notification.
+        can_activate: Whether there is an event notification to notify, or a task that may be started.
     """
 
     unread: int
     has_arrived: bool
     waiting: int
     timeout_ms: int
+    can_activate: bool
 
 
 class QueueMonitor:
@@ -185,33 +190,36 @@ class QueueMonitor:
         """Decides once, at the end of a batch; returns the reason if the queue is to be activated now."""
         if self.state is State.ABSENT:
             return None
-        timed_out = False
-        if self.state is State.NOTIFIED:
+        is_timed_out = self.state is State.NOTIFIED
+        if is_timed_out:
             if now_ms < self.last_activated_ms + work.timeout_ms:
                 return None
-            timed_out = True
             self.fire(Trigger.TIMEOUT_EXPIRED, now_ms)
-        if work.unread <= 0:
-            self.fire(Trigger.NOTHING_UNREAD, now_ms)
+        trigger, reason = self._decide(work, now_ms, settings)
+        self.fire(trigger, now_ms)
+        if trigger is not Trigger.ACTIVATED:
             return None
+        self.last_activated_ms = now_ms
+        self.awaits_answer = True
+        return Reason.TIMEOUT_EXPIRED if is_timed_out else reason
+
+    def _decide(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger, Reason | None]:
+        if work.unread <= 0:
+            return Trigger.NOTHING_UNREAD, None
         # D3: the messages go to the sessions that already wait, as long as those are enough.
         is_taken_care_of = settings.semantics is Semantics.OBSERVED and work.unread <= work.waiting
         rule_a = work.has_arrived and not is_taken_care_of
         rule_b = work.waiting == 0 and now_ms >= self.quiet_until_ms(settings)
         if not (rule_a or rule_b):
-            self.fire(Trigger.NOT_NECESSARY, now_ms)
-            return None
-        self.fire(Trigger.ACTIVATED, now_ms)
-        self.last_activated_ms = now_ms
-        self.awaits_answer = True
-        if timed_out:
-            return Reason.TIMEOUT_EXPIRED
-        return Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE if rule_a else Reason.MESSAGES_ACCUMULATING
+            return Trigger.NOT_NECESSARY, None
+        if not work.can_activate:
+            return Trigger.TASK_LIMIT_REACHED, None
+        return Trigger.ACTIVATED, Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE if rule_a else Reason.MESSAGES_ACCUMULATING
 
     def next_decision_ms(self, work: Work, settings: CoreSettings) -> int:
         """The next instant at which a check could decide otherwise without an event; FOREVER_MS if there is none."""
         if self.state is State.NOTIFIED:
             return min(self.last_activated_ms + work.timeout_ms, FOREVER_MS)
-        if self.state is State.ABSENT or work.unread <= 0 or work.waiting > 0:
+        if self.state is State.ABSENT or work.unread <= 0 or work.waiting > 0 or not work.can_activate:
             return FOREVER_MS
         return self.quiet_until_ms(settings)

@@ -37,6 +37,7 @@ class CoreSettings:
         semantics: Decides D1 and D3.
         session_lease_ms: How long the wait of a silent session counts.
         transaction_lease_ms: How long the transactions of a silent session stay open.
+        task_lease_ms: How long an activated task that is not heard of counts as running.
         check_interval_ms: How often the monitors view may be written for a changed count.
         queue_idle_expiry_ms: After how long without events an automatic queue is forgotten.
         auto_create_queues: Whether a queue created by an event gets the event notification `default`.
@@ -47,6 +48,7 @@ class CoreSettings:
     semantics: Semantics = Semantics.OBSERVED
     session_lease_ms: int = 60_000
     transaction_lease_ms: int = 60_000
+    task_lease_ms: int = 60_000
     check_interval_ms: int = 1_000
     queue_idle_expiry_ms: int = 7 * 24 * 3_600_000
     auto_create_queues: bool = True

@@ -1,0 +1,46 @@
+# One command each; every target sets up what it needs by itself. `make` alone sets up.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Written last: a set-up that was broken off does not count as done.
+STAMP := $(VENV)/.set-up
+
+# A failed pip must not hide behind the filter of its output.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+.DEFAULT_GOAL := setup
+.PHONY: setup lint test demo bench clean help
+.DELETE_ON_ERROR:
+
+setup: $(STAMP) ## build .venv from $(PYTHON)
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`, but 3.11 or newer is needed. Name another one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@rm -f $(STAMP)
+	@echo "setting up $(VENV) (once; a minute or two)"
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) cannot make a venv. On Debian and Ubuntu install the package python3-venv."; exit 1; }
+	@$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' | sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing/p'
+	@touch $(STAMP)
+
+lint: $(STAMP) ## style, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
+	$(BIN)/pytest
+
+demo: $(STAMP) ## the whole of it on this machine; ends by itself
+	@$(BIN)/queue-activation demo
+
+bench: $(STAMP) ## activation latency
+	@$(BIN)/python benchmarks/latency.py
+
+clean: ## remove what can be built again
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

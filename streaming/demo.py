@@ -1,0 +1,165 @@
+"""The demo: a broker, the monitor, senders and reader programs on this machine, ending by itself with a summary."""
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from producers.producer import Message, QueueProducer
+from producers.queue_topics import create_queue_topics
+from producers.reader_starter import ReaderStarter
+from streaming.admin import Admin, Cluster
+from streaming.broker import EmbeddedBroker
+from streaming.demo_story import Story
+from streaming.errors import UserError
+from streaming.follow import Start, TopicFollower
+from streaming.processes import THIS_COMMAND, ChildProcess
+from streaming.topics import Topics
+
+READY_TIMEOUT_S = 90.0
+# From the first message to the end; everything is read after a minute or so.
+RUN_TIMEOUT_S = 100.0
+MONITOR_READY = b"monitor ready"
+
+
+@dataclass(frozen=True)
+class DemoQueue:
+    """A queue of the demo.
+
+    Attributes:
+        name: Its name, and its topic's.
+        partitions: At most so many readers can receive at a time.
+        work_s: How long the work on a message takes its reader.
+        sendings: (second, messages): so many messages are sent so many seconds after the begin.
+    """
+
+    name: str
+    partitions: int
+    work_s: float
+    sendings: tuple[tuple[float, int], ...]
+
+
+# Bursts that one reader is too slow for, a trickle, and single messages after quiet times. Nobody is there in between.
+QUEUES = (
+    DemoQueue("orders", 2, 0.15, ((1.0, 70), (34.0, 70))),
+    DemoQueue("invoices", 1, 0.05, tuple((4.0 + 3.0 * number, 1) for number in range(6)) + ((40.0, 3), (46.0, 3))),
+    DemoQueue("alerts", 1, 0.05, ((8.0, 1), (26.0, 1), (50.0, 1))),
+)
+TOPICS = Topics()
+# Messages of one conversation group stay in order and in one partition.
+CONVERSATION_GROUPS = 16
+
+
+def run(console: Console) -> int:
+    """Runs the demo; returns 0 if every message that was sent was read.
+
+    Raises:
+        UserError: Java or the jars are missing, or a part of it does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, contextlib.ExitStack() as parts:
+        console.print("[bold]queue-activation demo[/]: readers start when one more would have useful work\n")
+        with _progress(console, "a Kafka broker starts"):
+            broker = parts.enter_context(EmbeddedBroker())
+        cluster = Cluster(broker.bootstrap_servers, {})
+        Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
+        for queue in QUEUES:
+            create_queue_topics(
+                cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1
+            )
+        with _progress(console, "the monitor starts (Spark)"):
+            monitor = parts.enter_context(_monitor(cluster, Path(folder)))
+        story = Story(console)
+        is_complete = _tell(cluster, story, monitor, Path(folder, "readers.log"))
+        story.summarize()
+        return 0 if is_complete else 1
+
+
+def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, log_file: Path) -> bool:
+    """Sends and reads everything; True if all that was sent was read within the time."""
+    topics = [TOPICS.arrivals, TOPICS.receives, TOPICS.activations]
+    work_s = {queue.name: queue.work_s for queue in QUEUES}
+
+    def command_for(queue: str) -> list[str]:
+        options = ["--bootstrap-servers", cluster.bootstrap_servers, "--max-messages", "5"]
+        return [*THIS_COMMAND, "read", *options, "--work-seconds", str(work_s[queue]), queue]
+
+    is_over = threading.Event()
+    sender = _Sender(cluster, is_over)
+    with (
+        TopicFollower(cluster, topics, Start.END) as follower,
+        ReaderStarter(cluster, TOPICS, command_for, log_file) as starter,
+    ):
+        sender.start()
+        story.begin()
+        deadline_s = time.monotonic() + RUN_TIMEOUT_S
+        try:
+            while time.monotonic() < deadline_s:
+                message = follower.poll(0.05)
+                if message is not None:
+                    story.saw(message)
+                    started = starter.notified(message) if message.topic() == TOPICS.activations else None
+                    if started is not None:
+                        story.reader_started(started)
+                for reader in starter.take_exited():
+                    story.reader_left(reader)
+                if monitor.poll() is not None:
+                    raise UserError(f"the monitor ended with exit code {monitor.poll()}")
+                if not sender.is_alive() and not starter.running and story.is_all_read(sender.sent):
+                    return True
+        finally:
+            is_over.set()
+            sender.join()
+        story.gave_up(sender.sent)
+        return False
+
+
+class _Sender(threading.Thread):
+    """Sends the queues' messages at their times; `sent` counts them."""
+
+    def __init__(self, cluster: Cluster, is_over: threading.Event) -> None:
+        super().__init__(name="sender", daemon=True)
+        self.sent = 0
+        self._is_over = is_over
+        self._producer = QueueProducer(cluster.bootstrap_servers)
+
+    def run(self) -> None:
+        sendings = sorted((at_s, queue.name, count) for queue in QUEUES for at_s, count in queue.sendings)
+        begin_s = time.monotonic()
+        with self._producer as producer:
+            for at_s, queue, count in sendings:
+                if self._is_over.wait(max(0.0, begin_s + at_s - time.monotonic())):
+                    return
+                producer.send_many(
+                    Message(
+                        queue, f"{queue} {self.sent + number + 1}".encode(), f"group-{number % CONVERSATION_GROUPS}"
+                    )
+                    for number in range(count)
+                )
+                self.sent += count
+
+
+@contextmanager
+def _monitor(cluster: Cluster, folder: Path) -> Iterator[ChildProcess]:
+    log_file = folder / "monitor.log"
+    options = ["--bootstrap-servers", cluster.bootstrap_servers, "--checkpoint-location", str(folder / "checkpoint")]
+    with ChildProcess([*THIS_COMMAND, "monitor", *options], log_file=log_file) as process:
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while MONITOR_READY not in log_file.read_bytes():
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                raise UserError("the monitor did not start:\n" + log_file.read_text()[-2000:])
+            time.sleep(0.05)
+        yield process
+
+
+@contextmanager
+def _progress(console: Console, what: str) -> Iterator[None]:
+    begin_s = time.monotonic()
+    console.print(f"  {what} ...", end="")
+    yield
+    console.print(f" ready after {time.monotonic() - begin_s:.1f} s")

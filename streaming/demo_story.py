@@ -1,0 +1,160 @@
+"""What the demo shows: a line for everything that happens to a queue, and the summary.
+
+It watches the topics as anybody could, so it shows what programs really reported and the monitor really wrote.
+"""
+
+import json
+import math
+import time
+from collections import defaultdict
+from typing import Any
+
+from confluent_kafka import Message
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from producers.reader_starter import StartedReader
+from streaming.topics import Topics
+
+TOPICS = Topics()
+# KEDA's Kafka scaler looks at the lag so often by default (its documentation, pollingInterval).
+LAG_POLL_INTERVAL_S = 30.0
+_QUEUE_STYLES = ("cyan", "magenta", "yellow", "green", "blue")
+
+
+class Story:
+    """Prints what happens, and remembers what the summary needs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begin_s = time.time()
+        self._styles: dict[str, str] = {}
+        self._unread: dict[str, int] = defaultdict(int)
+        self._waiting_since_s: dict[str, float] = {}
+        self._received: dict[tuple[str, str], int] = {}
+        self._read_by_session: dict[str, int] = defaultdict(int)
+        self._read = 0
+        self._arrived = 0
+        self._arrivals_s: list[tuple[float, str]] = []
+        self._activations = 0
+        self._readers = 0
+        self._latencies_s: list[float] = []
+
+    def begin(self) -> None:
+        """The first message is about to be sent."""
+        self._begin_s = time.time()
+        self._console.print()
+
+    def saw(self, message: Message) -> None:
+        """A record of queue-arrivals, queue-receives or queue-activations came."""
+        value = message.value()
+        if value is None:
+            return
+        record = json.loads(value)
+        at_s = message.timestamp()[1] / 1000
+        if message.topic() == TOPICS.arrivals:
+            self._saw_arrival(record["queue"], record.get("count", 1), at_s)
+        elif message.topic() == TOPICS.receives:
+            self._saw_receive(record)
+        else:
+            self._saw_activation(record)
+
+    def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:
+        if self._unread[queue] <= 0:
+            self._waiting_since_s[queue] = at_s
+        self._unread[queue] += count
+        self._arrived += count
+        self._arrivals_s.append((at_s, queue))
+        self._line(queue, "->", f"{_messages(count)} arrived", "")
+
+    def _saw_receive(self, record: dict[str, Any]) -> None:
+        queue, session_id = record["queue"], record["session_id"]
+        transaction = session_id, record.get("transaction_id", "")
+        if record["type"] == "RECEIVE" and record["result"] == "MESSAGES":
+            self._unread[queue] -= record["messages"]
+            self._received[transaction] = record["messages"]
+        elif record["type"] == "COMMIT":
+            messages = self._received.pop(transaction, 0)
+            self._read += messages
+            self._read_by_session[session_id] += messages
+        elif record["type"] == "ROLLBACK":
+            self._unread[queue] += self._received.pop(transaction, 0)
+
+    def _saw_activation(self, record: dict[str, Any]) -> None:
+        queue = record["queue"]
+        self._activations += 1
+        text = f"QUEUE_ACTIVATION #{record['sequence']}  {record['reason']}"
+        if record["reason"] == "MESSAGE_ARRIVED_ON_EMPTY_QUEUE" and queue in self._waiting_since_s:
+            latency_s = time.time() - self._waiting_since_s.pop(queue)
+            self._latencies_s.append(latency_s)
+            text += f"  {latency_s * 1000:.0f} ms after the arrival"
+        else:
+            text += f"  {record['unread_messages']} unread"
+        self._line(queue, "**", text, "bold")
+
+    def reader_started(self, reader: StartedReader) -> None:
+        """A reader program was started."""
+        self._readers += 1
+        self._line(reader.queue, ">>", f"reader {reader.number} starts", "")
+
+    def reader_left(self, reader: StartedReader) -> None:
+        """A reader program has exited."""
+        read = self._read_by_session[reader.session_id]
+        code = reader.process.poll()
+        failure = f", exit code {code}" if code else ""
+        self._line(reader.queue, "<<", f"reader {reader.number} leaves, it read {_messages(read)}{failure}", "dim")
+
+    def is_all_read(self, sent: int) -> bool:
+        """Whether all messages that were sent have arrived and been read."""
+        return self._arrived == self._read == sent
+
+    def gave_up(self, sent: int) -> None:
+        """The time was over before everything was read."""
+        self._console.print(f"\n[bold red]not everything was read in time: {sent} sent, {self._read} read[/]")
+
+    def _line(self, queue: str, mark: str, text: str, style: str) -> None:
+        color = self._styles.setdefault(queue, _QUEUE_STYLES[len(self._styles) % len(_QUEUE_STYLES)])
+        self._console.print(
+            Text.assemble(
+                (f"{time.time() - self._begin_s:6.1f} s  ", "dim"), (f"{queue:<10}", color), f"{mark}  ", (text, style)
+            )
+        )
+
+    def summarize(self) -> None:
+        """Prints the summary."""
+        delays_s = [self._until_next_poll_s(at_s) for at_s, _ in self._arrivals_s]
+        polls_with_lag = {(queue, self._poll_number(at_s)) for at_s, queue in self._arrivals_s}
+        table = Table(show_header=False, box=None, title="\nsummary", title_justify="left", title_style="bold")
+        table.add_column(style="dim")
+        table.add_column()
+        table.add_row("messages sent, read", f"{self._arrived}, {self._read}")
+        table.add_row("activations", str(self._activations))
+        table.add_row("readers started", str(self._readers))
+        table.add_row(
+            "arrival -> activation",
+            f"p50 {_percentile(self._latencies_s, 0.5) * 1000:.0f} ms, p99 "
+            f"{_percentile(self._latencies_s, 0.99) * 1000:.0f} ms ({len(self._latencies_s)} on empty queues)",
+        )
+        table.add_row(
+            f"a poll of the lag every {LAG_POLL_INTERVAL_S:.0f} s",
+            f"would have noticed after p50 {_percentile(delays_s, 0.5):.0f} s, p99 {_percentile(delays_s, 0.99):.0f} s; "
+            f"{len(polls_with_lag)} times (computed from these arrivals)",
+        )
+        self._console.print(table)
+
+    def _poll_number(self, at_s: float) -> int:
+        return math.floor((at_s - self._begin_s) / LAG_POLL_INTERVAL_S)
+
+    def _until_next_poll_s(self, at_s: float) -> float:
+        return (self._poll_number(at_s) + 1) * LAG_POLL_INTERVAL_S - (at_s - self._begin_s)
+
+
+def _messages(count: int) -> str:
+    return f"{count} message" if count == 1 else f"{count} messages"
+
+
+def _percentile(values: list[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed; NaN without values."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

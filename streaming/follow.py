@@ -1,0 +1,107 @@
+"""Reads whole topics, without a consumer group: for views, for the demo, and for whoever follows notifications."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from types import TracebackType
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from streaming.admin import REQUEST_TIMEOUT_S, Cluster
+from streaming.errors import UserError
+
+
+class Start(IntEnum):
+    """Where reading begins."""
+
+    BEGINNING = OFFSET_BEGINNING
+    END = OFFSET_END
+
+
+class TopicFollower:
+    """Reads all partitions of some topics, committed records only.
+
+    A context manager. The partitions are those there are when it starts.
+    """
+
+    def __init__(self, cluster: Cluster, topics: list[str], start: Start) -> None:
+        """Starts at the beginning, or behind the last record there is now.
+
+        Raises:
+            UserError: A topic is missing, or Kafka cannot be reached.
+        """
+        self._consumer = Consumer(
+            cluster.client_config(
+                **{
+                    "group.id": "queue-activation-follower",  # the client demands one; nothing is ever committed
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_committed",
+                    # How long the broker waits for more; a record that comes is delivered at once.
+                    "fetch.wait.max.ms": 100,
+                    "log_level": 0,
+                }
+            )
+        )
+        try:
+            partitions = [partition for topic in topics for partition in self._partitions(topic)]
+            for partition in partitions:
+                partition.offset = self._end(partition) if start is Start.END else OFFSET_BEGINNING
+        except KafkaException as error:
+            self._consumer.close()
+            raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None
+        self._consumer.assign(partitions)
+        self._unfinished = {(partition.topic, partition.partition) for partition in partitions}
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        found = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+        if found.error is not None:
+            raise UserError(f"topic {topic} is missing; `queue-activation topics` creates it")
+        return [TopicPartition(topic, partition) for partition in found.partitions]
+
+    def _end(self, partition: TopicPartition) -> int:
+        _, end = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
+        return int(end)
+
+    def __enter__(self) -> "TopicFollower":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> Message | None:
+        """The next record, or None if there is none within the time; brief outages are waited out."""
+        message = self._consumer.poll(timeout_s)
+        if message is None:
+            return None
+        error = message.error()
+        if error is None:
+            return message
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._unfinished.discard((message.topic(), message.partition()))
+        elif error.fatal():
+            raise UserError(f"reading from Kafka failed: {error.str()}")
+        return None
+
+    def to_end(self) -> Iterator[Message]:
+        """The records up to where each partition ends now."""
+        while self._unfinished:
+            message = self.poll(1.0)
+            if message is not None:
+                yield message
+
+    def forever(self) -> Iterator[Message]:
+        """The records as they come."""
+        while True:
+            message = self.poll(1.0)
+            if message is not None:
+                yield message

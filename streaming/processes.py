@@ -1,0 +1,141 @@
+"""Child processes that end with this process, however it ends."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+# The command line that runs `queue-activation` again, whatever the PATH.
+THIS_COMMAND = (sys.executable, "-m", "streaming")
+
+# The child waits for a line before it becomes the program: until then a killed parent means the end of the pipe, and
+# the program is never run. So there is no instant at which it runs without its watchdog.
+_GATE = 'read -r go || exit 125; exec "$@" </dev/null'
+
+# Only the parent holds the other end of the watchdog's pipe. A line: the child is gone. The end of the pipe: the parent
+# was killed. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends.) The child leads a process group of its own,
+# so what it started ends with it at the latest after 50 times 0.1 s. (dash takes a group only after `-s KILL`.)
+_WATCHDOG = """
+read -r done && exit 0
+kill -s TERM "$1" 2>/dev/null
+i=0
+while kill -0 "$1" 2>/dev/null && [ "$i" -lt 50 ]; do sleep 0.1; i=$((i + 1)); done
+kill -s KILL -- "-$1" 2>/dev/null
+"""
+
+
+class ChildProcess:
+    """A program that runs in a session of its own and ends at the latest when this process ends.
+
+    Ctrl-C in the terminal reaches only this process, which so can stop its children in order. A program that cannot be
+    found is not an error here: the child ends with exit code 127 and the shell's message is in its output.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log_file: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        """Starts the program.
+
+        Args:
+            command: The program and its arguments.
+            log_file: Gets its output and errors, appended; None: they go where this process's go.
+            env: Its environment; None: this process's.
+            cwd: Its working directory; None: this process's.
+        """
+        with contextlib.ExitStack() as files:
+            output: IO[bytes] | None = files.enter_context(log_file.open("ab")) if log_file is not None else None
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _GATE, "sh", *command],
+                stdin=subprocess.PIPE,
+                bufsize=0,
+                stdout=output,
+                stderr=subprocess.STDOUT if output is not None else None,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        try:
+            self._watchdog = self._start_watchdog()
+        except BaseException:
+            # The gate's pipe ends without a line: the program is not run.
+            _end_pipe(self._process.stdin)
+            self._process.wait()
+            raise
+        _end_pipe(self._process.stdin, b"\n")
+
+    def _start_watchdog(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _WATCHDOG, "sh", str(self.pid)],
+            stdin=subprocess.PIPE,
+            bufsize=0,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The program's process id; also the id of its process group and session."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code, negative if a signal ended it; None while it runs."""
+        exit_code = self._process.poll()
+        if exit_code is not None:
+            self._dismiss_watchdog()
+        return exit_code
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Waits for the end of the program and returns its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: It runs longer than that.
+        """
+        exit_code = self._process.wait(timeout_s)
+        self._dismiss_watchdog()
+        return exit_code
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """Asks the program to end (SIGTERM), waits, then ends it and its process group by force; returns the exit code.
+
+        Again, or for a program that has ended by itself, it does nothing.
+        """
+        if self.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.pid, signal.SIGKILL)
+        return self.wait()
+
+    def _dismiss_watchdog(self) -> None:
+        if self._watchdog.returncode is None:
+            _end_pipe(self._watchdog.stdin, b"\n")
+            self._watchdog.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _end_pipe(pipe: IO[bytes] | None, line: bytes = b"") -> None:
+    if pipe is None:
+        return
+    # Somebody else may have killed the reader: then nobody reads the line, and nobody needs to.
+    with pipe, contextlib.suppress(BrokenPipeError):
+        pipe.write(line)

@@ -1,0 +1,39 @@
+"""What tests share."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+from streaming.errors import UserError
+from streaming.jars import JarsUnreachableError, broker_jars, spark_jars
+from streaming.java import find_java
+
+
+def needed_service_is_missing(error: Exception) -> None:
+    """Skips the test on a laptop; fails it in CI (CI=true), where nothing may be missing."""
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(f"needed for this test, and CI must have it: {error}", pytrace=False)
+    pytest.skip(f"needed for this test: {error}")
+
+
+@pytest.fixture(scope="session")
+def java_and_jars() -> None:
+    """What Spark and Kafka need; an error in the jars themselves fails the test everywhere."""
+    try:
+        find_java()
+    except UserError as error:
+        needed_service_is_missing(error)
+    try:
+        spark_jars()
+        broker_jars()
+    except JarsUnreachableError as error:
+        needed_service_is_missing(error)
+
+
+@pytest.fixture(scope="session")
+def broker(java_and_jars: None) -> Iterator[EmbeddedBroker]:  # noqa: ARG001
+    """One broker for all tests: each uses topics of its own."""
+    with EmbeddedBroker() as running:
+        yield running

@@ -1,0 +1,58 @@
+"""Waiting for a condition with a deadline: no test sleeps for a result."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+POLL_INTERVAL_S = 0.02
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
+    """Returns the first true result of the condition; fails, naming what was awaited, if there is none in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"waited {timeout_s} s in vain for: {what}; last seen: {result!r}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not yet waited for does not."""
+    try:
+        return _fields(Path(f"/proc/{pid}/stat"))[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children_of(parent_pid: int) -> set[int]:
+    """The process ids of all children, zombies included."""
+    children = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(_fields(stat)[1]) == parent_pid:
+                children.add(int(stat.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return children
+
+
+def processes_with(text: str) -> set[int]:
+    """The process ids of all running processes with this text in their command line."""
+    found = set()
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in cmdline.read_bytes():
+                found.add(int(cmdline.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def _fields(stat: Path) -> list[str]:
+    """State, parent, ...: what follows the name, which may have blanks and brackets of its own."""
+    return stat.read_text().rpartition(")")[2].split()
