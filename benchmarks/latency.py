@@ -50,7 +50,7 @@ def main() -> None:
                     raise SystemExit(log.read_text())
                 time.sleep(0.05)
             print(f"monitor ready after {time.monotonic() - started_s:.1f} s")
-            report(idle_cores(60 if arguments.seconds >= 60 else 20), measure(cluster, arguments), arguments)
+            report(idle_cores(60 if arguments.seconds >= 60 else 10), measure(cluster, arguments), arguments)
 
 
 def idle_cores(seconds: float) -> float:

@@ -48,7 +48,7 @@ class DemoQueue:
 # Bursts that one reader is too slow for, a trickle, and single messages after quiet times. Nobody is there in between.
 QUEUES = (
     DemoQueue("orders", 2, 0.15, ((1.0, 70), (34.0, 70))),
-    DemoQueue("invoices", 1, 0.05, tuple((4.0 + 3.0 * number, 1) for number in range(6)) + ((40.0, 3), (46.0, 3))),
+    DemoQueue("invoices", 1, 0.05, ((4.0, 1), (7.0, 1), (10.0, 1), (13.0, 1), (16.0, 1), (40.0, 3), (46.0, 3))),
     DemoQueue("alerts", 1, 0.05, ((8.0, 1), (26.0, 1), (50.0, 1))),
 )
 TOPICS = Topics()

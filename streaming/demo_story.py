@@ -84,11 +84,11 @@ class Story:
     def _saw_activation(self, record: dict[str, Any]) -> None:
         queue = record["queue"]
         self._activations += 1
-        text = f"QUEUE_ACTIVATION #{record['sequence']}  {record['reason']}"
+        text = f"activation {record['sequence']}  {record['reason']}"
         if record["reason"] == "MESSAGE_ARRIVED_ON_EMPTY_QUEUE" and queue in self._waiting_since_s:
             latency_s = time.time() - self._waiting_since_s.pop(queue)
             self._latencies_s.append(latency_s)
-            text += f"  {latency_s * 1000:.0f} ms after the arrival"
+            text += f"  {latency_s * 1000:.0f} ms"
         else:
             text += f"  {record['unread_messages']} unread"
         self._line(queue, "**", text, "bold")
@@ -118,14 +118,15 @@ class Story:
         self._console.print(
             Text.assemble(
                 (f"{time.time() - self._begin_s:6.1f} s  ", "dim"), (f"{queue:<10}", color), f"{mark}  ", (text, style)
-            )
+            ),
+            soft_wrap=True,
         )
 
     def summarize(self) -> None:
         """Prints the summary."""
         delays_s = [self._until_next_poll_s(at_s) for at_s, _ in self._arrivals_s]
         polls_with_lag = {(queue, self._poll_number(at_s)) for at_s, queue in self._arrivals_s}
-        table = Table(show_header=False, box=None, title="\nsummary", title_justify="left", title_style="bold")
+        table = Table(show_header=False, box=None, pad_edge=False)
         table.add_column(style="dim")
         table.add_column()
         table.add_row("messages sent, read", f"{self._arrived}, {self._read}")
@@ -133,14 +134,15 @@ class Story:
         table.add_row("readers started", str(self._readers))
         table.add_row(
             "arrival -> activation",
-            f"p50 {_percentile(self._latencies_s, 0.5) * 1000:.0f} ms, p99 "
-            f"{_percentile(self._latencies_s, 0.99) * 1000:.0f} ms ({len(self._latencies_s)} on empty queues)",
+            f"p50 {_percentile(self._latencies_s, 0.5) * 1000:.0f} ms, "
+            f"p99 {_percentile(self._latencies_s, 0.99) * 1000:.0f} ms ({len(self._latencies_s)} on empty queues)",
         )
         table.add_row(
-            f"a poll of the lag every {LAG_POLL_INTERVAL_S:.0f} s",
-            f"would have noticed after p50 {_percentile(delays_s, 0.5):.0f} s, p99 {_percentile(delays_s, 0.99):.0f} s; "
-            f"{len(polls_with_lag)} times (computed from these arrivals)",
+            f"polling the lag every {LAG_POLL_INTERVAL_S:.0f} s",
+            f"p50 {_percentile(delays_s, 0.5):.1f} s, p99 {_percentile(delays_s, 0.99):.1f} s "
+            f"(computed: it would have seen a backlog {len(polls_with_lag)} times)",
         )
+        self._console.print("\nsummary", style="bold")
         self._console.print(table)
 
     def _poll_number(self, at_s: float) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from streaming.core.times import FOREVER_MS
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LONGEST_MS = 3_650 * _UNITS_MS["d"]
 _DURATION = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
 
 
@@ -24,12 +25,15 @@ def parse(text: str | Duration) -> Duration:
     """Reads a duration.
 
     Raises:
-        ValueError: It is none, or it is zero.
+        ValueError: It is none, zero, or too long.
     """
     match = _DURATION.fullmatch(str(text))
-    if match is None or int(match[1]) == 0:
-        raise ValueError(f"'{text}' is no duration: write a number and a unit, such as 250ms, 5s, 2m, 1h or 7d")
-    return Duration(str(text), int(match[1]) * _UNITS_MS[match[2]])
+    duration_ms = int(match[1]) * _UNITS_MS[match[2]] if match else 0
+    if not 0 < duration_ms <= LONGEST_MS:
+        raise ValueError(
+            f"'{text}' is no duration: write a number and a unit, such as 250ms, 5s, 2m, 1h or 7d, 3650d at most"
+        )
+    return Duration(str(text), duration_ms)
 
 
 def parse_or_none(text: str | Duration) -> Duration:

@@ -13,7 +13,7 @@ _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def load(path: Path | None) -> dict[str, str]:
-    """Reads a Java properties file, `name=value` a line, `#` comments; no file gives no properties.
+    r"""Reads a Java properties file: lines `name=value`, continued after a `\`, and comments; no file, no properties.
 
     Raises:
         UserError: The file cannot be read, or a line is no property.
@@ -21,7 +21,7 @@ def load(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        lines = path.read_text().splitlines()
+        lines = re.sub(r"\\\n[ \t]*", "", path.read_text()).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the Kafka properties {path}: {error}") from None
     properties = {}
@@ -45,5 +45,5 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
         raise UserError("set ssl.truststore.type=PEM: the Python clients can read only PEM files")
     config = {_LIBRDKAFKA_NAMES.get(name, name): value for name, value in properties.items() if name not in _JAVA_ONLY}
     for name, value in _CREDENTIAL.findall(properties.get("sasl.jaas.config", "")):
-        config[f"sasl.{name}"] = value
+        config[f"sasl.{name}"] = re.sub(r"\\(.)", r"\1", value)
     return config

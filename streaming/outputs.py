@@ -7,6 +7,7 @@ bytes (contract, "Outputs").
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct, field
@@ -97,6 +98,7 @@ class MonitorRow(Struct):
 _encoder = msgspec.json.Encoder()
 
 
+@lru_cache(maxsize=1024)  # a batch names few instants, and each of them in many records
 def iso_time(wall_ms: int) -> str:
     """An instant as ISO 8601, UTC, milliseconds, `Z`."""
     seconds, milliseconds = divmod(wall_ms, 1000)

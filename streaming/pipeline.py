@@ -90,6 +90,8 @@ def start(
             .otherwise(Source.RECEIVES.value),
         )
     )
+    # A task for each of Kafka's partitions would cost more than the records of a small batch.
+    records = records.coalesce(spark.sparkContext.defaultParallelism)
     return _write(_step(records, shard_settings), settings)
 
 
@@ -101,6 +103,9 @@ def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str,
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         # Only what is committed has arrived (D10).
         .option("kafka.isolation.level", "read_committed")
+        # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
+        # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
+        .option("kafka.fetch.max.wait.ms", "10")
         # A tick older than the topic's retention is no loss, and a monitor that will not start loses more than
         # arrivals that are gone anyhow; Spark logs what it misses.
         .option("failOnDataLoss", "false")
@@ -116,7 +121,7 @@ def _shard_records(source: DataFrame, shard: Column, source_rank: Column) -> Dat
         "timestamp_ms": F.unix_millis("timestamp"),
         "key": F.substring("key", 1, MAX_KEY_BYTES),
         "value": F.substring("value", 1, DEAD_LETTER_VALUE_BYTES),
-        "value_bytes": F.octet_length("value"),
+        "value_bytes": F.coalesce(F.octet_length("value"), F.lit(0)),
     }
     return source.select(shard.alias("shard"), *(columns[name].alias(name) for name in RECORD_COLUMNS))
 

@@ -5,13 +5,13 @@ The state value keeps each queue as its own piece of bytes with the time it must
 only the queues it touches, and a batch in which nothing is due decodes nothing at all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from operator import itemgetter
 from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
@@ -34,6 +34,7 @@ from streaming.topics import Topics
 
 # Columns of an input record, in the order in which `decode` takes them.
 RECORD_COLUMNS = ("source", "partition", "offset", "timestamp_ms", "key", "value", "value_bytes")
+Record = tuple[int, int, int, int, bytes | None, bytes | None, int]
 OUTPUT_SCHEMA = "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>"
 # The version is snapshot.FORMAT_VERSION; the rest is described at ShardState.
 STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, queues binary"
@@ -100,19 +101,19 @@ def run_shard(frames: Iterator[pd.DataFrame], state: GroupState, settings: Shard
         UnknownFormatError: The checkpoint was written by a newer version.
     """
     batch_ms = state.getCurrentProcessingTimeMs()
-    batch = ordered(list(frames))
+    batch = ordered(frames)
     if not state.exists:
         shard = ShardState(Clock(batch_ms, batch_ms), FOREVER_MS, {})
     else:
         version, clock_ms, last_batch_ms, wake_ms, packed_queues = state.get
-        since_ms = batch_ms - last_batch_ms
-        if batch.empty and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
-            return  # a tick, and nothing is due: the state is neither decoded nor written
         if version > snapshot.FORMAT_VERSION:
             raise UnknownFormatError(
                 f"the checkpoint has state of format {version}, this version knows up to {snapshot.FORMAT_VERSION}: "
                 "start the version that wrote it, or a newer one"
             )
+        since_ms = batch_ms - last_batch_ms
+        if not batch and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
+            return  # a tick, and nothing is due: the state is neither decoded nor written
         shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, _queues_decoder.decode(packed_queues))
     shard.clock.advance(batch_ms)
     rows = run_batch(shard, batch, settings)
@@ -130,28 +131,34 @@ def run_shard(frames: Iterator[pd.DataFrame], state: GroupState, settings: Shard
         yield pd.DataFrame({"topic": topic, "key": key, "value": value, "headers": headers})
 
 
-def ordered(frames: list[pd.DataFrame]) -> pd.DataFrame:
+def ordered(frames: Iterable[pd.DataFrame]) -> list[Record]:
     """The records of a batch in the order in which they are applied, without the ticks.
 
     Records of one partition go by offset; partitions are merged by the highest timestamp seen so far in each, then by
     the rank of their topic, then by partition number (activation.md, "Order").
     """
-    batch = pd.concat(frames, ignore_index=True)
-    batch = batch[batch["source"].to_numpy() != Source.TICKS]
-    if batch.empty:
-        return batch
-    source, partition = batch["source"].to_numpy(), batch["partition"].to_numpy()
-    by_offset = np.lexsort((batch["offset"].to_numpy(), partition, source))
-    source, partition = source[by_offset], partition[by_offset]
-    highest_ms = batch["timestamp_ms"].to_numpy()[by_offset]
-    is_first = (np.diff(source, prepend=-1) != 0) | (np.diff(partition, prepend=-1) != 0)
-    for one_partition in np.split(highest_ms, np.flatnonzero(is_first)[1:]):
-        np.maximum.accumulate(one_partition, out=one_partition)
-    merged = np.lexsort((partition, source, highest_ms))  # stable: within a partition the offsets keep their order
-    return batch.iloc[by_offset[merged]]
+    batch: list[Record] = [
+        record
+        for frame in frames
+        for record in zip(*(frame[name].tolist() for name in RECORD_COLUMNS), strict=True)
+        if record[0] != Source.TICKS
+    ]
+    batch.sort(key=itemgetter(0, 1, 2))
+    keyed = []
+    partition: tuple[int, int] | None = None
+    highest_ms = 0
+    for record in batch:
+        timestamp_ms = record[3]
+        if partition != record[:2]:
+            partition, highest_ms = record[:2], timestamp_ms
+        elif timestamp_ms > highest_ms:
+            highest_ms = timestamp_ms
+        keyed.append((highest_ms, record))
+    keyed.sort(key=lambda pair: (pair[0], pair[1][0], pair[1][1]))  # stable: a partition's records keep their order
+    return [record for _, record in keyed]
 
 
-def run_batch(shard: ShardState, batch: pd.DataFrame, settings: ShardSettings) -> list[OutputRow]:
+def run_batch(shard: ShardState, batch: list[Record], settings: ShardSettings) -> list[OutputRow]:
     """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
     topics = Topics(settings.topic_prefix)
     context = OutputContext(topics, settings.names, shard.clock)
@@ -176,7 +183,7 @@ def run_batch(shard: ShardState, batch: pd.DataFrame, settings: ShardSettings) -
     return rows
 
 
-def decode(batch: pd.DataFrame, topics: Topics) -> tuple[list[OutputRow], dict[str, list[Event]]]:
+def decode(batch: list[Record], topics: Topics) -> tuple[list[OutputRow], dict[str, list[Event]]]:
     """Decodes a batch: dead letters for what breaks the contract, and each queue's events in order."""
     decoders: dict[int, tuple[str, records.InputDecoder]] = {
         Source.COMMANDS: (topics.commands, records.commands_decoder),
@@ -185,11 +192,10 @@ def decode(batch: pd.DataFrame, topics: Topics) -> tuple[list[OutputRow], dict[s
     }
     dead_letters: list[OutputRow] = []
     events: dict[str, list[Event]] = {}
-    columns = (batch[name].tolist() for name in RECORD_COLUMNS)
-    for source, partition, offset, timestamp_ms, key, value, value_bytes in zip(*columns, strict=True):
+    for source, partition, offset, timestamp_ms, key, value, value_bytes in batch:
         topic, decoder = decoders[source]
         try:
-            record = records.decode(decoder, key, value, int(value_bytes) if value is not None else 0)
+            record = records.decode(decoder, key, value, value_bytes)
         except records.InvalidRecordError as error:
             origin = SourceRecord(topic, partition, offset, timestamp_ms, key, value, value_bytes)
             dead_letters.append(dead_letter_row(origin, str(error), topics))

@@ -61,9 +61,6 @@ def _conf(checkpoint_location: str) -> SparkConf:
         # Batches only when there is data: the tick is data.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
         # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
         "spark.python.unix.domain.socket.enabled": "true",
     }

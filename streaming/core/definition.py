@@ -51,11 +51,6 @@ class QueueDefinition:
         """Whether the queue has a monitor [E: sys.dm_broker_queue_monitors]."""
         return self.is_on and (self.is_activation_on or bool(self.notifications))
 
-    @property
-    def is_as_created_by_an_event(self) -> bool:
-        """Whether an event could create just this again, so that nothing is lost if it is forgotten."""
-        return self in (QueueDefinition.automatic(True), QueueDefinition.automatic(False))
-
     def create(self, options: QueueOptions) -> None:
         """CREATE QUEUE of a queue that exists: sets it, and keeps its event notifications but the automatic one."""
         if self.is_automatic:

@@ -137,7 +137,7 @@ class Queue:
     def _receive(self, event: events.Receive, now_ms: int) -> None:
         sessions, monitor, result = self.sessions, self.monitor, event.result
         sessions.heard(event.session_id, now_ms)
-        is_renewal = result is ReceiveResult.WAITING and sessions.is_waiting(event.session_id)
+        is_renewal = result is ReceiveResult.WAITING and sessions.is_waiting(event.session_id, now_ms)
         if result is not ReceiveResult.WAITING:
             sessions.end_wait(event.session_id)
         elif self.definition.is_on:
@@ -159,14 +159,14 @@ class Queue:
     def _commit(self, event: events.Commit, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
         messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
-        marked = self.sessions.take_mark(event.session_id, event.transaction_id)
+        marked = self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)
         self._set_unread(self.unread - marked, now_ms)
         if messages or marked:
             self.rollbacks = 0
 
     def _rollback(self, event: events.Rollback, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
-        self.sessions.take_mark(event.session_id, event.transaction_id)  # it was given back already
+        self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)  # it was given back already
         self._rolled_back(self.sessions.end_transaction(event.session_id, event.transaction_id), now_ms)
 
     def _session_alive(self, event: events.SessionAlive, now_ms: int) -> None:
@@ -339,7 +339,7 @@ class Queue:
             self.unread <= 0
             and not self.sessions.by_id
             and self.tasks_running == 0
-            and self.definition.is_as_created_by_an_event
+            and self.definition == QueueDefinition.automatic(self.settings.auto_create_queues)
         )
 
 

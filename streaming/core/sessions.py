@@ -4,8 +4,7 @@ A session is known while it waits or has received something in a transaction tha
 (killed, cut off), so both count for a lease only, which any record of the session renews.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streaming.core.settings import (
     LEASE_OVERDUE_MS,
@@ -17,11 +16,34 @@ from streaming.core.times import FOREVER_MS
 
 
 @dataclass(slots=True)
+class Lease:
+    """Since when something of a silent session counts, and whether it was found overdue and given once more."""
+
+    from_ms: int
+    is_extended: bool = False
+
+    def renew(self, now_ms: int) -> None:
+        """The session was heard."""
+        self.from_ms = now_ms
+        self.is_extended = False
+
+    def has_ended(self, now_ms: int, lease_ms: int) -> bool:
+        """Whether it is over; overdue for long, it is given once more: nobody looked, so nobody heard the session."""
+        overdue_ms = now_ms - self.from_ms - lease_ms
+        if overdue_ms > LEASE_OVERDUE_MS and not self.is_extended:
+            self.from_ms = now_ms
+            self.is_extended = True
+            return False
+        return overdue_ms >= 0
+
+
+@dataclass(slots=True)
 class Wait:
     """A wait in RECEIVE or GET CONVERSATION GROUP; it ends by itself at `ends_ms`, FOREVER_MS: by the lease only."""
 
     where: bool
     ends_ms: int
+    lease: Lease
 
 
 @dataclass(slots=True)
@@ -29,16 +51,14 @@ class Session:
     """One session.
 
     Attributes:
-        last_heard_ms: When its last record came.
-        is_lease_extended: Its lease was found overdue and given once more since.
         wait: Its wait, if it waits.
         transactions: Open transactions, transaction_id -> messages received.
+        transactions_lease: How long they stay open.
     """
 
-    last_heard_ms: int
-    is_lease_extended: bool = False
-    wait: Wait | None = None
-    transactions: dict[str, int] = field(default_factory=dict)
+    wait: Wait | None
+    transactions: dict[str, int]
+    transactions_lease: Lease
 
 
 class Sessions:
@@ -55,33 +75,32 @@ class Sessions:
         """Any record of a session renews its leases."""
         session = self.by_id.get(session_id)
         if session is not None:
-            session.last_heard_ms = now_ms
-            session.is_lease_extended = False
+            session.transactions_lease.renew(now_ms)
+            if session.wait is not None:
+                session.wait.lease.renew(now_ms)
 
     def _open(self, session_id: str, now_ms: int) -> Session:
-        session = self.by_id.get(session_id)
-        if session is None:
-            session = self.by_id[session_id] = Session(now_ms)
-        return session
+        return self.by_id.setdefault(session_id, Session(None, {}, Lease(now_ms)))
 
     def _close_if_idle(self, session_id: str) -> None:
         session = self.by_id.get(session_id)
         if session is not None and session.wait is None and not session.transactions:
             del self.by_id[session_id]
 
-    def is_waiting(self, session_id: str) -> bool:
-        """Whether the session waits."""
+    def is_waiting(self, session_id: str, now_ms: int) -> bool:
+        """Whether the session waits; a wait whose time is over has ended, though nobody has looked yet."""
         session = self.by_id.get(session_id)
-        return session is not None and session.wait is not None
+        return session is not None and session.wait is not None and session.wait.ends_ms > now_ms
 
     def waits(self, session_id: str, where: bool, timeout_ms: int | None, now_ms: int) -> None:
         """The session begins to wait, or renews its wait; a renewal without a time-out keeps the one it had."""
+        ends_ms = FOREVER_MS
         session = self._open(session_id, now_ms)
         if timeout_ms is not None:
             ends_ms = now_ms + timeout_ms
-        else:
-            ends_ms = session.wait.ends_ms if session.wait else FOREVER_MS
-        session.wait = Wait(where, ends_ms)
+        elif session.wait is not None and self.is_waiting(session_id, now_ms):
+            ends_ms = session.wait.ends_ms
+        session.wait = Wait(where, ends_ms, Lease(now_ms))
 
     def end_wait(self, session_id: str) -> None:
         """The session's wait, if any, has a result."""
@@ -107,9 +126,10 @@ class Sessions:
         self._close_if_idle(session_id)
         return messages
 
-    def take_mark(self, session_id: str, transaction_id: str) -> int:
-        """Takes off the mark of a transaction that was given back; returns its messages, 0 without a mark."""
-        return self.marks.pop((session_id, transaction_id), (0, 0))[0]
+    def take_mark(self, session_id: str, transaction_id: str, now_ms: int) -> int:
+        """Takes off the mark of a transaction that was given back; returns its messages, 0 without a valid mark."""
+        messages, given_back_ms = self.marks.pop((session_id, transaction_id), (0, now_ms))
+        return messages if now_ms - given_back_ms < MARK_LIFETIME_MS else 0
 
     def end(self, session_id: str) -> list[int]:
         """The session is gone: returns what each of its open transactions received."""
@@ -128,19 +148,11 @@ class Sessions:
         """Ends the waits and transactions that are due; returns how many messages are given back."""
         given_back = 0
         for session_id, session in list(self.by_id.items()):
-            if session.wait is not None and session.wait.ends_ms <= now_ms:
+            wait = session.wait
+            if wait is not None and (wait.ends_ms <= now_ms or wait.lease.has_ended(now_ms, settings.session_lease_ms)):
                 session.wait = None
-            silent_ms = now_ms - session.last_heard_ms
-            lapsed_ms = silent_ms - min(_leases_ms(session, settings), default=FOREVER_MS)
-            if lapsed_ms > LEASE_OVERDUE_MS and not session.is_lease_extended:
-                # Nobody looked at the lease when it ran out, so nobody heard the session either: once more, from now.
-                session.last_heard_ms = now_ms
-                session.is_lease_extended = True
-            elif lapsed_ms >= 0:
-                if silent_ms >= settings.session_lease_ms:
-                    session.wait = None
-                if silent_ms >= settings.transaction_lease_ms:
-                    given_back += self._give_back(session_id, session, now_ms)
+            if session.transactions and session.transactions_lease.has_ended(now_ms, settings.transaction_lease_ms):
+                given_back += self._give_back(session_id, session, now_ms)
             self._close_if_idle(session_id)
         self._drop_old_marks(now_ms)
         return given_back
@@ -148,7 +160,7 @@ class Sessions:
     def _give_back(self, session_id: str, session: Session, now_ms: int) -> int:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
-            earlier = self.take_mark(session_id, transaction_id)  # given back before, and then gone on with
+            earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and then gone on with
             self.marks[session_id, transaction_id] = (earlier + messages, now_ms)
         session.transactions.clear()
         return given_back
@@ -165,15 +177,7 @@ class Sessions:
         due_ms = FOREVER_MS
         for session in self.by_id.values():
             if session.wait is not None:
-                due_ms = min(due_ms, session.wait.ends_ms)
-            for lease_ms in _leases_ms(session, settings):
-                due_ms = min(due_ms, session.last_heard_ms + lease_ms)
+                due_ms = min(due_ms, session.wait.ends_ms, session.wait.lease.from_ms + settings.session_lease_ms)
+            if session.transactions:
+                due_ms = min(due_ms, session.transactions_lease.from_ms + settings.transaction_lease_ms)
         return due_ms
-
-
-def _leases_ms(session: Session, settings: CoreSettings) -> Iterator[int]:
-    """How long the session may be silent, once for each thing it holds."""
-    if session.wait is not None:
-        yield settings.session_lease_ms
-    if session.transactions:
-        yield settings.transaction_lease_ms

@@ -9,7 +9,7 @@ from typing import Any
 from streaming.core.definition import ActivationClause, QueueDefinition
 from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
-from streaming.core.sessions import Session, Wait
+from streaming.core.sessions import Lease, Session, Wait
 from streaming.core.settings import CoreSettings
 
 FORMAT_VERSION = 1
@@ -82,13 +82,13 @@ def _take_session(session_id: str, session: Session) -> Snapshot:
     wait = session.wait
     return [
         session_id,
-        session.last_heard_ms,
-        session.is_lease_extended,
-        wait and [wait.where, wait.ends_ms],
+        wait and [wait.where, wait.ends_ms, wait.lease.from_ms, wait.lease.is_extended],
         [list(item) for item in session.transactions.items()],
+        session.transactions_lease.from_ms,
+        session.transactions_lease.is_extended,
     ]
 
 
 def _restore_session(snapshot: Snapshot) -> Session:
-    last_heard_ms, is_lease_extended, wait, transactions = snapshot
-    return Session(last_heard_ms, is_lease_extended, wait and Wait(*wait), dict(transactions))
+    wait, transactions, *lease = snapshot
+    return Session(wait and Wait(wait[0], wait[1], Lease(*wait[2:])), dict(transactions), Lease(*lease))

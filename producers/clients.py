@@ -1,0 +1,35 @@
+"""Settings that the Kafka clients of this package share, in librdkafka's words (its CONFIGURATION.md)."""
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streaming.errors import UserError
+
+KafkaConfig = Mapping[str, str]
+ClientSettings = dict[str, str | int | float | bool]
+
+# The longest wait for an answer that Kafka gives in milliseconds while it is up.
+REQUEST_TIMEOUT_S = 30.0
+
+# All clients, Java's too, must put a queue's records into one partition: its records are ordered by nothing else.
+PARTITIONER = "murmur2_random"
+
+
+def client_settings(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> ClientSettings:
+    """What every client needs; the user's own properties (security) included."""
+    # Up to notices: librdkafka's informational messages on stderr are for its authors.
+    return {"log_level": 5, **(kafka_config or {}), "bootstrap.servers": bootstrap_servers}
+
+
+def admin_client(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> AdminClient:
+    """A client for questions about topics and consumer groups; each user of `kafka_config` opens one first.
+
+    Raises:
+        UserError: `kafka_config` has a property that librdkafka does not know, or a value it does not take.
+    """
+    try:
+        return AdminClient(client_settings(bootstrap_servers, kafka_config))
+    except KafkaException as exception:
+        raise UserError(f"the Kafka client does not take its settings: {exception}") from exception

@@ -1,0 +1,28 @@
+"""What can go wrong while sending and receiving, told apart by what the caller can do about it.
+
+Mistakes in the way the clients are used (a name, a missing topic) are `streaming.errors.UserError`.
+"""
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class TransactionAbortedError(Exception):
+    """The Kafka transaction was aborted: nothing of it is visible, and the client can be used again."""
+
+
+class ReceiveRolledBackError(Exception):
+    """What was received is not committed and will be delivered again; the queue reader can be used again."""
+
+
+class ClientUnusableError(Exception):
+    """Kafka lets this client go no further: close it and open a new one.
+
+    Whether the transaction in progress took effect is not known.
+    """
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    """The error inside an exception of confluent-kafka."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)  # noqa: S101 - what confluent-kafka documents, told to the type checker
+    return error

@@ -1,0 +1,118 @@
+"""Sends messages to queues and reports their arrival, in one Kafka transaction."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from producers.clients import KafkaConfig, admin_client
+from producers.queue_topics import check_queue_names, check_topics_exist
+from producers.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
+from streaming.records import MessageArrived
+from streaming.topics import Topics
+
+Headers = Iterable[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to be sent.
+
+    Attributes:
+        queue: The queue's name, which is its topic's.
+        value: The body.
+        conversation_group_id: Messages of one conversation group are received in order, by one queue reader at a
+            time; None if the message belongs to none.
+        headers: Kafka record headers.
+    """
+
+    queue: str
+    value: bytes
+    conversation_group_id: str | None = None
+    headers: Headers = ()
+
+
+class QueueProducer:
+    """Sends messages to queues whose messages are in Kafka.
+
+    A context manager. One thread at a time may use it.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        topic_prefix: str = "",
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        kafka_config: KafkaConfig | None = None,
+    ) -> None:
+        """Connects.
+
+        Args:
+            bootstrap_servers: Where Kafka is, `host:port,...`.
+            topic_prefix: The prefix of the monitor's topics.
+            transaction_timeout_ms: When Kafka aborts a transaction whose producer has died. Until then nobody can
+                read past it, so it should be short; sending one batch must not take longer.
+            kafka_config: More librdkafka properties, for example for security. Those that transactions and the
+                contract of the topics rest on cannot be changed.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses the producer.
+        """
+        self._topics = Topics(topic_prefix)
+        self._known_queues: set[str] = set()
+        self._admin = admin_client(bootstrap_servers, kafka_config)
+        self._producer = TransactionalProducer(
+            bootstrap_servers, transaction_timeout_ms=transaction_timeout_ms, kafka_config=kafka_config
+        )
+
+    def send(
+        self, queue: str, value: bytes, *, conversation_group_id: str | None = None, headers: Headers = ()
+    ) -> None:
+        """Sends one message; it is visible to queue readers on return. Errors are those of `send_many`."""
+        self.send_many([Message(queue, value, conversation_group_id, headers)])
+
+    def send_many(self, messages: Iterable[Message]) -> None:
+        """Sends messages, to one queue or several: on return all are visible, after an error none.
+
+        Raises:
+            UserError: A queue's name cannot be a topic's, or the topic does not exist; nothing was sent.
+            TransactionAbortedError: Kafka did not take them; they can be sent again.
+            ClientUnusableError: This producer can send no more, and whether the messages were sent is not known.
+        """
+        batch = list(messages)
+        counts = Counter(message.queue for message in batch)
+        if not batch:
+            return
+        self._check(counts)
+        with self._producer.transaction():
+            for message in batch:
+                group = message.conversation_group_id
+                key = None if group is None else group.encode()
+                self._producer.produce(message.queue, message.value, key, message.headers)
+            for queue, count in counts.items():
+                record = msgspec.json.encode(MessageArrived(queue, count))
+                self._producer.produce(self._topics.arrivals, record, queue.encode())
+
+    def close(self) -> None:
+        """Disconnects."""
+        self._producer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check(self, queues: Collection[str]) -> None:
+        """Checks the queues that this producer has not sent to yet."""
+        new = [queue for queue in queues if queue not in self._known_queues]
+        if new:
+            check_queue_names(new, self._topics)
+            check_topics_exist(self._admin, new, self._topics.arrivals)
+            self._known_queues.update(new)

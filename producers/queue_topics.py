@@ -1,0 +1,111 @@
+"""The topics that hold queues: queue `orders` is the topic `orders`. Checking and creating them."""
+
+import time
+from collections.abc import Collection, Iterable
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from producers.clients import REQUEST_TIMEOUT_S, KafkaConfig, admin_client
+from producers.errors import kafka_error
+from streaming.errors import UserError
+from streaming.records import is_queue_name
+from streaming.topics import Topics, topic_name_problem
+
+# A topic that was just created is not known to every broker at once; it takes milliseconds.
+_PROPAGATION_S = 1.0
+
+
+def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
+    bootstrap_servers: str,
+    queues: Iterable[str],
+    *,
+    partitions: int,
+    replication_factor: int,
+    topic_prefix: str = "",
+    kafka_config: KafkaConfig | None = None,
+) -> None:
+    """Creates the topics of queues; those that exist are left as they are.
+
+    Args:
+        bootstrap_servers: Where Kafka is, `host:port,...`.
+        queues: The queues' names.
+        partitions: Partitions of each new topic: at most so many queue readers can receive at a time.
+        replication_factor: Copies of each partition.
+        topic_prefix: The prefix of the monitor's topics, whose names no queue can have.
+        kafka_config: More librdkafka properties, for example for security.
+
+    Raises:
+        UserError: A name cannot be a topic's name, or Kafka cannot be reached or refuses a topic.
+    """
+    names = list(dict.fromkeys(queues))
+    check_queue_names(names, Topics(topic_prefix))
+    if not names:
+        return
+    new_topics = [NewTopic(name, partitions, replication_factor) for name in names]
+    admin = admin_client(bootstrap_servers, kafka_config)  # its futures end with it
+    created = admin.create_topics(new_topics, request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S)
+    for name, future in created.items():
+        try:
+            future.result()
+        except KafkaException as exception:
+            if kafka_error(exception).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UserError(f"the topic of queue {name!r} cannot be created: {exception}") from exception
+    _lastingly_missing(admin, names)
+
+
+def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
+    """Checks that each queue can be a topic.
+
+    Raises:
+        UserError: A name cannot be a queue's or a topic's.
+    """
+    for queue in queues:
+        problem = topic_name_problem(queue, topics)
+        if problem is None and not is_queue_name(queue):
+            problem = "a queue's name has one to three parts of 1-128 characters with dots between them"
+        if problem is not None:
+            raise UserError(f"queue {queue!r} cannot be a Kafka topic: {problem}")
+
+
+def check_topics_exist(admin: AdminClient, queues: Collection[str], monitor_topic: str) -> None:
+    """Checks that the queues' topics and one of the monitor's exist; creates nothing, whatever the broker's settings.
+
+    Raises:
+        UserError: One does not exist, or Kafka cannot be reached.
+    """
+    missing = _lastingly_missing(admin, {*queues, monitor_topic})
+    if not missing:
+        return
+    if monitor_topic in missing:
+        raise UserError(
+            f"there is no topic {monitor_topic!r}: create the monitor's topics with `queue-activation topics`"
+        )
+    name = min(missing)
+    raise UserError(
+        f"queue {name!r} has no topic: create one of that name, for example with "
+        f"`kafka-topics.sh --create --topic {name}` or `producers.queue_topics.create_queue_topics`"
+    )
+
+
+def _lastingly_missing(admin: AdminClient, names: Collection[str]) -> set[str]:
+    """The topics that do not exist, after giving new ones the time to become known."""
+    deadline = time.monotonic() + _PROPAGATION_S
+    while True:
+        missing = _missing_topics(admin, names)
+        if not missing or time.monotonic() >= deadline:
+            return missing
+        time.sleep(_PROPAGATION_S / 20)
+
+
+def _missing_topics(admin: AdminClient, names: Collection[str]) -> set[str]:
+    futures = admin.describe_topics(TopicCollection([*names]), request_timeout=REQUEST_TIMEOUT_S)
+    missing = set()
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as exception:
+            if kafka_error(exception).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UserError(f"Kafka does not answer for topic {name!r}: {exception}") from exception
+            missing.add(name)
+    return missing

@@ -1,0 +1,248 @@
+"""Reads the messages of a queue and tells the monitor what it finds."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from confluent_kafka import KafkaException
+
+from producers.clients import KafkaConfig
+from producers.errors import ClientUnusableError, ReceiveRolledBackError, TransactionAbortedError
+from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
+from producers.queue_topics import check_queue_names, check_topics_exist
+from producers.queue_view import NothingFound, QueueView
+from producers.session_reports import SessionReports
+from producers.transactions import TransactionalProducer
+from streaming.records import Commit, Receive, Rollback
+from streaming.topics import Topics
+
+__all__ = ["SESSION_ID_VARIABLE", "QueueReader", "ReceivedMessage"]
+
+SESSION_ID_VARIABLE = "QUEUE_ACTIVATION_SESSION_ID"
+
+# How often a waiting reader looks anew whether a further reader could find something.
+LOOK_INTERVAL_S = 5.0
+
+# A RECEIVE looks at the queue even if it must not wait. The look is over when each partition's end is known,
+# some fetch.wait.max.ms later; this is the bound for a broker that does not answer.
+LOOK_TIMEOUT_S = 1.0
+
+# Ctrl-C comes through between two polls only. A message ends a poll at once.
+_POLL_S = 0.5
+
+
+class QueueReader:
+    """Reads a queue together with all other queue readers of its consumer group.
+
+    A context manager. One thread at a time may use it. All readers of a queue must be in one consumer group, whose name
+    is the queue's unless another is given: each message goes to one of them, and what a reader reports about the others
+    comes from the group. The group must read no other queue.
+
+    From one `receive` to the next an hour may pass (`max.poll.interval.ms` in `kafka_config`); after that Kafka gives
+    the reader's partitions to others, and what was received is rolled back. A reader that joins gets a partition from a
+    working one when that comes back for more, so the time of a block is also the time a new reader may have to wait.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is named by the caller
+        self,
+        bootstrap_servers: str,
+        queue: str,
+        *,
+        group_id: str | None = None,
+        topic_prefix: str = "",
+        session_id: str | None = None,
+        kafka_config: KafkaConfig | None = None,
+    ) -> None:
+        """Connects and joins the consumer group.
+
+        Args:
+            bootstrap_servers: Where Kafka is, `host:port,...`.
+            queue: The queue's name, which is its topic's.
+            group_id: The consumer group of all readers of the queue; the queue's name if None.
+            topic_prefix: The prefix of the monitor's topics.
+            session_id: By what the monitor knows this reader. If None, the environment's QUEUE_ACTIVATION_SESSION_ID:
+                whoever started the process can then report the session's end when it exits. Otherwise a new one.
+            kafka_config: More librdkafka properties, for example for security, given to all clients of the reader.
+                Those that its correctness rests on cannot be changed.
+
+        Raises:
+            UserError: The queue's name cannot be a topic's, a topic does not exist, or Kafka cannot be reached.
+        """
+        topics = Topics(topic_prefix)
+        check_queue_names([queue], topics)
+        self.session_id = session_id or os.environ.get(SESSION_ID_VARIABLE) or str(uuid.uuid4())
+        self._queue = queue
+        self._receives_topic = topics.receives
+        self._is_receiving = False
+        self._is_closed = False
+        consumer_group = group_id or queue
+        self._view = QueueView(bootstrap_servers, queue, consumer_group, kafka_config)
+        check_topics_exist(self._view.admin, [queue], topics.receives)
+        self._producer = TransactionalProducer(bootstrap_servers, kafka_config=kafka_config)
+        self._consumer = QueueConsumer(bootstrap_servers, queue, consumer_group, kafka_config)
+        self._reports = SessionReports(bootstrap_servers, topics.receives, queue, self.session_id, kafka_config)
+
+    @contextmanager
+    def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
+        """Receives messages and commits them at the end of the `with` block, or rolls back if it raises.
+
+        The list is empty if no message came in time, or if Kafka gave the reader no partition; only the first is an
+        empty result, and reported as one.
+
+        Args:
+            max_messages: How many messages at most, 1 to 1,000,000.
+            timeout: Seconds to wait for the first message; 0 for a look only. It may take a few seconds longer when
+                the broker does not answer.
+
+        Raises:
+            ReceiveRolledBackError: The messages could not be committed, because others have taken over the partitions
+                or Kafka refused the transaction. They will be delivered again.
+            ClientUnusableError: This reader can go on no more; what was not committed will be delivered to others.
+        """
+        self._check_can_receive(max_messages, timeout)
+        self._is_receiving = True
+        try:
+            batch = self._wait(max_messages, timeout)
+            if not batch.messages:
+                yield []
+                return
+            transaction_id = str(uuid.uuid4())
+            try:
+                self._report_messages(batch, transaction_id)
+                yield batch.messages
+                self._commit(batch, transaction_id)
+            except BaseException:
+                self._roll_back(batch, transaction_id)
+                raise
+        finally:
+            self._is_receiving = False
+
+    def close(self) -> None:
+        """Leaves the consumer group and reports the session's end, which rolls back a block still open.
+
+        Raises:
+            ClientUnusableError: Kafka did not take the last reports.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._consumer.close()
+            self._producer.close()
+        finally:
+            self._reports.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_can_receive(self, max_messages: int, timeout: float) -> None:
+        # The upper limits are those of librdkafka's consume and of the contract's timeout_ms.
+        if not 1 <= max_messages <= 1_000_000:
+            raise ValueError(f"max_messages is {max_messages}; it must be 1 to 1,000,000")
+        if not 0 <= timeout <= 1e9:
+            raise ValueError(f"timeout is {timeout}; it must be 0 to 1,000,000,000 s")
+        if self._is_closed:
+            raise ClientUnusableError("the queue reader is closed")
+        if self._is_receiving:
+            raise RuntimeError("this queue reader is in a receive block already; a second one needs a second reader")
+
+    def _wait(self, max_messages: int, timeout: float) -> Batch:
+        """Takes messages, reporting WAITING when there is nothing yet and EMPTY at the end of the time-out."""
+        deadline = time.monotonic() + timeout
+        next_look = 0.0
+        wait_s = 0.0
+        reported: NothingFound | None = None
+        while True:
+            batch = self._consumer.take(max_messages, wait_s)
+            now = time.monotonic()
+            is_late = now >= deadline
+            is_at_end = self._consumer.partitions.is_at_end()
+            if batch.messages or (is_late and self._gives_up(now - deadline)):
+                return batch
+            if is_at_end and (is_late or now >= next_look):
+                found = self._look()
+                next_look = now + (LOOK_INTERVAL_S if found else _POLL_S)
+                if found and is_late:
+                    self._report_empty(found)
+                    return batch
+                if found and (reported is None or reported.where != found.where):
+                    self._report_waiting(found, deadline)
+                    reported = found
+            until = deadline + LOOK_TIMEOUT_S if is_late else deadline
+            until = min(until, next_look) if is_at_end else until
+            wait_s = min(max(until - time.monotonic(), 0.0), _POLL_S)
+
+    def _gives_up(self, late_s: float) -> bool:
+        """Whether a receive whose time is over ends without having found anything out."""
+        return late_s >= LOOK_TIMEOUT_S or not self._consumer.partitions.is_assigned()
+
+    def _look(self) -> NothingFound | None:
+        try:
+            found = self._view.look(self._consumer.partitions.positions())
+        except KafkaException as exception:
+            raise ClientUnusableError(f"Kafka tells nothing about queue {self._queue!r}: {exception}") from exception
+        if found:
+            self._consumer.commit_ends()
+        return found
+
+    def _commit(self, batch: Batch, transaction_id: str) -> None:
+        """Commits the positions and reports it, both or neither."""
+        if self._is_closed:
+            raise ReceiveRolledBackError("the queue reader was closed in its receive block")
+        # The monitor must see the RECEIVE before its COMMIT; both go to one partition of queue-receives.
+        self._reports.wait_acknowledged()
+        # Before the id is compared: a member that is expelled after that has given its metadata as a member.
+        group_metadata = self._consumer.group_metadata()
+        offsets = self._consumer.offsets_to_commit(batch)
+        if offsets is None:
+            raise _rolled_back("Kafka has given its partitions to other readers, it was silent for too long")
+        record = msgspec.json.encode(Commit(self._queue, self.session_id, transaction_id))
+        try:
+            with self._producer.transaction():
+                self._producer.produce(self._receives_topic, record, self._queue.encode())
+                self._producer.send_offsets(offsets, group_metadata)
+        except TransactionAbortedError as error:
+            raise _rolled_back(str(error)) from error
+        self._consumer.committed(offsets)
+
+    def _roll_back(self, batch: Batch, transaction_id: str) -> None:
+        if self._is_closed:
+            return  # SESSION_ENDED has rolled it back.
+        self._consumer.seek_back(batch)
+        # A report that is lost must not hide the error that led here; the monitor's lease rolls back, too.
+        with suppress(ClientUnusableError):
+            self._reports.send(Rollback(self._queue, self.session_id, transaction_id))
+
+    def _report_messages(self, batch: Batch, transaction_id: str) -> None:
+        self._reports.send(
+            Receive(
+                self._queue,
+                self.session_id,
+                "MESSAGES",
+                messages=len(batch.messages),
+                transaction_id=transaction_id,
+            )
+        )
+
+    def _report_waiting(self, found: NothingFound, deadline: float) -> None:
+        timeout_ms = max(round((deadline - time.monotonic()) * 1000), 0)
+        self._reports.send(Receive(self._queue, self.session_id, "WAITING", where=found.where, timeout_ms=timeout_ms))
+
+    def _report_empty(self, found: NothingFound) -> None:
+        # Only who owns all partitions has seen all there is; offsets count markers and aborted messages.
+        unread = 0 if found.owns_all else None
+        self._reports.send(Receive(self._queue, self.session_id, "EMPTY", where=found.where, unread=unread))
+
+
+def _rolled_back(reason: str) -> ReceiveRolledBackError:
+    return ReceiveRolledBackError(f"the messages were not committed and will be delivered again: {reason}")

@@ -1,0 +1,114 @@
+"""Tells the monitor what a session does: records to queue-receives that go at once, outside any transaction."""
+
+import threading
+from typing import Protocol
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from producers.clients import PARTITIONER, REQUEST_TIMEOUT_S, KafkaConfig, client_settings
+from producers.errors import ClientUnusableError
+from streaming.records import ReceiveRecord, SessionAlive, SessionEnded
+
+# Six of these fit into the monitor's leases of 60 s (contract, queue-receives).
+SESSION_ALIVE_INTERVAL_S = 10.0
+
+
+class _DeliveryCallback(Protocol):
+    def __call__(self, error: KafkaError | None, message: Message) -> None: ...
+
+
+class SessionReports:
+    """The reports of one session on one queue.
+
+    From opening to closing, a thread of its own says every SESSION_ALIVE_INTERVAL_S that the session is there.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, queue: str, session_id: str, kafka_config: KafkaConfig | None
+    ) -> None:
+        """Connects lazily: the first report does.
+
+        Args:
+            bootstrap_servers: Where Kafka is, `host:port,...`.
+            topic: The topic queue-receives.
+            queue: The queue's name.
+            session_id: Whose reports these are.
+            kafka_config: More librdkafka properties.
+        """
+        self._topic = topic
+        self._queue = queue
+        self._session_id = session_id
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            client_settings(bootstrap_servers, kafka_config)
+            | {
+                # Idempotent: reports are neither repeated nor reordered by retries.
+                "enable.idempotence": True,
+                "partitioner": PARTITIONER,
+                "linger.ms": 0,
+            }
+        )
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._keep_alive, name=f"session-alive-{queue}", daemon=True)
+        self._thread.start()
+
+    def send(self, record: ReceiveRecord) -> None:
+        """Sends a report without waiting for Kafka.
+
+        Raises:
+            ClientUnusableError: This or an earlier report could not be sent.
+        """
+        self._produce(record, self._on_delivery)
+        self._check()
+
+    def wait_acknowledged(self) -> None:
+        """Returns when Kafka has all reports.
+
+        Raises:
+            ClientUnusableError: It does not take them, or not in REQUEST_TIMEOUT_S.
+        """
+        unsent = self._producer.flush(REQUEST_TIMEOUT_S)
+        self._check()
+        if unsent:
+            raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports in {REQUEST_TIMEOUT_S:.0f} s")
+
+    def close(self) -> None:
+        """Reports SESSION_ENDED and ends the thread.
+
+        Raises:
+            ClientUnusableError: Kafka did not take the reports.
+        """
+        self._closing.set()
+        self._thread.join()
+        try:
+            self.send(SessionEnded(self._queue, self._session_id))
+            self.wait_acknowledged()
+        finally:
+            # Closing would wait for ever for what Kafka does not take.
+            self._producer.purge()
+            self._producer.close()
+
+    def _keep_alive(self) -> None:
+        while not self._closing.wait(SESSION_ALIVE_INTERVAL_S):
+            try:
+                # One that is lost is no failure: the next follows.
+                self._produce(SessionAlive(self._queue, self._session_id), None)
+            except ClientUnusableError:
+                return
+
+    def _produce(self, record: ReceiveRecord, on_delivery: _DeliveryCallback | None) -> None:
+        try:
+            self._producer.produce(
+                self._topic, msgspec.json.encode(record), self._queue.encode(), on_delivery=on_delivery
+            )
+        except (KafkaException, BufferError) as error:
+            raise ClientUnusableError(f"the session cannot report to topic {self._topic!r}: {error}") from error
+        self._producer.poll(0)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
+        self._failure = self._failure or error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise ClientUnusableError(f"a report to topic {self._topic!r} was lost: {self._failure}")

@@ -1,0 +1,156 @@
+"""A producer whose records take effect together or not at all.
+
+Errors are told apart as librdkafka documents for its transactional producer (INTRODUCTION.md, "Transactional
+producer"): retriable ones are tried again, abortable ones end in an abort, all others end the producer.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from producers.clients import PARTITIONER, REQUEST_TIMEOUT_S, KafkaConfig, client_settings
+from producers.errors import ClientUnusableError, TransactionAbortedError, kafka_error
+from streaming.errors import UserError
+
+# An open transaction hides all later records of its partitions from every reader, so it must not last.
+TRANSACTION_TIMEOUT_MS = 10_000
+
+_RETRY_BACKOFF_S = 0.1
+
+# librdkafka gives undelivered records up at the transaction's time-out, and aborting after that is quick. A commit that
+# gives up a moment earlier leaves an abort that was seen to hang for half a minute after the broker was back.
+_COMMIT_GRACE_S = 3.0
+
+
+class TransactionalProducer:
+    """One transactional producer with a transactional id of its own. Not for several threads at a time."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        kafka_config: KafkaConfig | None = None,
+    ) -> None:
+        """Connects.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses the producer.
+        """
+        self._timeout_s = transaction_timeout_ms / 1000
+        self._unusable: str | None = None
+        self._is_aborting = False
+        self._deadline = 0.0
+        self._producer = Producer(
+            client_settings(bootstrap_servers, kafka_config)
+            | {
+                # An id that is used once fences nobody and is fenced by nobody.
+                "transactional.id": f"queue-activation-{uuid.uuid4()}",
+                "transaction.timeout.ms": transaction_timeout_ms,
+                "partitioner": PARTITIONER,
+            }
+        )
+        try:
+            _retry(self._producer.init_transactions, time.monotonic() + REQUEST_TIMEOUT_S)
+        except KafkaException as exception:
+            raise UserError(f"no transactional producer on Kafka at {bootstrap_servers}: {exception}") from exception
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction: committed at the end of the block, aborted when the block or the commit fails.
+
+        Raises:
+            TransactionAbortedError: Kafka refused the commit or a record; nothing is visible.
+            ClientUnusableError: This producer can do no more.
+        """
+        if self._unusable is not None:
+            raise ClientUnusableError(self._unusable)
+        if self._is_aborting:
+            self._abort(None)
+            if self._is_aborting:
+                raise TransactionAbortedError(
+                    "Kafka has not acknowledged the last transaction's abort yet; nothing was sent"
+                )
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exception:
+            raise self._end(exception) from exception
+        self._deadline = time.monotonic() + self._timeout_s
+        try:
+            yield
+            _retry(self._producer.commit_transaction, time.monotonic() + self._timeout_s + _COMMIT_GRACE_S)
+        except (KafkaException, BufferError) as error:
+            self._abort(error)
+            raise TransactionAbortedError(
+                f"the Kafka transaction was aborted, nothing of it is visible: {error}"
+            ) from error
+        except BaseException as error:
+            self._abort(error)
+            raise
+
+    def produce(self, topic: str, value: bytes, key: bytes | None, headers: Iterable[tuple[str, bytes]] = ()) -> None:
+        """Adds a record to the open transaction; waits while the local buffer is full.
+
+        Raises:
+            KafkaException: The record cannot be sent, for example because it is too large.
+            BufferError: The buffer was still full at the end of the transaction's time-out.
+        """
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=[*headers])
+            except BufferError:
+                if time.monotonic() >= self._deadline:
+                    raise
+                self._producer.poll(_RETRY_BACKOFF_S)
+            else:
+                return
+
+    def send_offsets(self, offsets: list[TopicPartition], consumer_group_metadata: object) -> None:
+        """Adds a consumer group's offsets to the open transaction.
+
+        Raises:
+            KafkaException: Refused, for example because the consumer is no longer a member.
+        """
+        _retry(
+            lambda timeout_s: self._producer.send_offsets_to_transaction(offsets, consumer_group_metadata, timeout_s),
+            self._deadline,
+        )
+
+    def close(self) -> None:
+        """Disconnects."""
+        # Otherwise there is nothing left to be ended well, and confluent-kafka's close warns of just that.
+        if self._unusable is None and not self._is_aborting:
+            self._producer.close()
+
+    def _abort(self, cause: BaseException | None) -> None:
+        """Aborts; when Kafka does not answer, the next transaction starts by asking it again."""
+        if isinstance(cause, KafkaException) and kafka_error(cause).fatal():
+            raise self._end(cause) from cause
+        try:
+            _retry(self._producer.abort_transaction, time.monotonic() + self._timeout_s)
+        except KafkaException as exception:
+            if not kafka_error(exception).retriable():
+                raise self._end(exception) from cause
+            self._is_aborting = True
+        else:
+            self._is_aborting = False
+
+    def _end(self, exception: KafkaException) -> ClientUnusableError:
+        self._unusable = f"the transactional producer cannot go on, close it and open a new one: {exception}"
+        return ClientUnusableError(self._unusable)
+
+
+def _retry(call: Callable[[float], None], deadline: float) -> None:
+    """Calls with the seconds that are left, again after each retriable error until the deadline."""
+    while True:
+        try:
+            call(max(deadline - time.monotonic(), _RETRY_BACKOFF_S))
+        except KafkaException as exception:
+            if not kafka_error(exception).retriable() or time.monotonic() >= deadline:
+                raise
+            time.sleep(_RETRY_BACKOFF_S)
+        else:
+            return

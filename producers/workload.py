@@ -1,0 +1,194 @@
+"""A seeded workload: many queues with bursts, trickles and quiet times, with and without readers.
+
+The timeline is a function of its settings and the seed; only `run` knows the clock and Kafka. Without real messages the
+workload invents both sides: it reports arrivals, and what readers that take their time would report.
+"""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import msgspec
+from confluent_kafka import Producer
+
+from producers.clients import PARTITIONER
+from producers.producer import Message, QueueProducer
+from streaming import records
+from streaming.admin import Cluster
+from streaming.records import MessageArrived, ReceiveRecord
+from streaming.topics import Topics
+
+# A burst brings so many messages at once, and a reader takes at most so many at a time.
+_BURST_MESSAGES = (5, 50)
+_RECEIVE_MESSAGES = 25
+# A reader is there so long after the arrival on the empty queue, works so long on what it took, and gives it back
+# once in so many times.
+_READER_START_MS = (200, 800)
+_WORK_MS = (10, 400)
+_ROLLBACKS = 0.02
+# Quiet queues are awake for a fifth of each period, and then five times as busy.
+_QUIET_PERIOD_MS = 20_000
+_QUIET_AWAKE = 0.2
+# Conversation groups per queue of messages that are sent for real.
+GROUPS = 8
+
+
+class Pattern(Enum):
+    """How messages come to a queue."""
+
+    BURSTS = "bursts"
+    TRICKLE = "trickle"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True)
+class WorkloadSettings:
+    """A workload.
+
+    Attributes:
+        queues: Number of queues.
+        rate: Messages per second, of all queues together, on average.
+        duration_ms: For how long messages come.
+        seed: The same seed gives the same timeline.
+        has_readers: Whether readers are invented too.
+        queue_prefix: Queues are called PREFIX1, PREFIX2 ...
+    """
+
+    queues: int
+    rate: float
+    duration_ms: int
+    seed: int
+    has_readers: bool
+    queue_prefix: str = "queue-"
+
+    def queue_name(self, index: int) -> str:
+        """The name of a queue, counted from 0."""
+        return f"{self.queue_prefix}{index + 1}"
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that happens at an instant of the timeline."""
+
+    at_ms: float
+    record: MessageArrived | ReceiveRecord
+
+
+def timeline(settings: WorkloadSettings) -> Iterator[Happening]:
+    """All that happens, in order of time."""
+    queues = (_queue_timeline(settings, index) for index in range(settings.queues))
+    return heapq.merge(*queues, key=lambda happening: happening.at_ms)
+
+
+def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[Happening]:
+    rng = random.Random(f"{settings.seed}/{index}")  # noqa: S311  (a workload, no secret)
+    name = settings.queue_name(index)
+    arrivals = [
+        Happening(at_ms, MessageArrived(name, count))
+        for at_ms, count in _arrivals(rng, settings.rate / settings.queues, settings.duration_ms)
+    ]
+    if not settings.has_readers:
+        return iter(arrivals)
+    return heapq.merge(arrivals, _receives(rng, name, arrivals), key=lambda happening: happening.at_ms)
+
+
+def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tuple[float, int]]:
+    """(instant, count) of a queue's arrivals, at `rate` messages per second on average."""
+    pattern = rng.choice(list(Pattern))
+    at_ms = 0.0
+    phase_ms = rng.uniform(0, _QUIET_PERIOD_MS)
+    while True:
+        count = rng.randint(*_BURST_MESSAGES) if pattern is Pattern.BURSTS else 1
+        at_ms += rng.expovariate(rate / count) * 1000
+        if at_ms >= duration_ms:
+            return
+        yield (_squeezed(at_ms, phase_ms) if pattern is Pattern.QUIET else at_ms), count
+
+
+def _squeezed(at_ms: float, phase_ms: float) -> float:
+    """The instant moved into its period's awake part."""
+    period, within_ms = divmod(at_ms + phase_ms, _QUIET_PERIOD_MS)
+    return max(0.0, period * _QUIET_PERIOD_MS + within_ms * _QUIET_AWAKE - phase_ms)
+
+
+def _receives(rng: random.Random, name: str, arrivals: list[Happening]) -> Iterator[Happening]:
+    """What readers report: each comes some time after an arrival on the empty queue and leaves it empty."""
+    at_ms = 0.0
+    upcoming = 0
+    session = 0
+    counts = [happening.record.count for happening in arrivals if isinstance(happening.record, MessageArrived)]
+    while upcoming < len(arrivals):
+        session += 1
+        session_id = f"{name}-reader-{session}"
+        at_ms = max(at_ms, arrivals[upcoming].at_ms) + rng.uniform(*_READER_START_MS)
+        unread = 0
+        for transaction in itertools.count(1):
+            while upcoming < len(arrivals) and arrivals[upcoming].at_ms <= at_ms:
+                unread += counts[upcoming]
+                upcoming += 1
+            if unread == 0:
+                yield Happening(at_ms, records.Receive(name, session_id, "EMPTY"))
+                yield Happening(at_ms, records.SessionEnded(name, session_id))
+                break
+            taken = min(unread, _RECEIVE_MESSAGES)
+            transaction_id = str(transaction)
+            yield Happening(
+                at_ms, records.Receive(name, session_id, "MESSAGES", messages=taken, transaction_id=transaction_id)
+            )
+            at_ms += rng.uniform(*_WORK_MS)
+            if rng.random() < _ROLLBACKS:
+                yield Happening(at_ms, records.Rollback(name, session_id, transaction_id))
+            else:
+                yield Happening(at_ms, records.Commit(name, session_id, transaction_id))
+                unread -= taken
+
+
+# Waits until an instant of the timeline; True if the rest of it is to be left out.
+Pace = Callable[[float], bool]
+
+
+def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: Pace) -> int:
+    """Reports the timeline's arrivals and receives to the monitor; returns how many messages arrived."""
+    producer = Producer(cluster.client_config(partitioner=PARTITIONER, **{"linger.ms": 5}))
+    messages = 0
+    for happening in timeline(settings):
+        if pace(happening.at_ms):
+            break
+        record = happening.record
+        is_arrival = isinstance(record, MessageArrived)
+        messages += record.count if isinstance(record, MessageArrived) else 0
+        topic = topics.arrivals if is_arrival else topics.receives
+        _produce(producer, topic, record.queue.encode(), msgspec.json.encode(record))
+    producer.flush()
+    return messages
+
+
+def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> int:
+    """Sends the timeline's messages for real, in several conversation groups per queue; returns how many."""
+    rng = random.Random(settings.seed)  # noqa: S311
+    messages = 0
+    for happening in timeline(replace(settings, has_readers=False)):
+        if pace(happening.at_ms):
+            break
+        record = happening.record
+        assert isinstance(record, MessageArrived)  # noqa: S101  (for the type checker: there are no readers)
+        producer.send_many(
+            Message(record.queue, f"message {messages + number + 1}".encode(), f"group-{rng.randint(1, GROUPS)}")
+            for number in range(record.count)
+        )
+        messages += record.count
+    return messages
+
+
+def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
+    while True:
+        try:
+            producer.produce(topic, key=key, value=value)
+        except BufferError:
+            producer.poll(0.1)  # the broker is slower than the workload: wait for room
+        else:
+            producer.poll(0)
+            return

@@ -1,0 +1,152 @@
+"""What run_shard sees of Spark, without Spark: a shard's state, and the records of a batch as a data frame."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from streaming.core.settings import CoreSettings
+from streaming.outputs import ServerNames
+from streaming.shards import RECORD_COLUMNS, ShardSettings, Source, run_shard
+
+SETTINGS = ShardSettings(CoreSettings(), "", ServerNames("server", "database"))
+
+
+class FakeGroupState:
+    """The part of pyspark's GroupState that a shard uses.
+
+    Attributes:
+        batch_ms: The batch's timestamp.
+        value: What was stored; None if nothing was.
+        updates: How often it was stored.
+    """
+
+    def __init__(self, value: tuple[Any, ...] | None = None, batch_ms: int = 0) -> None:
+        self.value = value
+        self.batch_ms = batch_ms
+        self.updates = 0
+
+    @property
+    def exists(self) -> bool:
+        return self.value is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        assert self.value is not None
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+        self.updates += 1
+
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802  (Spark's name)
+        return self.batch_ms
+
+
+@dataclass(frozen=True)
+class Record:
+    """One input record; without a key it has its queue's, without `value_bytes` the length of its value."""
+
+    source: Source
+    value: bytes | None
+    key: bytes | None
+    offset: int = 0
+    partition: int = 0
+    timestamp_ms: int = 0
+    value_bytes: int | None = None
+
+
+def record(source: Source, value: dict[str, Any], **more: Any) -> Record:
+    """A record of a value; its key is the value's queue."""
+    if "key" not in more:
+        more["key"] = value["queue"].encode()
+    return Record(source, json.dumps(value, ensure_ascii=False).encode(), **more)
+
+
+def arrival(queue: str = "Q", **more: Any) -> Record:
+    return record(Source.ARRIVALS, {"queue": queue} | more)
+
+
+def receive(result: str, queue: str = "Q", **more: Any) -> Record:
+    return record(Source.RECEIVES, {"type": "RECEIVE", "queue": queue, "session_id": "r", "result": result} | more)
+
+
+def command(kind: str, queue: str = "Q", **more: Any) -> Record:
+    return record(Source.COMMANDS, {"type": kind, "queue": queue} | more)
+
+
+TICK = Record(Source.TICKS, None, None)
+
+
+def frame(records: Iterable[Record]) -> pd.DataFrame:
+    """The records as Spark hands them over: columns of the pipeline's types, a null length as NaN."""
+    rows = [
+        (
+            one.source.value,
+            one.partition,
+            one.offset,
+            one.timestamp_ms,
+            one.key,
+            one.value,
+            one.value_bytes or len(one.value or b""),
+        )
+        for one in records
+    ]
+    types = {"source": "int8", "partition": "int32", "offset": "int64", "timestamp_ms": "int64"}
+    return pd.DataFrame(rows, columns=list(RECORD_COLUMNS)).astype(types)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One record written."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes]
+
+    @property
+    def json(self) -> Any:
+        assert self.value is not None
+        return json.loads(self.value)
+
+
+@dataclass
+class FakeShard:
+    """One shard, batch by batch; records get offsets and timestamps in the order in which they are given."""
+
+    settings: ShardSettings = SETTINGS
+    state: FakeGroupState = field(default_factory=FakeGroupState)
+    offset: int = 0
+
+    def batch(self, batch_ms: int, *records: Record) -> list[Output]:
+        """Runs one batch, a tick with it; returns what it wrote."""
+        numbered = []
+        for index, one in enumerate(records):
+            numbered.append(replace(one, offset=self.offset, timestamp_ms=batch_ms + index))
+            self.offset += 1
+        return self.batch_as_is(batch_ms, [frame([*numbered, TICK])])
+
+    def batch_as_is(self, batch_ms: int, frames: list[pd.DataFrame]) -> list[Output]:
+        """Runs one batch of these very rows."""
+        self.state.batch_ms = batch_ms
+        outputs = []
+        for rows in run_shard(iter(frames), self.state, self.settings):
+            for topic, key, value, headers in rows.itertuples(index=False):
+                outputs.append(Output(topic, key, value, dict(headers or [])))
+        return outputs
+
+    @property
+    def clock_ms(self) -> int:
+        return self.state.get[1]
+
+
+def of_topic(outputs: list[Output], topic: str) -> list[Output]:
+    """What was written to one topic."""
+    return [output for output in outputs if output.topic == topic]
+
+
+def activations(outputs: list[Output]) -> list[Output]:
+    return of_topic(outputs, "queue-activations")

@@ -1,0 +1,21 @@
+"""What the tests against a real broker share."""
+
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming.broker import EmbeddedBroker
+from streaming.topics import Topics
+from tests.integration.monitor_topics import MonitorTopics
+
+
+@pytest.fixture
+def monitor_topics(broker: EmbeddedBroker) -> MonitorTopics:
+    """queue-arrivals and queue-receives under a prefix of the test's own, with several partitions."""
+    prefix = f"t-{uuid.uuid4().hex[:8]}-"
+    topics = Topics(prefix)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, 3, 1) for name in (topics.arrivals, topics.receives)]).values():
+        future.result()
+    return MonitorTopics(broker.bootstrap_servers, prefix)

@@ -1,0 +1,200 @@
+"""The monitor as its users meet it: restarts, crashes, bad input, refusals."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+from streaming.core.queue_monitor import State
+from tests.integration.monitor_topics import Tail
+from tests.integration.monitors import DEADLINE_S, Monitored, kill
+from tests.waiting import children_of, is_running, wait_until
+
+QUEUES = [f"queue-{number}" for number in range(25)]
+
+
+@pytest.fixture
+def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
+    return Monitored(broker.bootstrap_servers, tmp_path, [])
+
+
+def test_restart_from_the_checkpoint_goes_on_where_it_was(monitored: Monitored) -> None:
+    monitored.options = ["--quiet-window", "1s", "--external-activation-timeout", "4s"]
+    with monitored.activations() as activations:
+        with monitored.running() as process:
+            monitored.arrive("read", "forgotten")
+            activations.wait_for("read", 1)
+            activations.wait_for("forgotten", 1)
+            assert process.stop(30) == 0
+        monitored.receive("read")
+        monitored.arrive("read")  # while nobody monitors
+        with monitored.running():
+            read = activations.wait_for("read", 2)
+            forgotten = activations.wait_for("forgotten", 2)
+    assert [(record["sequence"], record["reason"]) for record in read[:2]] == [
+        (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
+        (2, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
+    ]
+    assert [(record["sequence"], record["reason"]) for record in forgotten[:2]] == [
+        (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
+        (2, "TIMEOUT_EXPIRED"),
+    ]
+
+
+def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_bytes(monitored: Monitored) -> None:
+    # One tick only, so that the batch with the arrivals is the last one.
+    monitored.options = ["--check-interval", "1h"]
+    with monitored.activations() as activations:
+        with monitored.running() as process:
+            monitored.arrive(*QUEUES)
+            for queue in QUEUES:
+                activations.wait_for(queue, 1)
+            jvm = children_of(process.pid)
+            kill(process)
+        wait_until(lambda: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+        newest = max(int(path.name) for path in (monitored.checkpoint / "offsets").iterdir() if path.name.isdigit())
+        (monitored.checkpoint / "commits" / str(newest)).unlink(missing_ok=True)
+        with monitored.running():
+            monitored.arrive("the next batch")
+            activations.wait_for("the next batch", 1)
+        written = [activations.records_of(queue) for queue in QUEUES]
+    assert any(len(records) > 1 for records in written), "the batch was not written again"
+    for records in written:
+        assert len({(record.value, tuple(record.headers)) for record in records}) == 1
+    assert len({json.loads(records[0].value)["notification_id"] for records in written}) == len(QUEUES)
+
+
+BAD_RECORDS: list[tuple[str, bytes | None, bytes | None, str]] = [
+    ("arrivals", b"good", b"{", "invalid JSON"),
+    ("arrivals", b"good", b"\xff\xfe", "invalid UTF-8"),
+    ("arrivals", b"good", b'{"queue": "good", "note": "\xff"}', "invalid UTF-8"),
+    ("arrivals", b"good", b"[]", "Expected `object`"),
+    ("arrivals", b"good", b"{}", "missing required field `queue`"),
+    ("arrivals", b"good", b'{"queue": "good", "type": "RECEIVE"}', "type"),
+    ("arrivals", b"good", b'{"queue": "good", "count": 0}', "count"),
+    ("arrivals", b"good", b'{"queue": "good", "count": "1"}', "count"),
+    ("arrivals", b"good", b'{"queue": "good", "count": 1000000001}', "count"),
+    ("arrivals", None, b'{"queue": "good"}', "no key"),
+    ("arrivals", b"other", b'{"queue": "good"}', "key differs"),
+    ("arrivals", b"good", None, "no value"),
+    ("arrivals", b"a.b.c.d", b'{"queue": "a.b.c.d"}', "one to three parts"),
+    ("arrivals", b"x" * 129, b'{"queue": "' + b"x" * 129 + b'"}', "one to three parts"),
+    ("arrivals", b"good", b'{"queue": "good", "note": "' + b"x" * 65536 + b'"}', "more than 65536"),
+    ("arrivals", b"k" * 5000, b"v" * 900_000, "more than 65536"),
+    ("receives", b"good", b'{"type": "PEEK", "queue": "good"}', "PEEK"),
+    ("receives", b"good", b'{"queue": "good", "session_id": "s"}', "missing required field `type`"),
+    (
+        "receives",
+        b"good",
+        b'{"type": "RECEIVE", "queue": "good", "session_id": "s", "result": "MESSAGES"}',
+        "missing required field `messages`",
+    ),
+    ("commands", b"good", b'{"type": "CREATE_QUEUE", "queue": "good", "status": "on"}', "status"),
+    (
+        "commands",
+        b"good",
+        b'{"type": "ALTER_QUEUE", "queue": "good", "external_activation_timeout_ms": 0}',
+        "external_activation_timeout_ms",
+    ),
+]
+
+
+def test_bad_input_becomes_dead_letters_and_the_queue_beside_it_goes_on(monitored: Monitored) -> None:
+    for topic, key, value, _ in BAD_RECORDS:
+        monitored.send_bytes(getattr(monitored.topics, topic), key, value)
+    monitored.arrive("good")
+    letters = Tail(monitored.bootstrap_servers, monitored.topics.dead_letters, "read_committed")
+    with monitored.running(), monitored.activations() as activations:
+        good = activations.wait_for("good", 1)
+        wait_until(lambda: len(letters.records()) >= len(BAD_RECORDS), DEADLINE_S, "the dead letters")
+        monitored.receive("good")
+        monitored.arrive("good")
+        good = activations.wait_for("good", 2)
+    assert [record["unread_messages"] for record in good] == [1, 1]
+    found: list[tuple[str, bytes | None, bytes | None, str]] = []
+    for letter in letters.records():
+        headers = dict(letter.headers)
+        topic = headers["source_topic"].decode().rpartition("-")[2]
+        assert headers["source_partition"].isdigit()
+        assert headers["source_offset"].isdigit()
+        assert headers["source_timestamp"].isdigit()
+        found.append((topic, letter.key, letter.value, headers["reason"].decode()))
+        if "value_bytes" in headers:
+            assert (len(letter.value), headers["value_bytes"]) == (256 * 1024, b"900000")
+    letters.close()
+    assert len(found) == len(BAD_RECORDS)
+    for topic, key, value, reason in BAD_RECORDS:
+        key, value = key and key[:1024], value and value[: 256 * 1024]
+        assert any((topic, key, value) == letter[:3] and reason in letter[3] for letter in found), (
+            f"no dead letter for {topic} {key!r} {value!r}"[:300]
+        )
+
+
+def test_monitors_view_follows_the_queues(monitored: Monitored) -> None:
+    view = Tail(monitored.bootstrap_servers, monitored.topics.monitors, "read_committed")
+
+    def row(queue: str) -> dict[str, Any] | None:
+        rows = [record.value for record in view.records() if record.key == queue.encode()]
+        return json.loads(rows[-1]) if rows and rows[-1] is not None else None
+
+    def wait_for_state(queue: str, state: State) -> dict[str, Any]:
+        return wait_until(
+            lambda: found if (found := row(queue)) and found["state"] == state.name else None,
+            DEADLINE_S,
+            f"{state.name} of {queue}",
+        ) or {}  # fmt: skip
+
+    with monitored.running():
+        monitored.arrive("sales.dbo.orders")
+        notified = wait_for_state("sales.dbo.orders", State.NOTIFIED)
+        monitored.receive("sales.dbo.orders", result="WAITING", messages=1)
+        wait_for_state("sales.dbo.orders", State.RECEIVES_OCCURRING)
+        monitored.receive("sales.dbo.orders")
+        wait_for_state("sales.dbo.orders", State.INACTIVE)
+        monitored.send("queue-commands", {"type": "DROP_QUEUE", "queue": "sales.dbo.orders"})
+        monitored.producer.flush()
+        wait_until(lambda: row("sales.dbo.orders") is None, DEADLINE_S, "the tombstone")
+    view.close()
+    assert (notified["database_name"], notified["schema_name"], notified["queue_name"]) == ("sales", "dbo", "orders")
+    assert (notified["unread_messages"], notified["activation_sequence"]) == (1, 1)
+
+
+def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitored: Monitored) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with monitored.running() as process:
+            jvm = children_of(process.pid)
+            assert jvm
+            os.kill(process.pid, number)
+            assert process.wait(60) == 0
+            wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+
+
+def test_another_number_of_shards_than_the_checkpoints_is_refused(monitored: Monitored) -> None:
+    monitored.options = ["--shards", "4"]
+    with monitored.running():
+        pass
+    monitored.options = ["--shards", "5"]
+    refused = monitored.fails()
+    assert refused.returncode == 2
+    assert "has 4 shards, not 5" in refused.stderr
+
+
+def test_missing_topics_are_named_with_the_command_that_creates_them(monitored: Monitored) -> None:
+    monitored.prefix = "nowhere-"
+    refused = monitored.fails()
+    assert refused.returncode == 2
+    assert "nowhere-queue-arrivals" in refused.stderr
+    assert "queue-activation topics" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_unreachable_kafka_is_one_clear_message(monitored: Monitored) -> None:
+    monitored.bootstrap_servers = "127.0.0.1:1"
+    refused = monitored.fails()
+    assert refused.returncode == 2
+    assert "Kafka cannot be reached at 127.0.0.1:1" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,236 @@
+"""Several queue readers of one queue: what each knows of the others, and what one does that lost its partitions."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from producers import reader as reader_module
+from producers.errors import ReceiveRolledBackError
+from producers.producer import Message
+from producers.reader import QueueReader
+from tests.integration.monitor_topics import (
+    DEADLINE_S,
+    MonitorTopics,
+    Record,
+    Tail,
+    committed_offsets,
+    expel_members,
+    group_in_partition,
+    group_members,
+    without_transaction,
+)
+from tests.integration.test_reader import COMMIT, EMPTY, MESSAGES, ROLLBACK, SESSION_ENDED, WAITING, receive
+from tests.waiting import wait_until
+
+
+class BackgroundReader:
+    """Receives one message at a time in a thread of its own; holds each while its gate is shut."""
+
+    def __init__(self, reader: QueueReader) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.values: list[bytes] = []
+        self.error: Exception | None = None
+        self._reader = reader
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._end.is_set():
+                with self._reader.receive(1, 0.1) as messages:
+                    self.values += [message.value for message in messages]
+                    if messages:
+                        self.gate.wait(DEADLINE_S)
+        except Exception as error:
+            self.error = error
+
+    def end(self) -> None:
+        self._end.set()
+        self.gate.set()
+        self._thread.join()
+        assert self.error is None
+
+
+@contextmanager
+def in_background(reader: QueueReader) -> Iterator[BackgroundReader]:
+    running = BackgroundReader(reader)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def wait_until_shared(reports: Tail, *session_ids: str) -> None:
+    """Waits until each session has found nothing while it owned a part of the partitions."""
+    for session_id in session_ids:
+        reports.wait_for(session_id, lambda found: found[-1:] == [EMPTY], "an EMPTY of a part of the queue")
+
+
+def send_to_all_partitions(monitor_topics: MonitorTopics, queue: str, partitions: int, count: int) -> None:
+    groups = [group_in_partition(partition, partitions) for partition in range(partitions)]
+    with monitor_topics.producer() as producer:
+        producer.send_many([Message(queue, b"x", group) for _ in range(count) for group in groups])
+
+
+def test_a_reader_without_partitions_reports_nothing(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue(partitions=1)
+    with monitor_topics.reports() as reports:
+        with monitor_topics.reader(queue, "first") as first, in_background(first):
+            reports.wait_for_last("first", **EMPTY)
+            with monitor_topics.reader(queue, "second") as second:
+                assert receive(second, timeout=2) == []
+                assert group_members(monitor_topics.bootstrap_servers, queue) == 2
+        assert reports.wait_for_last("second", **SESSION_ENDED) == [SESSION_ENDED]
+
+
+@pytest.mark.parametrize("partitions", [2, 3])
+def test_where_while_another_reader_has_a_backlog(
+    monitor_topics: MonitorTopics, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """Two readers: of three partitions a third reader could take one over, of two it could not."""
+    monkeypatch.setattr(reader_module, "LOOK_INTERVAL_S", 0.2)
+    where = {"where": True} if partitions == 3 else {}
+    queue = monitor_topics.queue(partitions)
+    with ExitStack() as stack:
+        reports = stack.enter_context(monitor_topics.reports())
+        busy = stack.enter_context(in_background(stack.enter_context(monitor_topics.reader(queue, "busy"))))
+        waiting = stack.enter_context(monitor_topics.reader(queue, "waiting"))
+        with in_background(waiting):
+            wait_until_shared(reports, "busy", "waiting")
+        busy.gate.clear()
+        send_to_all_partitions(monitor_topics, queue, partitions, 3)
+        wait_until(lambda: busy.values, DEADLINE_S, "the busy reader to receive")
+        got = len(receive(waiting))
+        while messages := receive(waiting, timeout=0):
+            got += len(messages)
+        # Not unread=0: it owns a part of the partitions only.
+        before = len(reports.wait_for("waiting", lambda found: found[-1] == EMPTY | where, "an EMPTY"))
+
+        def release() -> None:
+            found = reports.wait_for("waiting", lambda each: len(each) > before, "a WAITING")
+            assert found[-1].pop("timeout_ms") <= DEADLINE_S * 1000
+            assert found[before:] == [WAITING | where]
+            busy.gate.set()
+            wait_until(lambda: got + len(busy.values) == 3 * partitions, DEADLINE_S, "the backlog to be read")
+            if where:
+                found = reports.wait_for("waiting", lambda each: len(each) > before + 1, "another WAITING")
+                assert found[-1].pop("timeout_ms") < DEADLINE_S * 1000
+                assert found[before + 1 :] == [WAITING]
+            send_to_all_partitions(monitor_topics, queue, partitions, 1)
+
+        assert b"x" in run_beside(release, lambda: receive(waiting))
+
+
+def run_beside(check: Callable[[], None], act: Callable[[], list[bytes]]) -> list[bytes]:
+    """Runs a check in a thread while this one acts; an error of either is the test's."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            check()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    result = act()
+    thread.join()
+    assert not errors, errors
+    return result
+
+
+def test_a_partition_read_to_its_end_looks_so_to_others(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue(partitions=3)
+    with monitor_topics.reports() as reports, ExitStack() as stack:
+        for session_id in ("a", "b"):
+            stack.enter_context(in_background(stack.enter_context(monitor_topics.reader(queue, session_id))))
+        wait_until_shared(reports, "a", "b")
+        send_to_all_partitions(monitor_topics, queue, 3, 2)
+        # Each partition ends with a marker; whoever has read it stands behind that.
+        wait_until(
+            lambda: set(committed_offsets(monitor_topics.bootstrap_servers, queue).values()) == {(3, 3)},
+            DEADLINE_S,
+            "the ends to be committed",
+        )
+        wait_until_shared(reports, "a", "b")
+
+
+def test_a_joining_reader_does_not_roll_back_a_working_one(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue(partitions=2)
+    send_to_all_partitions(monitor_topics, queue, 2, 1)
+    with (
+        monitor_topics.reports() as reports,
+        monitor_topics.reader(queue, "working") as working,
+        monitor_topics.reader(queue, "joining") as joining,
+        in_background(working) as background,
+    ):
+        background.gate.clear()
+        wait_until(lambda: background.values, DEADLINE_S, "a message")
+        with in_background(joining):
+            wait_until(lambda: group_members(monitor_topics.bootstrap_servers, queue) == 2, DEADLINE_S, "the members")
+            background.gate.set()
+            wait_until_shared(reports, "working", "joining")
+        found = [*reports.of_session("working"), *reports.of_session("joining")]
+        assert ROLLBACK not in without_transaction(found)
+
+
+def test_an_expelled_reader_cannot_commit(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue(partitions=1)
+    monitor_topics.send(queue, b"1")
+    with monitor_topics.reports() as reports, monitor_topics.reader(queue, "s") as reader:
+        # It does not know yet: the broker refuses the transaction.
+        with pytest.raises(ReceiveRolledBackError, match="will be delivered again"), reader.receive(1, DEADLINE_S):
+            expel_members(monitor_topics.bootstrap_servers, queue)
+        assert committed_offsets(monitor_topics.bootstrap_servers, queue) == {0: (None, 2)}
+        assert without_transaction(reports.wait_for_last("s", **ROLLBACK)) == [MESSAGES | {"messages": 1}, ROLLBACK]
+        wait_until(lambda: committed(reader), DEADLINE_S, "a commit, as a member again")
+        assert committed_offsets(monitor_topics.bootstrap_servers, queue)[0][0] in (1, 2)
+
+
+def committed(reader: QueueReader) -> bool:
+    """Whether a message was received and committed."""
+    try:
+        return receive(reader, timeout=1) == [b"1"]
+    except ReceiveRolledBackError:
+        return False
+
+
+def test_a_reader_that_lost_its_partitions_cannot_commit(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue(partitions=1)
+    monitor_topics.send(queue, b"1")
+    # Kafka's least.
+    impatient = {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}
+
+    def lose(slow: QueueReader, taker: BackgroundReader) -> None:
+        with slow.receive(1, DEADLINE_S) as messages:
+            assert [message.value for message in messages] == [b"1"]
+            wait_until(lambda: taker.values == [b"1"], DEADLINE_S, "another reader to get the message")
+
+    with ExitStack() as stack:
+        reports = stack.enter_context(monitor_topics.reports())
+        slow = stack.enter_context(monitor_topics.reader(queue, "slow", impatient))
+        slow_received = wait_until(lambda: _peek(slow), DEADLINE_S, "the partition")
+        assert slow_received
+        taker = stack.enter_context(in_background(stack.enter_context(monitor_topics.reader(queue, "taker"))))
+        with pytest.raises(ReceiveRolledBackError, match="will be delivered again"):
+            lose(slow, taker)
+        found: list[Record] = reports.wait_for_last("slow", **ROLLBACK)
+        assert without_transaction(found[-2:]) == [MESSAGES | {"messages": 1}, ROLLBACK]
+        assert found[-2]["transaction_id"] == found[-1]["transaction_id"]
+        reports.wait_for("taker", lambda each: COMMIT in without_transaction(each), "the commit")
+        # It is a member again and can go on.
+        assert receive(slow, timeout=0.5) == []
+    assert taker.values == [b"1"]
+
+
+def _peek(reader: QueueReader) -> bool:
+    """Receives and rolls back, so that the reader has the partition."""
+    try:
+        with reader.receive(1, DEADLINE_S) as messages:
+            raise ZeroDivisionError if messages else AssertionError
+    except ZeroDivisionError:
+        return True

@@ -1,0 +1,115 @@
+"""Every scenario through real Kafka and real Spark, in real time, side by side, each on a queue of its own."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+from tests import scenarios
+from tests.integration.monitors import Activations, Monitored
+from tests.scenarios import Scenario
+
+# What the monitor is started with; a scenario with another time-out sets it by a command before it begins.
+DEFAULT_TIMEOUT_MS = 30_000
+QUIET_WINDOW_MS = 5_000
+# A notification is written at the first check that is due: at most a check interval later, plus the batch itself,
+# plus the batch it may have to wait for. On a busy machine batches take long; the windows of the scenarios are 5 s.
+LATE_MS = 3_500
+# The monitor's clock is its batch's, which begins after the event was sent.
+EARLY_MS = 50
+
+Written = dict[str, list[dict[str, Any]]]
+
+
+class Play:
+    """All scenarios of one semantics, on one monitor."""
+
+    def __init__(self, monitored: Monitored, semantics: str) -> None:
+        self.monitored = monitored
+        self.scenarios = {
+            f"scenario-{number}": scenario
+            for number, scenario in enumerate(scenarios.load())
+            if scenario.settings["semantics"] == semantics
+        }
+
+    def prepare(self) -> None:
+        """Sets time-outs of their own; ALTER_QUEUE creates the queue as an arrival would."""
+        for queue, scenario in self.scenarios.items():
+            assert scenario.settings["quiet_window_ms"] == QUIET_WINDOW_MS
+            timeout_ms = scenario.settings["external_activation_timeout_ms"]
+            if timeout_ms != DEFAULT_TIMEOUT_MS:
+                command = {"type": "ALTER_QUEUE", "queue": queue, "external_activation_timeout_ms": timeout_ms}
+                self.monitored.send("queue-commands", command)
+        self.monitored.producer.flush()
+
+    def timeline(self) -> Iterator[tuple[int, Monitored, str, dict[str, Any]]]:
+        for queue, scenario in self.scenarios.items():
+            for event in scenario.events:
+                yield event["at_ms"], self.monitored, event["topic"], {**event["value"], "queue": queue}
+
+
+@pytest.fixture(scope="module")
+def written(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[float, Written]:
+    """When the scenarios began (seconds since 1970), and what was written for each."""
+    plays = []
+    with ExitStack() as stack:
+        followers: list[Activations] = []
+        for semantics in ("observed", "literal"):
+            folder: Path = tmp_path_factory.mktemp(semantics)
+            monitored = Monitored(broker.bootstrap_servers, folder, ["--semantics", semantics])
+            plays.append(Play(monitored, semantics))
+            stack.enter_context(monitored.running())
+            followers.append(stack.enter_context(monitored.activations()))
+            plays[-1].prepare()
+        _warm_up(plays, followers)
+        begin_s = time.time()
+        for at_ms, monitored, topic, value in sorted(
+            (event for play in plays for event in play.timeline()), key=lambda event: event[0]
+        ):
+            time.sleep(max(0.0, begin_s + at_ms / 1000 - time.time()))  # it happens then, nothing is waited for
+            monitored.send(topic, value)
+            monitored.producer.flush()
+        end_s = begin_s + max(scenario.until_ms for play in plays for scenario in play.scenarios.values()) / 1000
+        while time.time() < end_s:
+            time.sleep(0.2)  # until then nothing else may be written
+            for follower in followers:
+                follower.of("")
+        return begin_s, {
+            f"{play.scenarios[queue].id}": follower.of(queue)
+            for play, follower in zip(plays, followers, strict=True)
+            for queue in play.scenarios
+        }
+
+
+def _warm_up(plays: list[Play], followers: list[Activations]) -> None:
+    """The first batches of a new JVM take seconds; the scenarios begin when one with work has gone through."""
+    for round_number in range(5):
+        for play, follower in zip(plays, followers, strict=True):
+            play.monitored.arrive(f"warm-up-{round_number}")
+            follower.wait_for(f"warm-up-{round_number}", 1)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda scenario: scenario.id)
+def test_scenario_in_real_time(scenario: Scenario, written: tuple[float, Written]) -> None:
+    begin_s, of_scenario = written
+    due: list[tuple[int, str]] = [
+        (expected["due_ms"], expected["event_type"]) for expected in scenario.expect for _ in range(expected["copies"])
+    ]
+    seen = [
+        (_since_ms(begin_s, record), record["EventType"])
+        for record in of_scenario[scenario.id]
+        if _since_ms(begin_s, record) < scenario.until_ms
+    ]
+    assert [event_type for _, event_type in seen] == [event_type for _, event_type in due], seen
+    for (at_ms, _), (due_ms, _) in zip(seen, due, strict=True):
+        assert due_ms - EARLY_MS <= at_ms <= due_ms + LATE_MS, (seen, due)
+
+
+def _since_ms(begin_s: float, record: dict[str, Any]) -> int:
+    return round((datetime.fromisoformat(record["PostTime"]).timestamp() - begin_s) * 1000)

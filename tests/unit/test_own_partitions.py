@@ -1,0 +1,76 @@
+"""What a queue reader knows of its own partitions."""
+
+from producers.own_partitions import OwnPartitions
+from producers.queue_consumer import Batch, ReceivedMessage
+from producers.queue_view import are_read_to_end
+
+
+def message(partition: int, offset: int, key: bytes | None = None) -> ReceivedMessage:
+    return ReceivedMessage(b"", key, (), partition, offset, 0)
+
+
+def test_without_an_assignment_nothing_is_at_its_end() -> None:
+    partitions = OwnPartitions()
+    assert not partitions.is_assigned()
+    assert not partitions.is_at_end()
+    partitions.end(0, 5)
+    assert partitions.message(0, 5) is None
+    assert partitions.positions() == {}
+
+
+def test_at_the_end_only_when_every_partition_is() -> None:
+    partitions = OwnPartitions()
+    partitions.assign([0, 1])
+    assert partitions.positions() == {0: None, 1: None}
+    partitions.end(0, 4)
+    assert not partitions.is_at_end()
+    partitions.end(1, 0)
+    assert partitions.is_at_end()
+    partitions.message(1, 0)
+    assert not partitions.is_at_end()
+    assert partitions.positions() == {0: 4, 1: 1}
+    partitions.revoke([1, 2])
+    assert partitions.is_at_end()
+    partitions.seek(0, 3)
+    assert not partitions.is_at_end()
+    assert partitions.positions() == {0: 3}
+
+
+def test_an_end_behind_a_marker_is_uncommitted_until_it_is_committed() -> None:
+    partitions = OwnPartitions()
+    partitions.assign([0, 1])
+    partitions.message(0, 6)
+    partitions.committed({0: 7, 5: 9})
+    assert partitions.uncommitted() == {}
+    partitions.end(0, 8)
+    assert partitions.uncommitted() == {0: 8}
+    partitions.committed({0: 8})
+    assert partitions.uncommitted() == {}
+
+
+def test_assigned_again_a_partition_is_another_one() -> None:
+    partitions = OwnPartitions()
+    partitions.assign([0])
+    before = partitions.message(0, 6)
+    partitions.revoke([0])
+    assert partitions.get(0) is None
+    partitions.assign([0])
+    assert partitions.get(0) is not before
+    assert partitions.positions() == {0: None}
+
+
+def test_read_to_the_end() -> None:
+    assert are_read_to_end({0: 3, 1: 0}, {0: 3, 1: 0, 2: 9})
+    assert not are_read_to_end({0: 3, 1: 0}, {0: 3, 1: 1})
+    assert not are_read_to_end({0: None}, {0: 0})
+
+
+def test_a_batch_goes_back_to_the_first_message_of_each_partition() -> None:
+    batch = Batch([message(0, 7), message(1, 2), message(0, 9), message(1, 3)])
+    assert batch.first_offsets() == {0: 7, 1: 2}
+
+
+def test_the_conversation_group_is_the_key() -> None:
+    assert message(0, 0).conversation_group_id is None
+    assert message(0, 0, "größe".encode()).conversation_group_id == "größe"
+    assert message(0, 0, b"\xff").conversation_group_id == "\\xff"

@@ -1,0 +1,117 @@
+"""Poison messages: a queue whose reader fails over and over is set OFF."""
+
+import pytest
+
+from streaming.core.events import Event
+from streaming.core.queue import EventType
+from streaming.core.queue_monitor import State
+from tests.histories import (
+    COMMIT,
+    DROP_QUEUE,
+    ENDED,
+    MINUTE,
+    ROLLBACK,
+    SECOND,
+    Timeline,
+    alter,
+    arrived,
+    create_queue,
+    empty,
+    group,
+    in_transaction,
+    monitored,
+    notify,
+    received,
+)
+
+
+def rolled_back(times: int, transaction: str = "t", messages: int = 1) -> list[Event]:
+    return [received(messages, "x", transaction), ROLLBACK("x", transaction)] * times
+
+
+class TestPoisonMessages:
+    @pytest.mark.parametrize("is_one_batch", [True, False])
+    def test_five_rollbacks_in_a_row_set_the_queue_off(self, is_one_batch: bool) -> None:
+        timeline = monitored()
+        timeline.at(0, notify("m", "s"), arrived(3))
+        if is_one_batch:
+            timeline.at(SECOND, *rolled_back(5))
+        else:
+            for second in range(1, 6):
+                timeline.at(second * SECOND, *rolled_back(1))
+        _, last = timeline.written[-1]
+        assert (last.event_type, last.reason, last.expires_ms) == (EventType.BROKER_QUEUE_DISABLED, None, None)
+        assert (last.sequence, last.unread_messages) == (2, 3)
+        assert last.notifications == [("n", None), ("m", "s")]
+        assert (timeline.state, timeline.queue.definition.is_on) == (State.ABSENT, False)
+
+    def test_it_is_told_although_the_queue_is_dropped_in_the_same_batch(self) -> None:
+        timeline = monitored()
+        timeline.batch(0, arrived(), *rolled_back(5), DROP_QUEUE)
+        assert [one.event_type for _, one in timeline.written] == [EventType.BROKER_QUEUE_DISABLED]
+
+    def test_four_do_not(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(), *rolled_back(4))
+        assert timeline.queue.definition.is_on
+
+    def test_the_end_of_a_session_is_a_rollback(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(), *[received(1, "x", "t"), ENDED("x")] * 5)
+        assert not timeline.queue.definition.is_on
+
+    @pytest.mark.parametrize(
+        ("between", "is_on"),
+        [
+            ([received(1, "y", "u"), COMMIT("y", "u")], True),
+            ([received(1)], True),
+            ([received(1, where=True)], True),
+            ([COMMIT("y", "u")], False),  # received nothing
+            ([empty()], False),
+            ([arrived()], False),
+            ([group()], False),
+            ([received(1, "y", "u")], False),  # still open
+            ([ROLLBACK("y", "u")], False),
+        ],
+    )
+    def test_what_resets_the_count(self, between: list[Event], is_on: bool) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(9), *rolled_back(4), *between, *rolled_back(1))
+        assert timeline.queue.definition.is_on == is_on
+
+    def test_a_late_commit_resets_the_count(self) -> None:
+        timeline = in_transaction()
+        timeline.run_until(2 * MINUTE)
+        timeline.at(2 * MINUTE, *rolled_back(4, "u"), COMMIT("x", "t"), *rolled_back(1, "u"))
+        assert timeline.queue.definition.is_on
+
+    def test_empty_transactions_count_for_nothing(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(), *[ROLLBACK("x", "t"), group("x")] * 9)
+        assert timeline.queue.definition.is_on
+
+    def test_the_end_of_a_lease_does_not_count(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(), *rolled_back(4))
+        timeline.at(SECOND, received(1, "x", "t"))
+        timeline.run_until(5 * MINUTE)
+        assert (timeline.unread, timeline.queue.definition.is_on) == (1, True)
+
+    def test_poison_message_handling_off(self) -> None:
+        timeline = monitored()
+        timeline.at(0, alter(poison_message_handling=False), arrived(), *rolled_back(20))
+        assert timeline.queue.definition.is_on
+
+    def test_without_event_notifications_it_is_told_to_none(self) -> None:
+        timeline = Timeline()
+        timeline.batch(0, create_queue(), arrived(), *rolled_back(5))
+        [(_, notification)] = timeline.written
+        assert (notification.event_type, notification.notifications) == (EventType.BROKER_QUEUE_DISABLED, [])
+
+    def test_arrivals_are_counted_while_off_and_the_count_of_rollbacks_starts_again(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(), *rolled_back(5))
+        timeline.at(SECOND, arrived(2))
+        assert len(timeline.at(2 * SECOND, alter(status=True))) == 1
+        timeline.at(3 * SECOND, *rolled_back(4))
+        assert (timeline.unread, timeline.queue.definition.is_on) == (3, True)

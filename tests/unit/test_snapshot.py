@@ -1,0 +1,88 @@
+"""A queue that went through a checkpoint behaves exactly as one that did not."""
+
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.core import snapshot
+from streaming.core.settings import CoreSettings, Semantics
+from streaming.core.shard import step_queue
+from streaming.shards import UnknownFormatError
+from tests.fake_spark import SETTINGS, FakeShard, arrival
+from tests.histories import LITERAL, Timeline, random_event, random_pause
+
+BATCHES = 30
+
+
+def random_batches(seed: int) -> list[tuple[int, list]]:
+    random = Random(seed)  # noqa: S311  (no secret)
+    now_ms, batches = 0, []
+    for _ in range(BATCHES):
+        now_ms += random_pause(random)
+        batches.append((now_ms, [random_event(random) for _ in range(random.randint(0, 3))]))
+    return batches
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    restarts=st.sets(st.integers(0, BATCHES - 1), min_size=1),
+    core=st.sampled_from([CoreSettings(), LITERAL, CoreSettings(auto_create_queues=False, session_lease_ms=1_000)]),
+)
+def test_restored_after_any_step_it_goes_on_as_if_nothing_had_been(
+    seed: int, restarts: set[int], core: CoreSettings
+) -> None:
+    kept, restored = Timeline(core), Timeline(core)
+    for number, (now_ms, batch) in enumerate(random_batches(seed)):
+        for timeline in (kept, restored):
+            timeline.batch(now_ms, *batch)
+        if number in restarts and restored.queue is not None:
+            plain = msgspec.msgpack.decode(msgspec.msgpack.encode(snapshot.take(restored.queue)))
+            restored.queue = snapshot.restore(plain, core)
+        assert (restored.queue is None) == (kept.queue is None)
+        if kept.queue is not None and restored.queue is not None:
+            assert restored.queue.next_wake_ms() == kept.queue.next_wake_ms()
+            assert snapshot.take(restored.queue) == snapshot.take(kept.queue)
+    assert restored.written == kept.written
+    assert restored.rows == kept.rows
+
+
+def test_a_snapshot_is_plain_values() -> None:
+    timeline = Timeline(CoreSettings(semantics=Semantics.LITERAL))
+    for now_ms, batch in random_batches(seed=1):
+        timeline.batch(now_ms, *batch)
+        if timeline.queue is not None:
+            assert_plain(snapshot.take(timeline.queue))
+
+
+def assert_plain(value: object) -> None:
+    if isinstance(value, list):
+        for part in value:
+            assert_plain(part)
+    else:
+        assert type(value) in (type(None), bool, int, str)
+
+
+def test_restoring_does_not_share_what_can_change() -> None:
+    queue = step_queue(None, [random_event(Random(2))], 0, CoreSettings()).queue  # noqa: S311
+    assert queue is not None
+    taken = snapshot.take(queue)
+    restored = snapshot.restore(taken, CoreSettings())
+    restored.definition.notifications["other"] = None
+    assert snapshot.take(queue) == taken
+
+
+@pytest.mark.parametrize("records", [[arrival()], []], ids=["a record", "only a tick"])
+def test_a_newer_format_is_refused(records: list) -> None:
+    shard = FakeShard(SETTINGS)
+    shard.batch(0, arrival())
+    version, *rest = shard.state.get
+    assert version == snapshot.FORMAT_VERSION
+    shard.state.value = newer = (version + 1, *rest)
+
+    with pytest.raises(UnknownFormatError, match=f"format {version + 1}.*up to {version}.*start the version"):
+        shard.batch(1, *records)
+    assert shard.state.value == newer
