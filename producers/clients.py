@@ -1,6 +1,8 @@
 """Settings that the Kafka clients of this package share, in librdkafka's words (its CONFIGURATION.md)."""
 
+import logging
 from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -8,7 +10,11 @@ from confluent_kafka.admin import AdminClient
 from streaming.errors import UserError
 
 KafkaConfig = Mapping[str, str]
-ClientSettings = dict[str, str | int | float | bool]
+ClientSettings = dict[str, Any]
+
+# What goes wrong comes as an exception. Whoever wants librdkafka's own messages gives this logger a handler.
+_log = logging.getLogger("producers.librdkafka")
+_log.addHandler(logging.NullHandler())
 
 # The longest wait for an answer that Kafka gives in milliseconds while it is up.
 REQUEST_TIMEOUT_S = 30.0
@@ -19,8 +25,7 @@ PARTITIONER = "murmur2_random"
 
 def client_settings(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> ClientSettings:
     """What every client needs; the user's own properties (security) included."""
-    # Up to notices: librdkafka's informational messages on stderr are for its authors.
-    return {"log_level": 5, **(kafka_config or {}), "bootstrap.servers": bootstrap_servers}
+    return {"logger": _log, **(kafka_config or {}), "bootstrap.servers": bootstrap_servers}
 
 
 def admin_client(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> AdminClient:

@@ -26,3 +26,12 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     error = exception.args[0]
     assert isinstance(error, KafkaError)  # noqa: S101 - what confluent-kafka documents, told to the type checker
     return error
+
+
+def is_rebalance(aborted: TransactionAbortedError) -> bool:
+    """Whether a transaction with offsets was aborted because the consumer group was rebalancing."""
+    cause = aborted.__cause__
+    return isinstance(cause, KafkaException) and kafka_error(cause).code() in (
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+    )

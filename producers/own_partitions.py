@@ -29,15 +29,22 @@ class OwnPartitions:
 
     def __init__(self) -> None:
         self._partitions: dict[int, OwnPartition] = {}
+        self._is_assigned = False
 
     def assign(self, numbers: Iterable[int]) -> None:
-        """Partitions have become the reader's own; nothing is known about them."""
+        """Partitions, or none, have become the reader's own; nothing is known about them."""
+        self._is_assigned = True
         self._partitions.update((number, OwnPartition()) for number in numbers)
 
     def revoke(self, numbers: Iterable[int]) -> None:
         """Partitions are no longer the reader's own."""
         for number in numbers:
             self._partitions.pop(number, None)
+
+    def lose(self) -> None:
+        """The reader was expelled from the consumer group: nothing is its own until it is assigned something again."""
+        self._is_assigned = False
+        self._partitions.clear()
 
     def get(self, number: int) -> OwnPartition | None:
         """The partition as it is assigned now; None if it is not."""
@@ -85,8 +92,8 @@ class OwnPartitions:
         }
 
     def is_assigned(self) -> bool:
-        """Whether there is an assignment; a reader without one has found nothing out."""
-        return bool(self._partitions)
+        """Whether there is an assignment, of no partition too; a reader without one has found nothing out."""
+        return self._is_assigned
 
     def is_at_end(self) -> bool:
         """Whether there is an assignment and each partition of it was read to its end."""

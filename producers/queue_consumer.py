@@ -18,6 +18,10 @@ _DEFAULTS = {
     # A block may work for an hour: the consumer is not polled meanwhile, and Kafka takes one that is not for dead.
     # A process that really died is noticed by its heartbeats (session.timeout.ms), long before.
     "max.poll.interval.ms": 3_600_000,
+    # By its heartbeats a reader hears that another one joins, who waits for that; a reader that was killed keeps its
+    # partitions, and those who join waiting, until its session ends. Kafka's defaults are 3 s and 45 s.
+    "heartbeat.interval.ms": 500,
+    "session.timeout.ms": 10_000,
     # A PARTITION_EOF comes with the answer to a fetch that finds nothing, after this time.
     "fetch.wait.max.ms": 100,
     # The default of 1 s throttles a fast reader.
@@ -101,7 +105,7 @@ class QueueConsumer:
         self._consumer = Consumer(
             _DEFAULTS | client_settings(bootstrap_servers, kafka_config) | _FIXED | {"group.id": consumer_group}
         )
-        self._consumer.subscribe([queue], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        self._consumer.subscribe([queue], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def take(self, max_messages: int, wait_s: float) -> Batch:
         """Takes what is there; waits for the first message, or any other event, and for no further ones.
@@ -210,6 +214,9 @@ class QueueConsumer:
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.partitions.revoke(partition.partition for partition in partitions)
+
+    def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self.partitions.lose()
 
 
 def _received(event: Message) -> ReceivedMessage:

@@ -80,7 +80,7 @@ class QueueView:
         """Asks anew, so that an outage is not taken for an empty queue.
 
         Args:
-            own_positions: The caller's position in each of its own partitions.
+            own_positions: The caller's position in each of its own partitions, of which there may be none.
 
         Returns:
             None if it is not certain that the caller's partitions are read to their ends.
@@ -98,7 +98,7 @@ class QueueView:
 
     def _look(self, own_positions: Mapping[int, int | None]) -> NothingFound | None:
         ends = self._offsets(self._partitions(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        if not own_positions or not ends.keys() >= own_positions.keys() or not are_read_to_end(own_positions, ends):
+        if not ends.keys() >= own_positions.keys() or not are_read_to_end(own_positions, ends):
             return None
         others = ends.keys() - own_positions.keys()
         if not others:

@@ -12,7 +12,7 @@ import msgspec
 from confluent_kafka import KafkaException
 
 from producers.clients import KafkaConfig
-from producers.errors import ClientUnusableError, ReceiveRolledBackError, TransactionAbortedError
+from producers.errors import ClientUnusableError, ReceiveRolledBackError, TransactionAbortedError, is_rebalance
 from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
 from producers.queue_topics import check_queue_names, check_topics_exist
 from producers.queue_view import NothingFound, QueueView
@@ -31,6 +31,10 @@ LOOK_INTERVAL_S = 5.0
 # A RECEIVE looks at the queue even if it must not wait. The look is over when each partition's end is known,
 # some fetch.wait.max.ms later; this is the bound for a broker that does not answer.
 LOOK_TIMEOUT_S = 1.0
+
+# A rebalance of the consumer group that the other readers are ready for takes a second or two.
+REBALANCE_TIMEOUT_S = 5.0
+_REBALANCE_BACKOFF_S = 0.05
 
 # Ctrl-C comes through between two polls only. A message ends a poll at once.
 _POLL_S = 0.5
@@ -87,12 +91,20 @@ class QueueReader:
         self._consumer = QueueConsumer(bootstrap_servers, queue, consumer_group, kafka_config)
         self._reports = SessionReports(bootstrap_servers, topics.receives, queue, self.session_id, kafka_config)
 
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the consumer group has given it its share of the partitions, which may be none.
+
+        Until then `receive` finds nothing out: its empty list says nothing about the queue.
+        """
+        return self._consumer.partitions.is_assigned()
+
     @contextmanager
     def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
         """Receives messages and commits them at the end of the `with` block, or rolls back if it raises.
 
-        The list is empty if no message came in time, or if Kafka gave the reader no partition; only the first is an
-        empty result, and reported as one.
+        The list is empty if no message came in time. That is an empty result, and reported as one, unless the reader
+        is not assigned yet.
 
         Args:
             max_messages: How many messages at most, 1 to 1,000,000.
@@ -201,18 +213,28 @@ class QueueReader:
             raise ReceiveRolledBackError("the queue reader was closed in its receive block")
         # The monitor must see the RECEIVE before its COMMIT; both go to one partition of queue-receives.
         self._reports.wait_acknowledged()
+        deadline = time.monotonic() + REBALANCE_TIMEOUT_S
+        while True:
+            try:
+                self._commit_once(batch, transaction_id)
+            except TransactionAbortedError as error:
+                # Another reader joined or left just now; this one keeps what it works on, under a new generation.
+                if not is_rebalance(error) or time.monotonic() >= deadline:
+                    raise _rolled_back(str(error)) from error
+                time.sleep(_REBALANCE_BACKOFF_S)
+            else:
+                return
+
+    def _commit_once(self, batch: Batch, transaction_id: str) -> None:
         # Before the id is compared: a member that is expelled after that has given its metadata as a member.
         group_metadata = self._consumer.group_metadata()
         offsets = self._consumer.offsets_to_commit(batch)
         if offsets is None:
             raise _rolled_back("Kafka has given its partitions to other readers, it was silent for too long")
         record = msgspec.json.encode(Commit(self._queue, self.session_id, transaction_id))
-        try:
-            with self._producer.transaction():
-                self._producer.produce(self._receives_topic, record, self._queue.encode())
-                self._producer.send_offsets(offsets, group_metadata)
-        except TransactionAbortedError as error:
-            raise _rolled_back(str(error)) from error
+        with self._producer.transaction():
+            self._producer.produce(self._receives_topic, record, self._queue.encode())
+            self._producer.send_offsets(offsets, group_metadata)
         self._consumer.committed(offsets)
 
     def _roll_back(self, batch: Batch, transaction_id: str) -> None:

@@ -25,7 +25,7 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
                 time.sleep(work_s)
                 sys.stdout.write((message.value or b"").decode(errors="replace") + "\n")
             sys.stdout.flush()
-        if not messages:
+        if not messages and reader.is_assigned:
             return total
         total += len(messages)
 

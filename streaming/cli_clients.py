@@ -136,7 +136,7 @@ def read(
     max_messages: Annotated[int, option("--max-messages", "How many to receive in one transaction.", min=1)] = 10,
     wait: Annotated[
         Duration, duration("--wait", "How long to wait for more before the queue counts as empty.")
-    ] = durations.parse("2s"),
+    ] = durations.parse("5s"),
     work: Annotated[
         float, option("--work-seconds", "How long the work on a message takes, for demonstrations.", min=0)
     ] = 0.0,

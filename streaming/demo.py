@@ -86,7 +86,7 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, log_file: Path)
     work_s = {queue.name: queue.work_s for queue in QUEUES}
 
     def command_for(queue: str) -> list[str]:
-        options = ["--bootstrap-servers", cluster.bootstrap_servers, "--max-messages", "5"]
+        options = ["--bootstrap-servers", cluster.bootstrap_servers, "--max-messages", "5", "--wait", "3s"]
         return [*THIS_COMMAND, "read", *options, "--work-seconds", str(work_s[queue]), queue]
 
     is_over = threading.Event()

@@ -76,15 +76,18 @@ def send_to_all_partitions(monitor_topics: MonitorTopics, queue: str, partitions
         producer.send_many([Message(queue, b"x", group) for _ in range(count) for group in groups])
 
 
-def test_a_reader_without_partitions_reports_nothing(monitor_topics: MonitorTopics) -> None:
+def test_a_reader_whose_share_is_no_partition_finds_that_one_more_is_useless(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue(partitions=1)
     with monitor_topics.reports() as reports:
         with monitor_topics.reader(queue, "first") as first, in_background(first):
             reports.wait_for_last("first", **EMPTY)
             with monitor_topics.reader(queue, "second") as second:
-                assert receive(second, timeout=2) == []
+                wait_until(lambda: receive(second, timeout=1) == [] and second.is_assigned, DEADLINE_S, "its share")
+                assert receive(second, timeout=0) == []
                 assert group_members(monitor_topics.bootstrap_servers, queue) == 2
-        assert reports.wait_for_last("second", **SESSION_ENDED) == [SESSION_ENDED]
+        of_second = reports.wait_for_last("second", **SESSION_ENDED)
+    # It owns nothing, so it knows no count; the group has more members than the queue has partitions, so no `where`.
+    assert of_second[-2:] == [{"type": "RECEIVE", "result": "EMPTY"}, SESSION_ENDED]
 
 
 @pytest.mark.parametrize("partitions", [2, 3])
