@@ -21,12 +21,12 @@ from confluent_kafka import Producer
 from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
 from streaming.follow import Start, TopicFollower
-from streaming.processes import ChildProcess
+from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
 
 TOPICS = Topics()
-# The JVM compiles while it warms up; half a minute is not measured.
-WARM_UP_S = 30.0
+# The JVM compiles what it runs often for about a minute; that minute is not measured.
+WARM_UP_S = 60.0
 LAST_NOTIFICATION_S = 10.0
 
 
@@ -40,22 +40,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
-        command = ["queue-activation", "monitor", "--bootstrap-servers", broker.bootstrap_servers]
+        command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", broker.bootstrap_servers]
         command += ["--checkpoint-location", f"{folder}/checkpoint"]
         log = Path(folder, "monitor.log")
-        with ChildProcess([f"{os.environ.get('VIRTUAL_ENV', '.venv')}/bin/{command[0]}", *command[1:]], log_file=log):
+        with ChildProcess(command, log_file=log, env=own_environment()):
             started_s = time.monotonic()
             while b"monitor ready" not in log.read_bytes():
                 if time.monotonic() > started_s + 120:
                     raise SystemExit(log.read_text())
                 time.sleep(0.05)
             print(f"monitor ready after {time.monotonic() - started_s:.1f} s")
-            report(idle_cores(60 if arguments.seconds >= 60 else 10), measure(cluster, arguments), arguments)
+            idle = idle_cores(arguments.seconds)
+            print(f"idle: {idle:.3f} cores", flush=True)
+            report(measure(cluster, arguments), arguments)
 
 
 def idle_cores(seconds: float) -> float:
     """Cores used by the monitor, its JVM and its workers while nothing happens."""
-    time.sleep(10)
+    time.sleep(WARM_UP_S)
     before = cpu_seconds()
     time.sleep(seconds)
     return (cpu_seconds() - before) / seconds
@@ -69,7 +71,7 @@ def cpu_seconds() -> float:
     for line in listing.splitlines()[1:]:
         pid, parent, *_ = line.split(None, 3)
         parents[pid] = parent
-        if "queue-activation monitor" in line:
+        if "monitor --bootstrap-servers" in line:
             monitors.add(pid)
 
     def is_monitors(pid: str) -> bool:
@@ -143,7 +145,7 @@ def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[
     return measured
 
 
-def report(idle: float, latencies_s: list[float], arguments: argparse.Namespace) -> None:
+def report(latencies_s: list[float], arguments: argparse.Namespace) -> None:
     """Prints the figures with the machine they come from."""
     latencies_s.sort()
 
@@ -151,7 +153,6 @@ def report(idle: float, latencies_s: list[float], arguments: argparse.Namespace)
         return latencies_s[min(len(latencies_s) - 1, int(share * len(latencies_s)))] * 1000
 
     print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
-    print(f"idle: {idle:.3f} cores")
     print(
         f"{arguments.rate:,} arrivals/s on {arguments.queues:,} INACTIVE queues, {len(latencies_s):,} notifications: "
         f"p50 {percentile_ms(0.5):.0f} ms, p99 {percentile_ms(0.99):.0f} ms, p99.9 {percentile_ms(0.999):.0f} ms"

@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +52,7 @@ class ReaderStarter:
         topics: Topics,
         command: Callable[[str], Sequence[str]],
         log_file: Path | None = None,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         """Starts no reader yet.
 
@@ -60,7 +61,9 @@ class ReaderStarter:
             topics: The monitor's topics.
             command: Gives the command line of a queue's reader.
             log_file: Gets the readers' output; None: it goes where this process's goes.
+            environment: The readers' environment, besides the session's id.
         """
+        self._environment = environment
         self._command = command
         self._log_file = log_file
         self._topics = topics
@@ -91,8 +94,8 @@ class ReaderStarter:
         self._seen_ids[record["notification_id"]] = None
         if len(self._seen_ids) > MAX_REMEMBERED_IDS:
             del self._seen_ids[next(iter(self._seen_ids))]
-        session_id = f"{record['queue']}/{record['notification_id']}"[:256]
-        environment = {**os.environ, SESSION_ID_VARIABLE: session_id}
+        session_id = record["notification_id"]
+        environment = {**self._environment, SESSION_ID_VARIABLE: session_id}
         process = ChildProcess(self._command(record["queue"]), env=environment, log_file=self._log_file)
         reader = StartedReader(next(self._numbers), record["queue"], session_id, process)
         self.running.append(reader)

@@ -7,6 +7,10 @@ from types import FrameType
 from typing import NoReturn
 
 from producers.reader import QueueReader
+from streaming.errors import UserError
+
+# Another reader may be in the middle of a long piece of work, and joining must wait for its end.
+JOIN_TIMEOUT_S = 300.0
 
 
 def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work_s: float) -> int:
@@ -17,8 +21,12 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
         max_messages: How many to receive at a time, in one transaction.
         wait_s: How long to wait for more before the queue counts as empty.
         work_s: How long the work on a message takes; for demonstrations.
+
+    Raises:
+        UserError: The consumer group let the reader wait for its share of the queue for too long.
     """
     total = 0
+    give_up_s = time.monotonic() + JOIN_TIMEOUT_S
     while True:
         with reader.receive(max_messages, wait_s) as messages:
             for message in messages:
@@ -28,6 +36,8 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
         if not messages and reader.is_assigned:
             return total
         total += len(messages)
+        if not reader.is_assigned and time.monotonic() > give_up_s:
+            raise UserError(f"the consumer group gave this reader no share of the queue within {JOIN_TIMEOUT_S:.0f} s")
 
 
 def exit_on_sigterm() -> None:

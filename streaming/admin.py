@@ -25,13 +25,21 @@ class Cluster:
         return {**self.config, "bootstrap.servers": self.bootstrap_servers, **more}
 
 
+def wrong_properties(error: KafkaException) -> UserError:
+    """What to say when a client does not take its properties."""
+    return UserError(f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}")
+
+
 class Admin:
     """Kafka's administration, with errors a user can read."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         # The client's own log would repeat, line by line, what the one error says.
-        self._client = AdminClient(cluster.client_config(log_level=0))
+        try:
+            self._client = AdminClient(cluster.client_config(log_level=0))
+        except KafkaException as error:
+            raise wrong_properties(error) from None
 
     def partitions(self) -> dict[str, int]:
         """The number of partitions of each topic there is.
@@ -93,7 +101,11 @@ class Admin:
         resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
         sentences = []
         for resource, future in self._client.describe_configs(list(resources)).items():
-            entries = future.result(timeout=REQUEST_TIMEOUT_S)
+            try:
+                entries = future.result(timeout=REQUEST_TIMEOUT_S)
+            except KafkaException as error:
+                sentences.append(f"the settings of topic {resource.name} cannot be read: {error.args[0].str()}")
+                continue
             for name, wanted in resources[resource].config.items():
                 if entries[name].value != wanted:
                     sentences.append(f"topic {resource.name} has {name}={entries[name].value} instead of {wanted}")

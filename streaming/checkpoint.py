@@ -36,9 +36,14 @@ def settle(spark: SparkSession, location: str, shards: int | None, topic_prefix:
     path, file_system = _open(spark, location)
     if not file_system.exists(path):
         layout = Layout(FORMAT_VERSION, shards or default_shards, topic_prefix)
-        _write(file_system, path, msgspec.json.encode(layout))
+        _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
         return layout
     layout = msgspec.json.decode(_read(spark, file_system, path), type=Layout)
+    if layout.format_version > FORMAT_VERSION:
+        raise UserError(
+            f"the checkpoint {location} is of format {layout.format_version}, this version knows up to "
+            f"{FORMAT_VERSION}: start the version that wrote it, or a newer one"
+        )
     if shards is not None and shards != layout.shards:
         raise UserError(
             f"the checkpoint {location} has {layout.shards} shards, not {shards}: leave --shards out, "
@@ -58,10 +63,12 @@ def _open(spark: SparkSession, location: str) -> tuple[JavaObject, JavaObject]:
     return path, path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
-def _write(file_system: JavaObject, path: JavaObject, content: bytes) -> None:
-    stream = file_system.create(path)
+def _write(file_system: JavaObject, path: JavaObject, new_path: JavaObject, content: bytes) -> None:
+    """Writes it beside and renames it: a crash leaves the whole file or none."""
+    stream = file_system.create(new_path, True)
     stream.write(bytearray(content))
     stream.close()
+    file_system.rename(new_path, path)
 
 
 def _read(spark: SparkSession, file_system: JavaObject, path: JavaObject) -> bytes:

@@ -105,7 +105,8 @@ def monitor(
         Duration, duration("--trigger-interval", "A batch begins at most this often.")
     ] = durations.parse("100ms"),
     shards: Annotated[
-        int | None, option("--shards", "Parts the queues are spread over; fixed by the checkpoint.", min=1, max=10_000)
+        int | None,
+        option("--shards", "Parts the queues are spread over; a checkpoint keeps its number (8).", min=1, max=10_000),
     ] = None,
     semantics: Annotated[
         Semantics,

@@ -19,7 +19,7 @@ from streaming.broker import EmbeddedBroker
 from streaming.demo_story import Story
 from streaming.errors import UserError
 from streaming.follow import Start, TopicFollower
-from streaming.processes import THIS_COMMAND, ChildProcess
+from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
 
 READY_TIMEOUT_S = 90.0
@@ -93,7 +93,7 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, log_file: Path)
     sender = _Sender(cluster, is_over)
     with (
         TopicFollower(cluster, topics, Start.END) as follower,
-        ReaderStarter(cluster, TOPICS, command_for, log_file) as starter,
+        ReaderStarter(cluster, TOPICS, command_for, log_file, own_environment()) as starter,
     ):
         sender.start()
         story.begin()
@@ -148,7 +148,7 @@ class _Sender(threading.Thread):
 def _monitor(cluster: Cluster, folder: Path) -> Iterator[ChildProcess]:
     log_file = folder / "monitor.log"
     options = ["--bootstrap-servers", cluster.bootstrap_servers, "--checkpoint-location", str(folder / "checkpoint")]
-    with ChildProcess([*THIS_COMMAND, "monitor", *options], log_file=log_file) as process:
+    with ChildProcess([*THIS_COMMAND, "monitor", *options], log_file=log_file, env=own_environment()) as process:
         deadline_s = time.monotonic() + READY_TIMEOUT_S
         while MONITOR_READY not in log_file.read_bytes():
             if process.poll() is not None or time.monotonic() > deadline_s:

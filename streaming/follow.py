@@ -14,7 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streaming.admin import REQUEST_TIMEOUT_S, Cluster
+from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.errors import UserError
 
 
@@ -37,19 +37,19 @@ class TopicFollower:
         Raises:
             UserError: A topic is missing, or Kafka cannot be reached.
         """
-        self._consumer = Consumer(
-            cluster.client_config(
-                **{
-                    "group.id": "queue-activation-follower",  # the client demands one; nothing is ever committed
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "isolation.level": "read_committed",
-                    # How long the broker waits for more; a record that comes is delivered at once.
-                    "fetch.wait.max.ms": 100,
-                    "log_level": 0,
-                }
-            )
-        )
+        config = {
+            "group.id": "queue-activation-follower",  # the client demands one; nothing is ever committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            # How long the broker waits for more; a record that comes is delivered at once.
+            "fetch.wait.max.ms": 100,
+            "log_level": 0,
+        }
+        try:
+            self._consumer = Consumer(cluster.client_config(**config))
+        except KafkaException as error:
+            raise wrong_properties(error) from None
         try:
             partitions = [partition for topic in topics for partition in self._partitions(topic)]
             for partition in partitions:

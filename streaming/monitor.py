@@ -20,10 +20,11 @@ from streaming.pipeline import PipelineSettings
 from streaming.shards import ShardSettings
 from streaming.ticker import Ticker
 from streaming.topics import Topics
+from streaming.wakes import WakesParam, WakeTimes
 
-# A shard's state is written whole when one of its queues changes, so shards stay small: about 1,000 queues each at
-# the size the defaults are made for.
-DEFAULT_SHARDS = 16
+# A shard's state is written whole when one of its queues changes, so shards stay small: 1,000 to 2,000 queues each
+# at 10,000 queues. Each costs a batch some 3 ms whatever is in it, so there are no more of them.
+DEFAULT_SHARDS = 8
 
 # How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
 _POLL_INTERVAL_S = 0.25
@@ -64,13 +65,21 @@ def run(settings: MonitorSettings) -> int:
     with _stop_signals() as stop_is_asked:
         try:
             layout = checkpoint.settle(spark, location, settings.shards, settings.topic_prefix, DEFAULT_SHARDS)
+            wakes = spark.sparkContext.accumulator({}, WakesParam())
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout.shards),
                 ShardSettings(settings.core, settings.topic_prefix, settings.names),
                 partitions,
+                wakes,
             )
-            with Ticker(cluster, topics.ticks, settings.core.check_interval_ms) as ticker:
+            wake_times = WakeTimes(layout.shards)
+
+            def is_due() -> bool:
+                wake_times.update(wakes.value)
+                return wake_times.is_due()
+
+            with Ticker(cluster, topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
                 return _supervise(query, ticker, stop_is_asked)
         finally:
             spark.stop()

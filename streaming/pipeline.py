@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from pyspark import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
 from pyspark.sql.streaming import StreamingQuery
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.outputs import DEAD_LETTER_VALUE_BYTES
 from streaming.shards import OUTPUT_SCHEMA, RECORD_COLUMNS, STATE_SCHEMA, ShardSettings, Source, run_shard
 from streaming.topics import Topics
+from streaming.wakes import Wakes
 
 # A valid key has at most 3 x 128 characters of 4 bytes and two dots; nothing longer needs to leave the JVM.
 MAX_KEY_BYTES = 2048
@@ -55,7 +57,11 @@ class PipelineSettings:
 
 
 def start(
-    spark: SparkSession, settings: PipelineSettings, shard_settings: ShardSettings, partitions: Mapping[str, int]
+    spark: SparkSession,
+    settings: PipelineSettings,
+    shard_settings: ShardSettings,
+    partitions: Mapping[str, int],
+    wakes: "Accumulator[Wakes]",
 ) -> StreamingQuery:
     """Starts the query.
 
@@ -64,6 +70,7 @@ def start(
         settings: The query's settings.
         shard_settings: The settings of its shards.
         partitions: The number of partitions of each input topic.
+        wakes: Is told by the workers when each shard must be looked at again.
     """
     topics = Topics(shard_settings.topic_prefix)
     starts = {
@@ -92,7 +99,7 @@ def start(
     )
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
-    return _write(_step(records, shard_settings), settings)
+    return _write(_step(records, shard_settings, wakes), settings)
 
 
 def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]]) -> DataFrame:
@@ -126,9 +133,12 @@ def _shard_records(source: DataFrame, shard: Column, source_rank: Column) -> Dat
     return source.select(shard.alias("shard"), *(columns[name].alias(name) for name in RECORD_COLUMNS))
 
 
-def _step(records: DataFrame, shard_settings: ShardSettings) -> DataFrame:
-    def step_shard(_key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        return run_shard(frames, state, shard_settings)
+def _step(records: DataFrame, shard_settings: ShardSettings, wakes: "Accumulator[Wakes]") -> DataFrame:
+    def step_shard(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        def report_wake(batch_ms: int, delay_ms: int) -> None:
+            wakes.add({int(key[0]): (batch_ms, delay_ms)})
+
+        return run_shard(frames, state, shard_settings, report_wake)
 
     return records.groupBy("shard").applyInPandasWithState(
         step_shard,

@@ -13,6 +13,9 @@ from typing import IO, Self
 # The command line that runs `queue-activation` again, whatever the PATH.
 THIS_COMMAND = (sys.executable, "-m", "streaming")
 
+# Where the jars are, and how they are fetched, is the same for all.
+_ENVIRONMENT_KEPT = ("QUEUE_ACTIVATION_CACHE", "QUEUE_ACTIVATION_IVY_SETTINGS")
+
 # The child waits for a line before it becomes the program: until then a killed parent means the end of the pipe, and
 # the program is never run. So there is no instant at which it runs without its watchdog.
 _GATE = 'read -r go || exit 125; exec "$@" </dev/null'
@@ -27,6 +30,15 @@ i=0
 while kill -0 "$1" 2>/dev/null && [ "$i" -lt 50 ]; do sleep 0.1; i=$((i + 1)); done
 kill -s KILL -- "-$1" 2>/dev/null
 """
+
+
+def own_environment() -> dict[str, str]:
+    """This process's environment without the options of `queue-activation`, for a command line that has them all."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("QUEUE_ACTIVATION_") or name in _ENVIRONMENT_KEPT
+    }
 
 
 class ChildProcess:

@@ -5,7 +5,7 @@ The state value keeps each queue as its own piece of bytes with the time it must
 only the queues it touches, and a batch in which nothing is due decodes nothing at all.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from operator import itemgetter
@@ -86,13 +86,19 @@ _snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
 _encoder = msgspec.msgpack.Encoder()
 
 
-def run_shard(frames: Iterator[pd.DataFrame], state: GroupState, settings: ShardSettings) -> Iterator[pd.DataFrame]:
+def run_shard(
+    frames: Iterator[pd.DataFrame],
+    state: GroupState,
+    settings: ShardSettings,
+    report_wake: Callable[[int, int], None] = lambda _batch_ms, _delay_ms: None,
+) -> Iterator[pd.DataFrame]:
     """Takes one shard through one batch.
 
     Args:
-        frames: The shard's records, with the columns of pipeline.shard_records.
+        frames: The shard's records, with the columns of RECORD_COLUMNS.
         state: The shard's state, by STATE_SCHEMA.
         settings: The settings.
+        report_wake: Is told the batch's timestamp, and how long after it the shard must be looked at again.
 
     Yields:
         What is to be written, by OUTPUT_SCHEMA.
@@ -112,11 +118,13 @@ def run_shard(frames: Iterator[pd.DataFrame], state: GroupState, settings: Shard
                 "start the version that wrote it, or a newer one"
             )
         since_ms = batch_ms - last_batch_ms
+        report_wake(batch_ms, wake_ms - clock_ms - max(0, since_ms))
         if not batch and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
             return  # a tick, and nothing is due: the state is neither decoded nor written
         shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, _queues_decoder.decode(packed_queues))
     shard.clock.advance(batch_ms)
     rows = run_batch(shard, batch, settings)
+    report_wake(batch_ms, shard.wake_ms - shard.clock.now_ms)
     state.update(
         (
             snapshot.FORMAT_VERSION,

@@ -1,5 +1,6 @@
 """Commands as they stand in documents and settings files, looked up in the real command line and the real Makefile."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,8 @@ def parse(arguments: list[str], environment: Mapping[str, str] | None = None) ->
     if name not in group.commands:
         raise LookupError(f"there is no command {name!r}")
     command = group.commands[name]
-    with mock.patch.dict("os.environ", environment or {}):
+    others = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}
+    with mock.patch.dict("os.environ", {**others, **(environment or {})}, clear=True):
         # Help ends the parsing, and asks for nothing that is required.
         if rest in (["--help"], ["-h"]):
             return {}

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from streaming.admin import Admin, Cluster
-from streaming.processes import THIS_COMMAND, ChildProcess
+from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
 from tests.integration.monitor_topics import Tail
 from tests.waiting import wait_until
@@ -47,7 +47,7 @@ class Monitored:
     def running(self) -> Iterator[ChildProcess]:
         """Runs the monitor; it is ready when the block begins, and is stopped at its end."""
         log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
-        with ChildProcess(self.command(), log_file=log_file, env=environment()) as process:
+        with ChildProcess(self.command(), log_file=log_file, env=own_environment()) as process:
 
             def is_ready() -> bool:
                 assert process.poll() is None, log_file.read_text()
@@ -66,7 +66,7 @@ class Monitored:
     def fails(self) -> "subprocess.CompletedProcess[str]":
         """Runs a monitor that is expected to end by itself."""
         return subprocess.run(
-            self.command(), capture_output=True, text=True, timeout=READY_TIMEOUT_S, env=environment(), check=False
+            self.command(), capture_output=True, text=True, timeout=READY_TIMEOUT_S, env=own_environment(), check=False
         )
 
     def send(self, topic: str, value: dict[str, Any]) -> None:
@@ -120,11 +120,6 @@ class Activations:
             )
             or []
         )
-
-
-def environment() -> dict[str, str]:
-    """The environment without what could set the monitor's options."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("QUEUE_ACTIVATION_B")}
 
 
 def kill(process: ChildProcess) -> None:

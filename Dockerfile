@@ -1,0 +1,35 @@
+# The command `queue-activation` with everything it needs at run time: Python, Java and the jars.
+FROM python:3.12-slim-bookworm
+
+# Debian's JRE packages expect the folder for their manual pages, which slim images lack.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+
+ENV PYTHONUNBUFFERED=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    QUEUE_ACTIVATION_CACHE=/opt/queue-activation
+
+WORKDIR /src
+# The largest package first: a layer that a change of the code leaves as it is.
+COPY constraints.txt ./
+RUN pip install --constraint constraints.txt pyspark
+# setuptools reads README.md, and streaming/ivy.xml is a link to ivy.xml.
+COPY pyproject.toml README.md ivy.xml ./
+COPY streaming streaming
+COPY producers producers
+RUN pip install --constraint constraints.txt .
+
+# The jars, verified by streaming/jars.sha256; the container needs no network for them.
+WORKDIR /
+RUN python -c 'from streaming.jars import broker_jars, spark_jars; spark_jars(); broker_jars()'
+
+# A new named volume takes over the owner of the folder it is mounted on.
+RUN useradd --create-home --uid 10001 queue-activation \
+    && install --directory --owner queue-activation --group queue-activation /checkpoints
+USER queue-activation
+WORKDIR /home/queue-activation
+ENTRYPOINT ["queue-activation"]
+CMD ["--help"]

@@ -1,0 +1,114 @@
+"""The commands around the monitor, as a user types them, against a real broker and a real monitor."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producers.producer import QueueProducer
+from producers.queue_topics import create_queue_topics
+from streaming.broker import EmbeddedBroker
+from streaming.processes import THIS_COMMAND, ChildProcess
+from tests.integration.monitors import Monitored
+from tests.waiting import wait_until
+
+DEADLINE_S = 60
+
+
+@pytest.fixture(scope="module")
+def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+    running = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("monitor"), [])
+    with running.running():
+        yield running
+
+
+def command(monitored: Monitored, *arguments: str) -> list[str]:
+    name, *rest = arguments
+    options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
+    return [*THIS_COMMAND, name, *options, *rest]
+
+
+def run(monitored: Monitored, *arguments: str) -> str:
+    done = _finish(command(monitored, *arguments))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _finish(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+def test_topics_is_idempotent(monitored: Monitored) -> None:
+    listing = run(monitored, "topics").splitlines()
+    assert len(listing) == 9
+    assert all(line.startswith("exists ") for line in listing)
+
+
+def test_workload_watch_and_queues(monitored: Monitored, tmp_path: Path) -> None:
+    watched = tmp_path / "watched.jsonl"
+    prefix = f"w-{uuid.uuid4().hex[:6]}-"
+    workload = ["workload", "--queues", "5", "--rate", "40", "--duration", "3s", "--queue-prefix", prefix]
+    with ChildProcess(command(monitored, "watch", "--json", "--from-beginning"), log_file=watched):
+        assert "(seed 7)" in run(monitored, *workload, "--seed", "7", "--no-readers")
+        lines = wait_until(
+            lambda: [line for line in watched.read_text().splitlines() if prefix in line],
+            DEADLINE_S,
+            "notifications",
+        )
+    activated = {json.loads(line)["queue"] for line in lines}
+
+    def notified_rows() -> list[dict]:
+        rows = [row for row in _rows(monitored, prefix) if row["state"] == "NOTIFIED"]
+        return rows if activated <= {row["queue"] for row in rows} else []
+
+    rows = wait_until(notified_rows, DEADLINE_S, "the queues in the view")
+    assert all(row["unread_messages"] > 0 for row in rows)
+    table = run(monitored, "queues")
+    assert "NOTIFIED" in table
+    assert f"{prefix}1" in table
+
+
+def _rows(monitored: Monitored, prefix: str) -> list[dict]:
+    rows = [json.loads(line) for line in run(monitored, "queues", "--json").splitlines()]
+    return [row for row in rows if row["queue"].startswith(prefix)]
+
+
+def test_the_same_seed_is_the_same_workload(monitored: Monitored) -> None:
+    options = ["workload", "--queues", "3", "--rate", "200", "--duration", "1s", "--seed", "42", "--queue-prefix", "s-"]
+    assert run(monitored, *options) == run(monitored, *options)
+
+
+def test_a_reader_program_is_started_reads_the_queue_and_exits(monitored: Monitored, tmp_path: Path) -> None:
+    queue = f"orders-{uuid.uuid4().hex[:6]}"
+    create_queue_topics(monitored.bootstrap_servers, [queue], partitions=1, replication_factor=1)
+    log = tmp_path / "start-readers.log"
+    with ChildProcess(command(monitored, "start-readers"), log_file=log):
+        wait_until(lambda: "waiting for notifications" in log.read_text(), DEADLINE_S, "start-readers")
+        with QueueProducer(monitored.bootstrap_servers, topic_prefix=monitored.prefix) as producer:
+            producer.send(queue, b"the message")
+        wait_until(lambda: f"{queue}: reader 1 exited with code 0" in log.read_text(), DEADLINE_S, "the reader's exit")
+    assert "the message" in log.read_text().splitlines()
+    states = wait_until(
+        lambda: [row for row in _rows(monitored, queue) if row["state"] == "INACTIVE"], DEADLINE_S, "INACTIVE"
+    )
+    assert states[0]["unread_messages"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["monitor", "--quiet-window", "5"], "'5' is no duration"),
+        (["monitor", "--semantics", "fuzzy"], "'fuzzy' is not one of"),
+        (["workload", "--queues", "0"], "--queues"),
+        (["read", "no/topic"], "cannot be a Kafka topic"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_message(arguments: list[str], message: str) -> None:
+    refused = _finish([*THIS_COMMAND, *arguments])
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
