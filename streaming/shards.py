@@ -90,7 +90,7 @@ def run_shard(
     frames: Iterator[pd.DataFrame],
     state: GroupState,
     settings: ShardSettings,
-    report_wake: Callable[[int, int], None] = lambda _batch_ms, _delay_ms: None,
+    report_wake: Callable[[int, int], None],
 ) -> Iterator[pd.DataFrame]:
     """Takes one shard through one batch.
 
@@ -118,8 +118,8 @@ def run_shard(
                 "start the version that wrote it, or a newer one"
             )
         since_ms = batch_ms - last_batch_ms
-        report_wake(batch_ms, wake_ms - clock_ms - max(0, since_ms))
         if not batch and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
+            report_wake(batch_ms, wake_ms - clock_ms - since_ms)
             return  # a tick, and nothing is due: the state is neither decoded nor written
         shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, _queues_decoder.decode(packed_queues))
     shard.clock.advance(batch_ms)

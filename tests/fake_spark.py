@@ -115,11 +115,15 @@ class Output:
 
 @dataclass
 class FakeShard:
-    """One shard, batch by batch; records get offsets and timestamps in the order in which they are given."""
+    """One shard, batch by batch; records get offsets and timestamps in the order in which they are given.
+
+    `wakes` is what it told the driver: (batch timestamp, how long after it the shard must be looked at again).
+    """
 
     settings: ShardSettings = SETTINGS
     state: FakeGroupState = field(default_factory=FakeGroupState)
     offset: int = 0
+    wakes: list[tuple[int, int]] = field(default_factory=list)
 
     def batch(self, batch_ms: int, *records: Record) -> list[Output]:
         """Runs one batch, a tick with it; returns what it wrote."""
@@ -133,10 +137,13 @@ class FakeShard:
         """Runs one batch of these very rows."""
         self.state.batch_ms = batch_ms
         outputs = []
-        for rows in run_shard(iter(frames), self.state, self.settings):
+        for rows in run_shard(iter(frames), self.state, self.settings, self._report_wake):
             for topic, key, value, headers in rows.itertuples(index=False):
                 outputs.append(Output(topic, key, value, dict(headers or [])))
         return outputs
+
+    def _report_wake(self, batch_ms: int, delay_ms: int) -> None:
+        self.wakes.append((batch_ms, delay_ms))
 
     @property
     def clock_ms(self) -> int:
