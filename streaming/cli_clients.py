@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from typing import Annotated
@@ -61,7 +62,8 @@ def queues(
         for row in rows:
             typer.echo(json.dumps(row))
     elif rows:
-        Console().print(views.monitors_table(rows))
+        # Into a file or a pipe nothing is to be squeezed.
+        Console(width=None if sys.stdout.isatty() else 200).print(views.monitors_table(rows))
     else:
         typer.echo("no queues yet: a queue is known from its first arrival, receive or command on")
 
