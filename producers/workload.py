@@ -146,8 +146,8 @@ def _receives(rng: random.Random, name: str, arrivals: list[Happening]) -> Itera
                 unread -= taken
 
 
-# Waits until an instant of the timeline; True if the rest of it is to be left out.
-Pace = Callable[[float], bool]
+# Waits until an instant of the timeline.
+Pace = Callable[[float], None]
 
 
 def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: Pace) -> int:
@@ -155,12 +155,12 @@ def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: P
     producer = Producer(cluster.client_config(partitioner=PARTITIONER, **{"linger.ms": 5}))
     messages = 0
     for happening in timeline(settings):
-        if pace(happening.at_ms):
-            break
+        pace(happening.at_ms)
         record = happening.record
-        is_arrival = isinstance(record, MessageArrived)
-        messages += record.count if isinstance(record, MessageArrived) else 0
-        topic = topics.arrivals if is_arrival else topics.receives
+        topic = topics.receives
+        if isinstance(record, MessageArrived):
+            topic = topics.arrivals
+            messages += record.count
         _produce(producer, topic, record.queue.encode(), msgspec.json.encode(record))
     producer.flush()
     return messages
@@ -171,8 +171,7 @@ def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> int
     rng = random.Random(settings.seed)  # noqa: S311
     messages = 0
     for happening in timeline(replace(settings, has_readers=False)):
-        if pace(happening.at_ms):
-            break
+        pace(happening.at_ms)
         record = happening.record
         assert isinstance(record, MessageArrived)  # noqa: S101  (for the type checker: there are no readers)
         producer.send_many(

@@ -113,12 +113,12 @@ def workload(
     typer.echo(f"{messages:,} messages to {queue_count:,} queues in {run_duration} (seed {seed})")
 
 
-def _paced_with_progress(duration_ms: int) -> Callable[[float], bool]:
+def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
     """Waits for each instant of a timeline by the clock, and says every few seconds where it is."""
     begin_s = time.monotonic()
     said_s = begin_s
 
-    def pace(at_ms: float) -> bool:
+    def pace(at_ms: float) -> None:
         nonlocal said_s
         now_s = time.monotonic()
         if now_s - said_s >= 5:
@@ -127,7 +127,6 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], bool]:
             late = f", {behind_s:.1f} s behind" if behind_s > 1 else ""
             typer.echo(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
         time.sleep(max(0.0, begin_s + at_ms / 1000 - now_s))
-        return False
 
     return pace
 

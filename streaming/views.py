@@ -9,7 +9,7 @@ from rich.text import Text
 
 from streaming.follow import TopicFollower
 
-STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
+_STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
 _REASON_STYLES = {
     "MESSAGE_ARRIVED_ON_EMPTY_QUEUE": "green",
     "MESSAGES_ACCUMULATING": "yellow",
@@ -83,7 +83,7 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
         tasks = f"{row['tasks_running']}/{row['max_queue_readers']}" if row["max_queue_readers"] is not None else "-"
         table.add_row(
             row["queue"],
-            Text(state, STATE_STYLES.get(state, "red")),
+            Text(state, _STATE_STYLES.get(state, "red")),
             f"{row['unread_messages']:,}",
             str(row["tasks_waiting"]),
             *([tasks] if has_tasks else []),

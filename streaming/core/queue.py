@@ -180,21 +180,21 @@ class Queue:
         """Here internal activation hears of its tasks; the monitor starts none yet, so the event changes nothing."""
 
     def _create_queue(self, event: events.CreateQueue, now_ms: int) -> None:
-        self._define(self.definition.create, event.options, now_ms)
+        self._define(lambda: self.definition.create(event.options), now_ms)
 
     def _alter_queue(self, event: events.AlterQueue, now_ms: int) -> None:
-        self._define(self.definition.alter, event.options, now_ms)
+        self._define(lambda: self.definition.alter(event.options), now_ms)
 
     def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
-        self._define(lambda _: self.definition.notifications.update({event.notification: event.service}), None, now_ms)
+        self._define(lambda: self.definition.notifications.update({event.notification: event.service}), now_ms)
 
     def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
-        self._define(lambda _: self.definition.notifications.pop(event.notification, None), None, now_ms)
+        self._define(lambda: self.definition.notifications.pop(event.notification, None), now_ms)
 
-    def _define(self, change: Callable[[Any], object], argument: object, now_ms: int) -> None:
+    def _define(self, change: Callable[[], object], now_ms: int) -> None:
         """Changes the definition; its monitor comes to be, is renewed, or goes with it."""
         was_activation_on = self.definition.is_activation_on
-        change(argument)
+        change()
         is_renewed = self.definition.is_activation_on and not was_activation_on
         self._follow_definition(is_renewed, now_ms)
 
