@@ -30,7 +30,9 @@ lint: $(STAMP) ## style, format and types
 	$(BIN)/mypy
 
 test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
-	$(BIN)/pytest
+	$(BIN)/coverage run -m pytest tests/unit
+	@$(BIN)/coverage report
+	$(BIN)/pytest tests/simulation tests/integration tests/acceptance
 
 demo: $(STAMP) ## the whole of it on this machine; ends by itself
 	@$(BIN)/queue-activation demo

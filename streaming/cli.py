@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from streaming import cli_clients, durations
+from streaming.activations import ActivationFormat
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.durations import Duration
 from streaming.errors import UserError
@@ -134,6 +135,10 @@ def monitor(
     queue_idle_expiry: Annotated[
         Duration, duration("--queue-idle-expiry", "After how long an idle queue that no command defined is forgotten.")
     ] = durations.parse("7d"),
+    activation_format: Annotated[
+        ActivationFormat,
+        option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
+    ] = ActivationFormat.JSON,
     default_database: Annotated[
         str, option("--default-database", "DatabaseName of queues whose name has no database.")
     ] = "kafka",
@@ -157,6 +162,7 @@ def monitor(
         max_offsets_per_trigger=max_offsets_per_trigger,
         starting_offsets=starting_offsets.value,
         names=ServerNames(server_name, default_database),
+        activation_format=activation_format,
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,

@@ -5,10 +5,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from streaming import durations
 from streaming.durations import Duration
@@ -58,14 +59,37 @@ def queues(
     topics = [Topics(topic_prefix).monitors]
     with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
         rows = views.read_monitors(follower)
+    nobody = "no queues yet: a queue is known from its first arrival, receive or command on"
+    _print_rows(rows, views.monitors_table, nobody, as_json)
+
+
+def tasks(
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    as_json: Json = False,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Show the running tasks of internal activation: what runs for which queue, since when and where."""
+    from streaming import views
+    from streaming.follow import Start, TopicFollower
+
+    topics = [Topics(topic_prefix).activated_tasks]
+    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
+        rows = views.read_tasks(follower)
+    _print_rows(rows, views.tasks_table, "no task is running", as_json)
+
+
+def _print_rows(
+    rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], Table], if_none: str, as_json: bool
+) -> None:
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row))
     elif rows:
         # Into a file or a pipe nothing is to be squeezed.
-        Console(width=None if sys.stdout.isatty() else 200).print(views.monitors_table(rows))
+        Console(width=None if sys.stdout.isatty() else 200).print(table(rows))
     else:
-        typer.echo("no queues yet: a queue is known from its first arrival, receive or command on")
+        typer.echo(if_none)
 
 
 def workload(
@@ -198,5 +222,5 @@ def start_readers(
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module."""
-    for command in (workload, watch, queues, read, start_readers):
+    for command in (workload, watch, queues, tasks, read, start_readers):
         app.command()(command)

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
 from streaming import checkpoint, kafka_config, pipeline, spark_session
+from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
@@ -44,6 +45,7 @@ class MonitorSettings:
     max_offsets_per_trigger: int
     starting_offsets: str
     names: ServerNames
+    activation_format: ActivationFormat
     core: CoreSettings
 
 
@@ -69,7 +71,7 @@ def run(settings: MonitorSettings) -> int:
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout.shards),
-                ShardSettings(settings.core, settings.topic_prefix, settings.names),
+                ShardSettings(settings.core, settings.topic_prefix, settings.names, settings.activation_format),
                 partitions,
                 wakes,
             )

@@ -10,11 +10,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
-from streaming.core.queue import EventType, Notification, Queue
+from streaming.activations import ActivationFormat, ActivationRecord, encode, headers_of
+from streaming.core.notification import Notification
+from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
 from streaming.core.shard import Clock
+from streaming.core.tasks import Task
 from streaming.core.times import instant_or_none
 from streaming.topics import Topics
 
@@ -22,12 +25,8 @@ from streaming.topics import Topics
 DEAD_LETTER_KEY_BYTES = 1024
 DEAD_LETTER_VALUE_BYTES = 256 * 1024
 
-# Namespace of notification ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
-_NOTIFICATION_IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11")
-_CLOUD_EVENT_TYPES = {
-    EventType.QUEUE_ACTIVATION: b"queue.activation.v1",
-    EventType.BROKER_QUEUE_DISABLED: b"queue.disabled.v1",
-}
+# Namespace of notification and task ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
+_IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11")
 
 Headers = list[tuple[str, bytes]]
 # topic, key, value, headers
@@ -48,31 +47,38 @@ class OutputContext:
 
     topics: Topics
     names: ServerNames
+    activation_format: ActivationFormat
     clock: Clock
 
 
-class ActivationRecord(Struct):
-    """The value of a record of queue-activations."""
+class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
+    """A record of queue-tasks: internal activation wants a task to be started.
 
-    event_type: str = field(name="EventType")
-    post_time: str = field(name="PostTime")
-    spid: int = field(name="SPID")
-    server_name: str = field(name="ServerName")
-    login_name: str = field(name="LoginName")
-    user_name: str = field(name="UserName")
-    database_name: str = field(name="DatabaseName")
-    schema_name: str = field(name="SchemaName")
-    object_name: str = field(name="ObjectName")
-    object_type: str = field(name="ObjectType")
+    From `expires_at` on it counts as lost unless it was heard of: who comes later must not start it.
+    """
+
     queue: str
-    notification: str | None
-    service: str | None
-    notification_id: str
+    task_id: str
+    procedure_name: str | None
+    execute_as: str | None
     sequence: int
-    reason: str | None
-    unread_messages: int
-    tasks_waiting: int
-    expires_at: str | None
+    expires_at: str
+
+
+class ActivatedTaskRow(Struct):
+    """The value of a record of queue-activated-tasks: a row of sys.dm_broker_activated_tasks, and ours."""
+
+    task_id: str
+    database_name: str
+    schema_name: str
+    queue_name: str
+    queue: str
+    procedure_name: str | None
+    execute_as: str | None
+    sequence: int
+    host: str | None
+    is_confirmed: bool
+    start_time: str
 
 
 class MonitorRow(Struct):
@@ -87,6 +93,8 @@ class MonitorRow(Struct):
     tasks_waiting: int
     unread_messages: int
     tasks_running: int
+    task_limit_reached: int
+    is_procedure_failed: bool
     max_queue_readers: int | None
     is_receive_enabled: bool
     is_activation_enabled: bool
@@ -135,7 +143,7 @@ def _activation_row(
     post_time = iso_time(clock.batch_ms)
     # The ordinal tells apart what a queue that is dropped and created within one batch writes under one sequence.
     identity = [names.server, queue, name, notification.sequence, clock.batch_ms, ordinal]
-    notification_id = str(uuid.uuid5(_NOTIFICATION_IDS, _encoder.encode(identity).decode()))
+    notification_id = str(uuid.uuid5(_IDS, _encoder.encode(identity).decode()))
     database, schema, object_name = name_parts(queue, names.default_database)
     record = ActivationRecord(
         event_type=notification.event_type.value,
@@ -158,16 +166,50 @@ def _activation_row(
         tasks_waiting=notification.tasks_waiting,
         expires_at=None if notification.expires_ms is None else iso_time(clock.wall_ms(notification.expires_ms)),
     )
-    headers: Headers = [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", notification_id.encode()),
-        ("ce_source", b"/" + names.server.encode()),
-        ("ce_type", _CLOUD_EVENT_TYPES[notification.event_type]),
-        ("ce_subject", queue.encode()),
-        ("ce_time", post_time.encode()),
-        ("content-type", b"application/json"),
-    ]
-    return context.topics.activations, queue.encode(), _encoder.encode(record), headers
+    format_ = context.activation_format
+    return context.topics.activations, queue.encode(), encode(record, format_), headers_of(record, format_)
+
+
+def name_task(queue: str, context: OutputContext, sequence: int) -> str:
+    """The id of a task that a queue starts in this batch; a queue starts one in a batch at most."""
+    identity = [context.names.server, queue, sequence, context.clock.batch_ms]
+    return str(uuid.uuid5(_IDS, _encoder.encode(identity).decode()))
+
+
+def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, context: OutputContext) -> list[OutputRow]:
+    """A record that starts each new task, and the row of each that has changed; a tombstone for one that has ended."""
+    rows: list[OutputRow] = []
+    database, schema, object_name = name_parts(queue, context.names.default_database)
+    clock = context.clock
+    for task_id, task in tasks.items():
+        if task is None:
+            rows.append((context.topics.activated_tasks, task_id.encode(), None, None))
+            continue
+        if not task.is_confirmed:
+            start = StartActivatedTask(
+                queue=queue,
+                task_id=task_id,
+                procedure_name=task.procedure_name,
+                execute_as=task.execute_as,
+                sequence=task.sequence,
+                expires_at=iso_time(clock.wall_ms(task.started_ms + task_lease_ms)),
+            )
+            rows.append((context.topics.tasks, queue.encode(), _encoder.encode(start), None))
+        row = ActivatedTaskRow(
+            task_id=task_id,
+            database_name=database,
+            schema_name=schema,
+            queue_name=object_name,
+            queue=queue,
+            procedure_name=task.procedure_name,
+            execute_as=task.execute_as,
+            sequence=task.sequence,
+            host=task.host,
+            is_confirmed=task.is_confirmed,
+            start_time=iso_time(clock.wall_ms(task.started_ms)),
+        )
+        rows.append((context.topics.activated_tasks, task_id.encode(), _encoder.encode(row), None))
+    return rows
 
 
 def monitor_row(name: str, queue: Queue | None, context: OutputContext) -> OutputRow:
@@ -192,6 +234,8 @@ def monitor_row(name: str, queue: Queue | None, context: OutputContext) -> Outpu
         tasks_waiting=queue.sessions.tasks_waiting(),
         unread_messages=queue.unread,
         tasks_running=queue.tasks_running,
+        task_limit_reached=queue.tasks.limit_reached,
+        is_procedure_failed=queue.tasks.is_procedure_failed,
         max_queue_readers=definition.activation.max_queue_readers if definition.activation else None,
         is_receive_enabled=definition.is_on,
         is_activation_enabled=definition.is_activation_on,

@@ -141,15 +141,16 @@ class SessionEnded(Struct, tag="SESSION_ENDED", tag_field="type"):
         return events.SessionEnded(self.session_id)
 
 
-class TaskStarted(Struct, tag="TASK_STARTED", tag_field="type"):
-    """The host of an activated task runs it."""
+class TaskStarted(Struct, tag="TASK_STARTED", tag_field="type", omit_defaults=True):
+    """A task host runs an activated task."""
 
     queue: str
     task_id: Identifier
+    host: Identifier | None = None
 
     def event(self) -> events.TaskStarted:
         """The core's event."""
-        return events.TaskStarted(self.task_id)
+        return events.TaskStarted(self.task_id, self.host)
 
 
 class TaskExited(Struct, tag="TASK_EXITED", tag_field="type", omit_defaults=True):

@@ -8,6 +8,7 @@ only the queues it touches, and a batch in which nothing is due decodes nothing 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from streaming import records
+from streaming.activations import ActivationFormat
 from streaming.core import snapshot
 from streaming.core.events import Event
 from streaming.core.settings import CoreSettings
@@ -29,6 +31,8 @@ from streaming.outputs import (
     activation_rows,
     dead_letter_row,
     monitor_row,
+    name_task,
+    task_rows,
 )
 from streaming.topics import Topics
 
@@ -60,6 +64,7 @@ class ShardSettings:
     core: CoreSettings
     topic_prefix: str
     names: ServerNames
+    activation_format: ActivationFormat
 
 
 class UnknownFormatError(RuntimeError):
@@ -121,7 +126,10 @@ def run_shard(
         if not batch and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
             report_wake(batch_ms, wake_ms - clock_ms - since_ms)
             return  # a tick, and nothing is due: the state is neither decoded nor written
-        shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, _queues_decoder.decode(packed_queues))
+        queues = _queues_decoder.decode(packed_queues)
+        if version < snapshot.FORMAT_VERSION:
+            queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
+        shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, queues)
     shard.clock.advance(batch_ms)
     rows = run_batch(shard, batch, settings)
     report_wake(batch_ms, shard.wake_ms - shard.clock.now_ms)
@@ -137,6 +145,11 @@ def run_shard(
     if rows:
         topic, key, value, headers = zip(*rows, strict=True)
         yield pd.DataFrame({"topic": topic, "key": key, "value": value, "headers": headers})
+
+
+def _upgrade(blob: bytes, version: int) -> bytes:
+    """A queue's bytes of an older format as those of today's."""
+    return _encoder.encode(snapshot.upgrade(_snapshot_decoder.decode(blob), version))
 
 
 def ordered(frames: Iterable[pd.DataFrame]) -> list[Record]:
@@ -169,7 +182,7 @@ def ordered(frames: Iterable[pd.DataFrame]) -> list[Record]:
 def run_batch(shard: ShardState, batch: list[Record], settings: ShardSettings) -> list[OutputRow]:
     """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
     topics = Topics(settings.topic_prefix)
-    context = OutputContext(topics, settings.names, shard.clock)
+    context = OutputContext(topics, settings.names, settings.activation_format, shard.clock)
     rows, events = decode(batch, topics)
     now_ms, queues = shard.clock.now_ms, shard.queues
     if shard.wake_ms <= now_ms:
@@ -179,12 +192,13 @@ def run_batch(shard: ShardState, batch: list[Record], settings: ShardSettings) -
     for name, queue_events in events.items():
         stored = queues.get(name)
         queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
-        step = step_queue(queue, queue_events, now_ms, settings.core)
+        step = step_queue(queue, queue_events, now_ms, settings.core, partial(name_task, name, context))
         if step.queue is not None:
             queues[name] = (step.queue.next_wake_ms(), _encoder.encode(snapshot.take(step.queue)))
         elif stored is not None:
             del queues[name]
         rows += activation_rows(name, step.notifications, context)
+        rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
         if step.writes_view:
             rows.append(monitor_row(name, step.queue, context))
     shard.wake_ms = min((wake_ms for wake_ms, _ in queues.values()), default=FOREVER_MS)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from streaming.activations import ActivationFormat
 from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
 from streaming.shards import RECORD_COLUMNS, ShardSettings, Source, run_shard
 
-SETTINGS = ShardSettings(CoreSettings(), "", ServerNames("server", "database"))
+SETTINGS = ShardSettings(CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON)
 
 
 class FakeGroupState:

@@ -5,7 +5,8 @@ from random import Random
 
 from streaming.core import events
 from streaming.core.events import ActivationOptions, Event, QueueOptions, ReceiveResult
-from streaming.core.queue import EventType, Notification, Queue
+from streaming.core.notification import EventType, Notification
+from streaming.core.queue import Queue
 from streaming.core.queue_monitor import Reason, State
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.core.shard import step_queue
@@ -86,6 +87,8 @@ class Timeline:
         queue: The queue, once there is one.
         now_ms: The time of the last batch.
         written: Every notification so far, with its time.
+        started: Every task that was started, with its time. Its id is SEQUENCE.NUMBER, the number counting from 0 the
+            tasks of one sequence.
         rows: When its row of the monitors view was written, with the state it showed; None for a tombstone.
     """
 
@@ -93,12 +96,19 @@ class Timeline:
     queue: Queue | None = None
     now_ms: int = 0
     written: list[tuple[int, Notification]] = field(default_factory=list)
+    started: list[tuple[int, str]] = field(default_factory=list)
     rows: list[tuple[int, State | None]] = field(default_factory=list)
 
     def batch(self, now_ms: int, *batch: Event) -> list[Notification]:
         """One batch, and nobody was running since the one before; returns what it notified."""
         assert now_ms >= self.now_ms
-        step = step_queue(self.queue, batch, now_ms, self.settings)
+
+        def name_task(sequence: int) -> str:
+            number = sum(task_id.startswith(f"{sequence}.") for _, task_id in self.started)
+            self.started.append((now_ms, f"{sequence}.{number}"))
+            return self.started[-1][1]
+
+        step = step_queue(self.queue, batch, now_ms, self.settings, name_task)
         self.queue, self.now_ms = step.queue, now_ms
         self.written += [(now_ms, notification) for notification in step.notifications]
         if step.writes_view:
@@ -176,12 +186,24 @@ def random_event(random: Random) -> Event:
         (8, random.choice((COMMIT, ROLLBACK))(session, transaction or "t1")),
         (2, ALIVE(session)),
         (1, ENDED(session)),
-        (1, random.choice((events.TaskStarted("k"), events.TaskExited("k", 0), events.TaskFailedToStart("k")))),
+        (3, random_task_event(random)),
         (1, random_alter(random)),
         (1, random.choice((create_queue(), DROP_QUEUE, notify(name, "s"), notify(name), drop_notification(name)))),
     ]
     weights, choices = zip(*weighted, strict=True)
     return random.choices(choices, weights)[0]
+
+
+def random_task_event(random: Random) -> Event:
+    """What a host might say of one of the first tasks, or of one that never was."""
+    task_id = f"{random.randint(1, 6)}.{random.choice((0, 0, 0, 1))}"
+    return random.choice(
+        (
+            events.TaskStarted(task_id, random.choice((None, "host"))),
+            events.TaskExited(task_id, random.choice((None, 0, 1, -9))),
+            events.TaskFailedToStart(task_id),
+        )
+    )
 
 
 def random_alter(random: Random) -> Event:
@@ -191,7 +213,8 @@ def random_alter(random: Random) -> Event:
             alter(status=True),
             alter(status=True),
             alter(status=False),
-            alter(activation=activation(status=True, procedure_name="p")),
+            alter(activation=activation(status=True, procedure_name="p", max_queue_readers=random.randint(0, 3))),
+            alter(activation=activation(status=True, procedure_name="q")),
             alter(activation=activation(status=False)),
             alter(drop_activation=True),
             alter(poison_message_handling=random.random() < 0.5),

@@ -47,6 +47,11 @@ class QueueDefinition:
         return self.activation is not None and self.activation.is_on
 
     @property
+    def procedure_name(self) -> str | None:
+        """What internal activation starts."""
+        return self.activation.procedure_name if self.activation is not None else None
+
+    @property
     def is_monitored(self) -> bool:
         """Whether the queue has a monitor [E: sys.dm_broker_queue_monitors]."""
         return self.is_on and (self.is_activation_on or bool(self.notifications))

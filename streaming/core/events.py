@@ -75,14 +75,15 @@ class SessionEnded:
 
 @dataclass(slots=True)
 class TaskStarted:
-    """The host of an activated task runs it; repeated while it lives."""
+    """A task host runs an activated task; repeated while it lives."""
 
     task_id: str
+    host: str | None = None
 
 
 @dataclass(slots=True)
 class TaskExited:
-    """An activated task has exited; negative: killed by that signal."""
+    """An activated task has exited; with a negative code: killed by that signal; None: by itself, as far as known."""
 
     task_id: str
     exit_code: int | None = None

@@ -6,47 +6,17 @@ batch, and an outage ends with one notification per queue that still needs it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from streaming.core import events
-from streaming.core.definition import QueueDefinition
+from streaming.core.definition import ActivationClause, QueueDefinition
 from streaming.core.events import Event, ReceiveResult
+from streaming.core.notification import EventType, Notification
 from streaming.core.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
-from streaming.core.sessions import Sessions
+from streaming.core.sessions import Lease, Sessions
 from streaming.core.settings import POISON_ROLLBACKS, CoreSettings
+from streaming.core.tasks import NameTask, Task, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
-
-
-class EventType(Enum):
-    """What a notification tells."""
-
-    QUEUE_ACTIVATION = "QUEUE_ACTIVATION"
-    BROKER_QUEUE_DISABLED = "BROKER_QUEUE_DISABLED"
-
-
-@dataclass(slots=True)
-class Notification:
-    """One activation, or that the queue was disabled; written once for each event notification.
-
-    Attributes:
-        event_type: What it tells.
-        sequence: 1, 2, 3 ... per queue.
-        reason: Why the queue was activated; None for BROKER_QUEUE_DISABLED.
-        unread_messages: The count at the decision.
-        tasks_waiting: Sessions waiting at the decision, with WHERE or not.
-        expires_ms: Until when the monitor stays silent unless somebody calls RECEIVE; None for never.
-        notifications: The event notifications to write it for, with their services.
-    """
-
-    event_type: EventType
-    sequence: int
-    reason: Reason | None
-    unread_messages: int
-    tasks_waiting: int
-    expires_ms: int | None
-    notifications: list[tuple[str, str | None]]
 
 
 class Queue:
@@ -56,6 +26,7 @@ class Queue:
         definition: What commands have defined.
         monitor: Its queue monitor.
         sessions: Who waits, and which transactions are open.
+        tasks: The tasks of internal activation.
         unread: Visible messages not taken by an open or committed RECEIVE; signed, as a receive may be heard of before
             its arrival (D4).
         negative_since_ms: When the count fell below zero.
@@ -82,6 +53,7 @@ class Queue:
         "sequence",
         "sessions",
         "settings",
+        "tasks",
         "unread",
         "view_written_ms",
     )
@@ -91,6 +63,7 @@ class Queue:
         self.definition = definition
         self.monitor = QueueMonitor()
         self.sessions = Sessions()
+        self.tasks = Tasks()
         self.unread = 0
         self.negative_since_ms = NEVER_MS
         self.last_added_ms = NEVER_MS
@@ -107,8 +80,8 @@ class Queue:
 
     @property
     def tasks_running(self) -> int:
-        """Tasks of internal activation that run; the monitor starts none yet, so none can run."""
-        return 0
+        """Tasks of internal activation that run, or are just being started."""
+        return len(self.tasks.running)
 
     @property
     def timeout_ms(self) -> int:
@@ -117,6 +90,19 @@ class Queue:
             return FOREVER_MS
         own_ms = self.definition.external_activation_timeout_ms
         return self.settings.external_activation_timeout_ms if own_ms is None else own_ms
+
+    @property
+    def _is_at_task_limit(self) -> bool:
+        """Whether internal activation would start a task but for max_queue_readers."""
+        clause = self.definition.activation
+        return clause is not None and clause.is_on and self.tasks_running >= clause.max_queue_readers
+
+    @property
+    def _startable(self) -> ActivationClause | None:
+        """By what an activation starts a task now; None if it starts none."""
+        clause = self.definition.activation
+        is_held_back = self.tasks.is_procedure_failed or self._is_at_task_limit
+        return clause if clause is not None and clause.is_on and not is_held_back else None
 
     # 1. events
 
@@ -130,7 +116,7 @@ class Queue:
             self.monitor.fire(Trigger.NOTHING_UNREAD, now_ms)
 
     def _message_arrived(self, event: events.MessageArrived, now_ms: int) -> None:
-        if self.unread <= 0 and self.tasks_running == 0:
+        if self.unread <= 0 and not self.tasks.running:
             self._has_arrived = True
         self._add(event.count, now_ms)
 
@@ -144,6 +130,7 @@ class Queue:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
             monitor.fire(Trigger.RECEIVE, now_ms)
+            self.tasks.forgive()
         if result is ReceiveResult.EMPTY and not event.where:
             monitor.nothing_was_found(now_ms)
         if event.messages:
@@ -176,8 +163,23 @@ class Queue:
         for messages in self.sessions.end(event.session_id):
             self._rolled_back(messages, now_ms)
 
-    def _task_event(self, event: Event, now_ms: int) -> None:
-        """Here internal activation hears of its tasks; the monitor starts none yet, so the event changes nothing."""
+    def _task_started(self, event: events.TaskStarted, now_ms: int) -> None:
+        self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
+
+    def _task_exited(self, event: events.TaskExited, now_ms: int) -> None:
+        self._task_ended(event.task_id, event.exit_code is None or event.exit_code >= 0, now_ms)
+
+    def _task_failed_to_start(self, event: events.TaskFailedToStart, now_ms: int) -> None:
+        self._task_ended(event.task_id, False, now_ms)
+
+    def _task_ended(self, task_id: str, by_itself: bool, now_ms: int) -> None:
+        if not self.tasks.end(task_id):
+            return
+        # D9: as long as nobody has called RECEIVE, the activation that started a task is still unanswered.
+        if self.monitor.state is State.NOTIFIED and self.tasks.started_sequence == self.sequence:
+            self.tasks.failed(by_itself, now_ms)
+        if not self.tasks.running:
+            self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
     def _create_queue(self, event: events.CreateQueue, now_ms: int) -> None:
         self._define(lambda: self.definition.create(event.options), now_ms)
@@ -193,8 +195,10 @@ class Queue:
 
     def _define(self, change: Callable[[], object], now_ms: int) -> None:
         """Changes the definition; its monitor comes to be, is renewed, or goes with it."""
-        was_activation_on = self.definition.is_activation_on
+        was_activation_on, procedure_name = self.definition.is_activation_on, self.definition.procedure_name
         change()
+        if self.definition.procedure_name != procedure_name:
+            self.tasks.try_another_procedure(now_ms)
         is_renewed = self.definition.is_activation_on and not was_activation_on
         self._follow_definition(is_renewed, now_ms)
 
@@ -205,6 +209,7 @@ class Queue:
             self.sessions.end_all_waits()
         if self.definition.is_monitored and (is_renewed or not has_monitor):
             self.monitor.fire(Trigger.MONITOR_CREATED, now_ms)
+            self.tasks.forgive()
         elif has_monitor and not self.definition.is_monitored:
             self.monitor.fire(Trigger.MONITOR_DROPPED, now_ms)
 
@@ -240,25 +245,54 @@ class Queue:
         if self.rollbacks >= POISON_ROLLBACKS:
             self.rollbacks = 0
             self.definition.is_on = False
+            self.sequence += 1
             self._notify(EventType.BROKER_QUEUE_DISABLED, None, None)
             self._follow_definition(False, now_ms)
 
     # 2. what is due, 3. the check
 
     def end_due(self, now_ms: int) -> None:
-        """Ends waits and transactions that are due; messages given back count as no rollback for poison."""
+        """Ends waits, transactions and tasks that are due; messages given back count as no rollback for poison."""
         given_back = self.sessions.end_due(now_ms, self.settings)
         if given_back:
             self._add(given_back, now_ms)
+        for task_id in self.tasks.lost(now_ms, self.settings):
+            self._task_ended(task_id, False, now_ms)
 
-    def check(self, now_ms: int) -> None:
+    def check(self, now_ms: int, name_task: NameTask) -> None:
         """Checks once, at the end of a batch."""
-        reason = self.monitor.check(self._work(), now_ms, self.settings)
-        # Internal activation's place: with an activation that is ON, a task is started here as well.
+        trigger, reason = self.monitor.check(self._work(), now_ms, self.settings)
+        if trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED) and self._is_at_task_limit:
+            self.tasks.limit_reached += 1
         if reason is not None:
-            expires_ms = now_ms + self.timeout_ms
-            self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms if self.timeout_ms < FOREVER_MS else None)
+            self.sequence += 1
+            self.tasks.retry_ms = FOREVER_MS  # that was for the activation before
+            if self.definition.notifications:
+                expires_ms = now_ms + self.timeout_ms
+                self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms if self.timeout_ms < FOREVER_MS else None)
+            self._start_task(now_ms, name_task)
+        elif self._is_task_to_be_retried and self.tasks.retry_ms <= now_ms:
+            self._start_task(now_ms, name_task)
         self._has_arrived = False  # rule A is remembered to the end of its batch only
+
+    @property
+    def _is_task_to_be_retried(self) -> bool:
+        """Whether, at its time, a task is started again for the activation that nobody has answered (D9)."""
+        return (
+            self.tasks.retry_ms < FOREVER_MS
+            and self.monitor.state is State.NOTIFIED
+            and self.unread > 0
+            and self._startable is not None
+            and not self.tasks.is_running_for(self.sequence)
+        )
+
+    def _start_task(self, now_ms: int, name_task: NameTask) -> None:
+        clause = self._startable
+        if clause is not None:
+            self.tasks.start(
+                name_task(self.sequence),
+                Task(clause.procedure_name, clause.execute_as, self.sequence, now_ms, None, False, Lease(now_ms)),
+            )
 
     def take_notifications(self) -> list[Notification]:
         """What has been notified since the last call, in order."""
@@ -266,7 +300,6 @@ class Queue:
         return notifications
 
     def _notify(self, event_type: EventType, reason: Reason | None, expires_ms: int | None) -> None:
-        self.sequence += 1
         self._notifications.append(
             Notification(
                 event_type=event_type,
@@ -285,7 +318,7 @@ class Queue:
             has_arrived=self._has_arrived,
             waiting=self.sessions.waiting(),
             timeout_ms=self.timeout_ms,
-            can_activate=bool(self.definition.notifications),  # internal activation: or a task may be started
+            can_activate=bool(self.definition.notifications) or self._startable is not None,
         )
 
     # the monitors view
@@ -297,6 +330,8 @@ class Queue:
             self.unread,
             self.sessions.tasks_waiting(),
             self.tasks_running,
+            self.tasks.limit_reached,
+            self.tasks.is_procedure_failed,
             self.sequence,
             monitor.last_empty_ms,
             monitor.last_activated_ms,
@@ -319,6 +354,8 @@ class Queue:
         return min(
             self.monitor.next_decision_ms(self._work(), self.settings),
             self.sessions.next_due_ms(self.settings),
+            self.tasks.next_due_ms(self.settings),
+            self.tasks.retry_ms if self._is_task_to_be_retried else FOREVER_MS,
         )
 
     def next_wake_ms(self) -> int:
@@ -338,7 +375,7 @@ class Queue:
         return (
             self.unread <= 0
             and not self.sessions.by_id
-            and self.tasks_running == 0
+            and not self.tasks.running
             and self.definition == QueueDefinition.automatic(self.settings.auto_create_queues)
         )
 
@@ -351,9 +388,9 @@ _APPLY: dict[type, Callable[[Queue, Any, int], None]] = {
     events.Rollback: Queue._rollback,
     events.SessionAlive: Queue._session_alive,
     events.SessionEnded: Queue._session_ended,
-    events.TaskStarted: Queue._task_event,
-    events.TaskExited: Queue._task_event,
-    events.TaskFailedToStart: Queue._task_event,
+    events.TaskStarted: Queue._task_started,
+    events.TaskExited: Queue._task_exited,
+    events.TaskFailedToStart: Queue._task_failed_to_start,
     events.CreateQueue: Queue._create_queue,
     events.AlterQueue: Queue._alter_queue,
     events.CreateEventNotification: Queue._create_event_notification,

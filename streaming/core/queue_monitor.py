@@ -11,7 +11,7 @@ that waits in RECEIVE, or that got an empty result a moment ago, is proof that o
 A monitor is in one of three states, or absent:
 
     INACTIVE              nothing to receive
-    NOTIFIED              a notification was sent; nothing more is sent until a RECEIVE, or until the time-out T
+    NOTIFIED              a notification was sent, or a task started; nothing more until a RECEIVE, or the time-out T
     RECEIVES_OCCURRING    a RECEIVE has been executed since
 
 Each event of the queue fires at most a few triggers, and the check at the end of a batch fires the rest. TRANSITIONS
@@ -186,22 +186,26 @@ class QueueMonitor:
             since_ms = max(since_ms, self.anchor_ms)
         return since_ms + self.quiet_window_ms(settings)
 
-    def check(self, work: Work, now_ms: int, settings: CoreSettings) -> Reason | None:
-        """Decides once, at the end of a batch; returns the reason if the queue is to be activated now."""
+    def check(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger | None, Reason | None]:
+        """Decides once, at the end of a batch.
+
+        Returns:
+            What it decided, None for nothing; and the reason if the queue is to be activated now.
+        """
         if self.state is State.ABSENT:
-            return None
+            return None, None
         is_timed_out = self.state is State.NOTIFIED
         if is_timed_out:
             if now_ms < self.last_activated_ms + work.timeout_ms:
-                return None
+                return None, None
             self.fire(Trigger.TIMEOUT_EXPIRED, now_ms)
         trigger, reason = self._decide(work, now_ms, settings)
         self.fire(trigger, now_ms)
         if trigger is not Trigger.ACTIVATED:
-            return None
+            return trigger, None
         self.last_activated_ms = now_ms
         self.awaits_answer = True
-        return Reason.TIMEOUT_EXPIRED if is_timed_out else reason
+        return trigger, Reason.TIMEOUT_EXPIRED if is_timed_out else reason
 
     def _decide(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger, Reason | None]:
         if work.unread <= 0:

@@ -19,6 +19,11 @@ MAX_MARKS = 1_000
 MARK_LIFETIME_MS = 24 * 3_600_000
 LEASE_OVERDUE_MS = 10_000
 
+# D9: how long after it failed to start, was killed or lost, a task is started again.
+TASK_RETRY_MS = 5_000
+# The most a queue can ask for (CREATE QUEUE: MAX_QUEUE_READERS); so many tasks of a queue are remembered at most.
+MAX_QUEUE_READERS = 32_767
+
 
 class Semantics(StrEnum):
     """How D1 and D3 are decided: as the original was observed to behave, or as its document says word for word."""

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 from streaming.core.definition import QueueDefinition
 from streaming.core.events import CREATING_EVENTS, CreateQueue, DropQueue, Event
-from streaming.core.queue import Notification, Queue
+from streaming.core.notification import Notification
+from streaming.core.queue import Queue
 from streaming.core.settings import CoreSettings
+from streaming.core.tasks import NameTask, Task
 
 
 @dataclass(slots=True)
@@ -38,15 +40,19 @@ class Step:
     Attributes:
         queue: The queue afterwards; None if there is none.
         notifications: What is to be notified, in order.
+        tasks: The tasks that were started (those not confirmed yet), or changed otherwise; None for one that has ended.
         writes_view: Whether its row of the monitors view is to be written; without a queue: a tombstone.
     """
 
     queue: Queue | None
     notifications: list[Notification] = field(default_factory=list)
+    tasks: dict[str, Task | None] = field(default_factory=dict)
     writes_view: bool = False
 
 
-def step_queue(queue: Queue | None, batch: Iterable[Event], now_ms: int, settings: CoreSettings) -> Step:
+def step_queue(
+    queue: Queue | None, batch: Iterable[Event], now_ms: int, settings: CoreSettings, name_task: NameTask
+) -> Step:
     """Takes one queue through one batch: applies its events, ends what is due, checks once.
 
     Args:
@@ -54,13 +60,17 @@ def step_queue(queue: Queue | None, batch: Iterable[Event], now_ms: int, setting
         batch: The batch's events of this queue, in order; none if it is only due.
         now_ms: The shard's time.
         settings: The settings of all queues.
+        name_task: Gives a task that is started its id, by the activation's sequence.
     """
     existed = queue is not None
     state, counts = (queue.monitor.state, queue.counts()) if queue is not None else (None, None)
     notifications: list[Notification] = []
+    tasks: dict[str, Task | None] = {}
     for event in batch:
         if isinstance(event, DropQueue):
-            notifications += queue.take_notifications() if queue is not None else []
+            if queue is not None:
+                notifications += queue.take_notifications()
+                tasks |= queue.tasks.take_changes() | dict.fromkeys(queue.tasks.running)
             queue = None
             continue
         if queue is None:
@@ -69,14 +79,15 @@ def step_queue(queue: Queue | None, batch: Iterable[Event], now_ms: int, setting
             queue.apply(event, now_ms)
     if queue is not None:
         queue.end_due(now_ms)
-        queue.check(now_ms)
+        queue.check(now_ms, name_task)
         notifications += queue.take_notifications()
+        tasks |= queue.tasks.take_changes()
         if queue.is_idle_expired(now_ms):
             queue = None
     if queue is None:
-        return Step(None, notifications, writes_view=existed)
+        return Step(None, notifications, tasks, writes_view=existed)
     writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
-    return Step(queue, notifications, writes_view)
+    return Step(queue, notifications, tasks, writes_view)
 
 
 def _create(event: Event, settings: CoreSettings) -> Queue | None:

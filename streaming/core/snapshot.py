@@ -4,6 +4,7 @@ A snapshot is nested lists of None, bool, int and str. FORMAT_VERSION names its 
 a version and a step that turns the older one into it, so that an older checkpoint opens.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from streaming.core.definition import ActivationClause, QueueDefinition
@@ -11,10 +12,13 @@ from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
 from streaming.core.sessions import Lease, Session, Wait
 from streaming.core.settings import CoreSettings
+from streaming.core.tasks import Task, Tasks
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Snapshot = list[Any]
+
+_TASK_FIELDS = ("procedure_name", "execute_as", "sequence", "started_ms", "host", "is_confirmed")
 
 
 def take(queue: Queue) -> Snapshot:
@@ -40,12 +44,13 @@ def take(queue: Queue) -> Snapshot:
         queue.is_view_stale,
         [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
         [[*key, *mark] for key, mark in queue.sessions.marks.items()],
+        _take_tasks(queue.tasks),
     ]
 
 
 def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     """The queue of a snapshot of this FORMAT_VERSION."""
-    definition, monitor, *counts, sessions, marks = snapshot
+    definition, monitor, *counts, sessions, marks, tasks = snapshot
     queue = Queue(_restore_definition(definition), settings)
     state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
     queue.monitor.state = State(state)
@@ -57,7 +62,24 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
         (session_id, transaction_id): (messages, given_back_ms)
         for session_id, transaction_id, messages, given_back_ms in marks
     }
+    if tasks is not None:
+        _restore_tasks(queue.tasks, tasks)
     return queue
+
+
+def upgrade(snapshot: Snapshot, version: int) -> Snapshot:
+    """A snapshot of an older version as one of this FORMAT_VERSION."""
+    for older in range(version, FORMAT_VERSION):
+        snapshot = _UPGRADES[older](snapshot)
+    return snapshot
+
+
+def _add_tasks(snapshot: Snapshot) -> Snapshot:
+    return [*snapshot, None]
+
+
+# version -> what makes the next one of it
+_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks}
 
 
 def _take_definition(definition: QueueDefinition) -> Snapshot:
@@ -92,3 +114,27 @@ def _take_session(session_id: str, session: Session) -> Snapshot:
 def _restore_session(snapshot: Snapshot) -> Session:
     wait, transactions, *lease = snapshot
     return Session(wait and Wait(wait[0], wait[1], Lease(*wait[2:])), dict(transactions), Lease(*lease))
+
+
+def _take_tasks(tasks: Tasks) -> Snapshot | None:
+    """None for a queue that never had a task, as nearly all have none."""
+    if not (tasks.running or tasks.started_sequence or tasks.limit_reached):
+        return None
+    return [
+        [
+            [task_id, *(getattr(task, name) for name in _TASK_FIELDS), task.lease.from_ms, task.lease.is_extended]
+            for task_id, task in tasks.running.items()
+        ],
+        tasks.started_sequence,
+        tasks.retry_ms,
+        tasks.is_procedure_failed,
+        tasks.limit_reached,
+    ]
+
+
+def _restore_tasks(tasks: Tasks, snapshot: Snapshot) -> None:
+    running, tasks.started_sequence, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached = snapshot
+    tasks.running = {
+        task_id: Task(**dict(zip(_TASK_FIELDS, rest, strict=True)), lease=Lease(from_ms, is_extended))
+        for task_id, *rest, from_ms, is_extended in running
+    }

@@ -12,7 +12,8 @@ from random import Random, SystemRandom
 import pytest
 
 from streaming.core.events import Event, MessageArrived, Receive, ReceiveResult
-from streaming.core.queue import EventType, Queue
+from streaming.core.notification import EventType
+from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.core.shard import Clock, step_queue
@@ -141,12 +142,12 @@ class Simulation:
     def step_queue(self, number: int, events: int) -> None:
         now_ms, queue, oracle = self.clock.now_ms, self.queues[number], self.oracles[number]
         if queue is None:
-            queue = step_queue(None, [create_queue(), notify()], now_ms, self.settings).queue
+            queue = step_queue(None, [create_queue(), notify()], now_ms, self.settings, str).queue
             assert queue is not None
         for _ in range(events):
             event = self.event(queue, oracle)
             if event is DROP_QUEUE:
-                assert step_queue(queue, [event], now_ms, self.settings).queue is None
+                assert step_queue(queue, [event], now_ms, self.settings, str).queue is None
                 self.queues[number], self.oracles[number] = None, Oracle()
                 return
             had_monitor, was_on = queue.monitor.state is not State.ABSENT, queue.definition.is_activation_on
@@ -159,7 +160,7 @@ class Simulation:
                 oracle.was_empty, oracle.began_ms = True, None
             if queue.definition.external_activation_timeout_ms is not None:
                 oracle.timeout_ms = queue.definition.external_activation_timeout_ms
-        step = step_queue(queue, [], now_ms, self.settings)
+        step = step_queue(queue, [], now_ms, self.settings, str)
         self.queues[number] = queue = step.queue
         assert queue is not None
         oracle.look_at_the_clock(now_ms)

@@ -4,8 +4,11 @@ import uuid
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import pytest
 
+from streaming.core import snapshot
+from streaming.shards import Source
 from tests.fake_spark import (
     SETTINGS,
     FakeGroupState,
@@ -17,6 +20,7 @@ from tests.fake_spark import (
     command,
     of_topic,
     receive,
+    record,
 )
 from tests.histories import SECOND, T, W
 
@@ -162,6 +166,98 @@ def random_batches(random: Random) -> list[tuple[int, list[Record]]]:
     return batches
 
 
+class TestTasks:
+    CLAUSE = {"procedure_name": "p", "max_queue_readers": 2, "execute_as": "me"}  # noqa: RUF012
+
+    def started(self) -> tuple[FakeShard, list[Output]]:
+        """A queue whose first task was started while the wall clock stood an hour before the shard's."""
+        shard = FakeShard()
+        shard.batch(START, command("CREATE_QUEUE", "sales.Q", activation=self.CLAUSE))
+        return shard, shard.batch(BACK, arrival("sales.Q", count=3))
+
+    def test_every_field(self) -> None:
+        _, outputs = self.started()
+        [start], [row] = of_topic(outputs, "queue-tasks"), of_topic(outputs, "queue-activated-tasks")
+        task_id = start.json["task_id"]
+        assert str(uuid.UUID(task_id)) == task_id
+        assert (start.key, row.key) == (b"sales.Q", task_id.encode())
+        assert start.json == {
+            "type": "START_ACTIVATED_TASK",
+            "queue": "sales.Q",
+            "task_id": task_id,
+            "procedure_name": "p",
+            "execute_as": "me",
+            "sequence": 1,
+            "expires_at": "2023-11-14T21:14:20.123Z",
+        }
+        assert row.json == {
+            "task_id": task_id,
+            "database_name": "database",
+            "schema_name": "sales",
+            "queue_name": "Q",
+            "queue": "sales.Q",
+            "procedure_name": "p",
+            "execute_as": "me",
+            "sequence": 1,
+            "host": None,
+            "is_confirmed": False,
+            "start_time": "2023-11-14T21:13:20.123Z",
+        }
+        assert activations(outputs) == [], "nobody has registered an event notification"
+
+    def test_the_view_of_running_tasks_follows_what_the_host_says(self) -> None:
+        shard, outputs = self.started()
+        task_id = of_topic(outputs, "queue-tasks")[0].json["task_id"]
+        alive = task("TASK_STARTED", "sales.Q", task_id=task_id, host="here")
+        for expected in ([(True, "here")], []):  # told once, not with every repeat
+            outputs = shard.batch(BACK + SECOND, alive)
+            rows = of_topic(outputs, "queue-activated-tasks")
+            assert [(one.json["is_confirmed"], one.json["host"]) for one in rows] == expected
+            assert of_topic(outputs, "queue-tasks") == []
+        [tombstone] = of_topic(
+            shard.batch(BACK + 2 * SECOND, task("TASK_EXITED", "sales.Q", task_id=task_id, exit_code=0)),
+            "queue-activated-tasks",
+        )
+        assert (tombstone.key, tombstone.value) == (task_id.encode(), None)
+
+    def test_a_task_goes_from_the_view_with_its_queue(self) -> None:
+        shard, outputs = self.started()
+        task_id = of_topic(outputs, "queue-tasks")[0].json["task_id"]
+        [tombstone] = of_topic(shard.batch(BACK + SECOND, command("DROP_QUEUE", "sales.Q")), "queue-activated-tasks")
+        assert (tombstone.key, tombstone.value) == (task_id.encode(), None)
+
+    def test_both_ways_share_the_sequence(self) -> None:
+        shard = FakeShard()
+        create = command("CREATE_QUEUE", activation=self.CLAUSE)
+        shard.batch(START, create, command("CREATE_EVENT_NOTIFICATION", notification="n"))
+        outputs = shard.batch(START, arrival())
+        assert [one.json["sequence"] for one in (*of_topic(outputs, "queue-tasks"), *activations(outputs))] == [1, 1]
+
+    def test_ids_are_those_of_the_first_writing_and_of_no_other_task(self) -> None:
+        shard, ids = FakeShard(), []
+        shard.batch(START, command("CREATE_QUEUE", activation=self.CLAUSE), arrival())
+        for number in range(3):  # each is started again 5 s after the one before has failed
+            [row] = rows_of_tasks(shard)
+            ids.append(row)
+            failed = task("TASK_FAILED_TO_START", task_id=row)
+            shard.batch(START + 10 * number * SECOND, failed)
+            before = shard.state.value
+            outputs = shard.batch(START + (10 * number + 5) * SECOND)
+            again = FakeShard(state=FakeGroupState(before)).batch(START + (10 * number + 5) * SECOND)
+            assert of_topic(again, "queue-tasks") == of_topic(outputs, "queue-tasks") != []
+        assert len(set(ids)) == 3
+
+
+def task(kind: str, queue: str = "Q", **more: object) -> Record:
+    return record(Source.RECEIVES, {"type": kind, "queue": queue} | more)
+
+
+def rows_of_tasks(shard: FakeShard) -> list[str]:
+    """The ids of the tasks that the state of a shard counts as running in `Q`."""
+    _, blob = msgspec.msgpack.decode(shard.state.get[4])["Q"]
+    return list(snapshot.restore(msgspec.msgpack.decode(blob), SETTINGS.core).tasks.running)
+
+
 class TestMonitors:
     def test_every_field(self) -> None:
         shard = FakeShard()
@@ -185,7 +281,9 @@ class TestMonitors:
             "last_activated_time": "2023-11-14T21:13:18.123Z",
             "tasks_waiting": 1,
             "unread_messages": 9,
-            "tasks_running": 0,
+            "tasks_running": 1,
+            "task_limit_reached": 0,
+            "is_procedure_failed": False,
             "max_queue_readers": 3,
             "is_receive_enabled": True,
             "is_activation_enabled": True,

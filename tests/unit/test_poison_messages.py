@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.core.events import Event
-from streaming.core.queue import EventType
+from streaming.core.notification import EventType
 from streaming.core.queue_monitor import State
 from tests.histories import (
     COMMIT,

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from streaming.core.events import Event
-from streaming.core.queue import EventType
+from streaming.core.notification import EventType
 from streaming.core.queue_monitor import Reason, State
 from streaming.core.settings import CoreSettings
 from streaming.core.times import FOREVER_MS

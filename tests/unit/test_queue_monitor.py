@@ -272,7 +272,7 @@ def test_check_decides_by_rules_a_and_b(row: tuple, semantics: Semantics) -> Non
     monitor = QueueMonitor()
     monitor.state, monitor.anchor_ms, monitor.last_empty_ms = state, anchor_ms, last_empty_ms
 
-    reason = monitor.check(Work(unread, has_arrived, waits, T, can_activate=True), NOW, SETTINGS[semantics])
+    _, reason = monitor.check(Work(unread, has_arrived, waits, T, can_activate=True), NOW, SETTINGS[semantics])
 
     assert (monitor.state, reason) == (observed if semantics is Semantics.OBSERVED else literal)
     assert monitor.last_activated_ms == (NOW if reason else NEVER_MS)
@@ -306,7 +306,7 @@ def test_check_is_suppressed_until_the_timeout(row: tuple, settings: CoreSetting
     if empty_since_ms is not None:
         monitor.last_empty_ms = now_ms - empty_since_ms
 
-    reason = monitor.check(Work(unread, has_arrived, waits, timeout_ms, can_activate=True), now_ms, settings)
+    _, reason = monitor.check(Work(unread, has_arrived, waits, timeout_ms, can_activate=True), now_ms, settings)
 
     assert (monitor.state, reason) == expected
     if since_ms >= timeout_ms:
@@ -316,7 +316,7 @@ def test_check_is_suppressed_until_the_timeout(row: tuple, settings: CoreSetting
 
 def test_without_a_monitor_a_check_does_nothing() -> None:
     monitor, work = QueueMonitor(), Work(9, True, 0, T, can_activate=True)
-    assert monitor.check(work, NOW, OBSERVED) is None
+    assert monitor.check(work, NOW, OBSERVED) == (None, None)
     assert monitor.state is State.ABSENT
     assert monitor.next_decision_ms(work, OBSERVED) == FOREVER_MS
 
@@ -325,5 +325,5 @@ def test_without_a_monitor_a_check_does_nothing() -> None:
 def test_with_nobody_to_notify_receives_occur_from_now_on(has_arrived: bool) -> None:
     monitor = QueueMonitor()
     monitor.state = State.INACTIVE
-    assert monitor.check(Work(9, has_arrived, 0, FOREVER_MS, can_activate=False), NOW, OBSERVED) is None
+    assert monitor.check(Work(9, has_arrived, 0, FOREVER_MS, can_activate=False), NOW, OBSERVED)[1] is None
     assert (monitor.state, monitor.anchor_ms, monitor.last_activated_ms) == (State.RECEIVES_OCCURRING, NOW, NEVER_MS)

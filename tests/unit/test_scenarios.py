@@ -34,7 +34,7 @@ def test_core_passes_scenario(scenario: Scenario) -> None:
     queue: Queue | None = None
     now_ms = 0
     while now_ms < scenario.until_ms:
-        step = step_queue(queue, batches.pop(now_ms, []), now_ms, settings)
+        step = step_queue(queue, batches.pop(now_ms, []), now_ms, settings, str)
         queue = step.queue
         written += [
             {"due_ms": now_ms, "event_type": notification.event_type.value, "copies": len(notification.notifications)}

@@ -1,5 +1,7 @@
 """A queue that went through a checkpoint behaves exactly as one that did not."""
 
+import json
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -11,10 +13,13 @@ from streaming.core import snapshot
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.core.shard import step_queue
 from streaming.shards import UnknownFormatError
-from tests.fake_spark import SETTINGS, FakeShard, arrival
-from tests.histories import LITERAL, Timeline, random_event, random_pause
+from tests.fake_spark import SETTINGS, FakeGroupState, FakeShard, activations, arrival, of_topic, receive
+from tests.histories import LITERAL, Timeline, arrived, random_event, random_pause
 
 BATCHES = 30
+# Shards as older versions have left them: one file for each, of the same history.
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
+LAST_BATCH_MS = 1_700_000_004_000
 
 
 def random_batches(seed: int) -> list[tuple[int, list]]:
@@ -47,6 +52,7 @@ def test_restored_after_any_step_it_goes_on_as_if_nothing_had_been(
             assert restored.queue.next_wake_ms() == kept.queue.next_wake_ms()
             assert snapshot.take(restored.queue) == snapshot.take(kept.queue)
     assert restored.written == kept.written
+    assert restored.started == kept.started
     assert restored.rows == kept.rows
 
 
@@ -67,7 +73,7 @@ def assert_plain(value: object) -> None:
 
 
 def test_restoring_does_not_share_what_can_change() -> None:
-    queue = step_queue(None, [random_event(Random(2))], 0, CoreSettings()).queue  # noqa: S311
+    queue = step_queue(None, [arrived()], 0, CoreSettings(), str).queue
     assert queue is not None
     taken = snapshot.take(queue)
     restored = snapshot.restore(taken, CoreSettings())
@@ -86,3 +92,22 @@ def test_a_newer_format_is_refused(records: list) -> None:
     with pytest.raises(UnknownFormatError, match=f"format {version + 1}.*up to {version}.*start the version"):
         shard.batch(1, *records)
     assert shard.state.value == newer
+
+
+@pytest.mark.parametrize("version", range(1, snapshot.FORMAT_VERSION))
+def test_a_shard_of_an_older_format_goes_on(version: int) -> None:
+    *plain, queues = json.loads((SNAPSHOTS / f"version-{version}.json").read_text())["state"]
+    shard = FakeShard(SETTINGS, FakeGroupState((*plain, bytes.fromhex(queues))))
+
+    # `sales.orders` has 9 messages, 4 of them in the open transaction t, and may start 3 tasks; its quiet window ends
+    # 3 s after the last batch. In `invoices` a RECEIVE with WHERE waits. `alerts` was notified by the last batch.
+    outputs = shard.batch(LAST_BATCH_MS + 3_000, receive("EMPTY", "alerts"))
+    [written], [task] = activations(outputs), of_topic(outputs, "queue-tasks")
+    assert (written.json["queue"], written.json["sequence"], written.json["unread_messages"]) == ("sales.orders", 2, 5)
+    assert (task.json["queue"], task.json["sequence"]) == ("sales.orders", 2)
+
+    # The queues this batch did not touch have been rewritten too.
+    assert shard.state.get[0] == snapshot.FORMAT_VERSION
+    outputs = shard.batch(LAST_BATCH_MS + 5_000, arrival("invoices"), arrival("alerts", count=2))
+    unread = {one.json["queue_name"]: one.json["unread_messages"] for one in of_topic(outputs, "queue-monitors")}
+    assert (unread["invoices"], unread["alerts"]) == (3, 3)

@@ -1,0 +1,128 @@
+"""The tasks that internal activation has started for a queue (activation.md, D9).
+
+A task counts as running from the moment it is asked for, so that no second one is asked for while the first still
+starts. Its host repeats that it lives; one not heard of for the task lease is lost, and counts no more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streaming.core.sessions import Lease
+from streaming.core.settings import MAX_QUEUE_READERS, TASK_RETRY_MS, CoreSettings
+from streaming.core.times import FOREVER_MS
+
+# Gives the task that an activation starts its id, by the activation's sequence.
+NameTask = Callable[[int], str]
+
+
+@dataclass(slots=True)
+class Task:
+    """A task that counts as running.
+
+    Attributes:
+        procedure_name: What it runs; None if the definition names none, or for a task that this monitor did not start.
+        execute_as: As whom.
+        sequence: The number of the activation it was started for; 0 if this monitor did not start it.
+        started_ms: When it was asked for.
+        host: Which task host runs it; None as long as none has said so.
+        is_confirmed: Whether a host has said that it runs.
+        lease: How long it counts although it is not heard of.
+    """
+
+    procedure_name: str | None
+    execute_as: str | None
+    sequence: int
+    started_ms: int
+    host: str | None
+    is_confirmed: bool
+    lease: Lease
+
+
+class Tasks:
+    """All tasks of one queue.
+
+    Attributes:
+        running: task_id -> task.
+        started_sequence: The number of the last activation that started a task; 0 for none.
+        retry_ms: From when on a task is to be started again; FOREVER_MS if none is.
+        is_procedure_failed: All tasks exited by themselves and nobody called RECEIVE: none is started until something
+            changes.
+        limit_reached: How often an activation was necessary and max_queue_readers tasks were running.
+    """
+
+    __slots__ = ("_changed", "is_procedure_failed", "limit_reached", "retry_ms", "running", "started_sequence")
+
+    def __init__(self) -> None:
+        self.running: dict[str, Task] = {}
+        self.started_sequence = 0
+        self.retry_ms = FOREVER_MS
+        self.is_procedure_failed = False
+        self.limit_reached = 0
+        self._changed: dict[str, Task | None] = {}
+
+    def start(self, task_id: str, task: Task) -> None:
+        """Takes up a task that is being asked for."""
+        self.running[task_id] = self._changed[task_id] = task
+        self.started_sequence = task.sequence
+        self.retry_ms = FOREVER_MS
+
+    def heard(self, task_id: str, host: str | None, may_adopt: bool, now_ms: int) -> None:
+        """A host says that it runs a task.
+
+        One that is not known is running nevertheless: it was given up too early, or the monitor began without the
+        checkpoint that knew it. If it may be adopted it counts, so that max_queue_readers is kept.
+        """
+        task = self.running.get(task_id)
+        if task is None:
+            if may_adopt and len(self.running) < MAX_QUEUE_READERS:
+                self.running[task_id] = self._changed[task_id] = Task(None, None, 0, now_ms, host, True, Lease(now_ms))
+            return
+        task.lease.renew(now_ms)
+        if not task.is_confirmed or task.host != host:
+            task.is_confirmed, task.host = True, host
+            self._changed[task_id] = task
+
+    def end(self, task_id: str) -> bool:
+        """A task runs no more; False if it is not known."""
+        if self.running.pop(task_id, None) is None:
+            return False
+        self._changed[task_id] = None
+        return True
+
+    def failed(self, by_itself: bool, now_ms: int) -> None:
+        """A task of an activation that nobody has answered has ended: it is started again, or there is no point."""
+        if not by_itself:
+            self.retry_ms = now_ms + TASK_RETRY_MS
+        elif not self.running and self.retry_ms == FOREVER_MS:
+            self.is_procedure_failed = True
+
+    def forgive(self) -> None:
+        """A RECEIVE came, or a new monitor: the procedure counts as good, and nothing is to be started again."""
+        self.is_procedure_failed = False
+        self.retry_ms = FOREVER_MS
+
+    def try_another_procedure(self, now_ms: int) -> None:
+        """The queue's procedure is another one now."""
+        if self.is_procedure_failed:
+            self.is_procedure_failed = False
+            self.retry_ms = now_ms
+
+    def is_running_for(self, sequence: int) -> bool:
+        """Whether a task of that activation is running."""
+        return any(task.sequence == sequence for task in self.running.values())
+
+    def lost(self, now_ms: int, settings: CoreSettings) -> list[str]:
+        """The tasks that were not heard of for the task lease."""
+        return [
+            task_id for task_id, task in self.running.items() if task.lease.has_ended(now_ms, settings.task_lease_ms)
+        ]
+
+    def next_due_ms(self, settings: CoreSettings) -> int:
+        """When the next lease ends; FOREVER_MS if there is none."""
+        first_ms = min((task.lease.from_ms for task in self.running.values()), default=FOREVER_MS)
+        return min(first_ms + settings.task_lease_ms, FOREVER_MS)
+
+    def take_changes(self) -> dict[str, Task | None]:
+        """What has changed since the last call: task_id -> the task, or None if it runs no more."""
+        changed, self._changed = self._changed, {}
+        return changed
