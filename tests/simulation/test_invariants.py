@@ -1,22 +1,23 @@
-"""One shard of a few queues under random senders, readers and commands: what must hold after every step.
+"""One shard of a few queues under random senders, readers, task hosts and commands: what must hold after every step.
 
 A failure names its seed and the command that replays it. Readers come and go, work in transactions, crash with and
-without a word, and commit late; queues are set OFF, altered, dropped; batches fail to come, and the wall clock jumps.
-Nobody reports `unread`, so nothing heals, and an oracle that only adds and subtracts must agree with every count.
+without a word, and commit late; tasks exit, crash, fail to start, or vanish with their host; queues are set OFF,
+altered, dropped; batches fail to come, and the wall clock jumps. Nobody reports `unread`, so nothing heals, and an
+oracle that only adds and subtracts must agree with every count.
 """
 
 import os
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 import pytest
 
-from streaming.core.events import Event, MessageArrived, Receive, ReceiveResult
+from streaming.core import events
+from streaming.core.events import Event, Receive
 from streaming.core.notification import EventType
 from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
 from streaming.core.settings import CoreSettings, Semantics
-from streaming.core.shard import Clock, step_queue
+from streaming.core.shard import Clock, Step, step_queue
 from tests.histories import (
     ALIVE,
     COMMIT,
@@ -26,7 +27,6 @@ from tests.histories import (
     ROLLBACK,
     SECOND,
     T,
-    W,
     activation,
     alter,
     arrived,
@@ -37,81 +37,24 @@ from tests.histories import (
     received,
     waiting,
 )
+from tests.simulation.oracle import Oracle
 
-STEPS = 2_000
-QUEUES = 3
-FIXED_SEEDS = (1, 2, 3, 4)
-NEVER_MS = -(10**12)
+STEPS = 10_000
+FIXED_SEEDS = (1, 2, 3, 4, 5)
+
+CLAUSE = activation(procedure_name="p", max_queue_readers=2)
+# One queue for each way of activation, and one for both.
+CREATIONS = (
+    [create_queue(), notify()],
+    [create_queue(activation=CLAUSE)],
+    [create_queue(activation=CLAUSE), notify()],
+)
 
 
 def seeds() -> list[int]:
     """SIMULATION_SEED alone if it is set, else the fixed ones and a fresh one."""
     chosen = os.environ.get("SIMULATION_SEED")
     return [int(chosen)] if chosen else [*FIXED_SEEDS, SystemRandom().randrange(10**9)]
-
-
-@dataclass
-class Oracle:
-    """What one queue's history says, told by its events and notifications alone.
-
-    Attributes:
-        total: Messages that came and were not taken for good; those of open transactions are among them.
-        open: (session, transaction) -> messages, until its COMMIT or ROLLBACK; silent sessions' too.
-        sequence: Of the last notification.
-        timeout_ms: T.
-        activated_ms: When it was activated last; None if never, or by an earlier monitor.
-        has_received: Whether a RECEIVE came since, before T expired.
-        has_expired: Whether T expired before any RECEIVE came.
-        began_ms: When receives began since; None if they did not.
-        was_empty: Whether nothing was unread at some moment since.
-        last_empty_ms: When an empty result without WHERE came last.
-        nobody_to_notify_ms: When the monitor last found nobody to notify, which counts as a RECEIVE (D9).
-    """
-
-    total: int = 0
-    open: dict[tuple[str, str], int] = field(default_factory=dict)
-    sequence: int = 0
-    timeout_ms: int = T
-    activated_ms: int | None = None
-    has_received: bool = False
-    has_expired: bool = False
-    began_ms: int | None = None
-    was_empty: bool = True
-    last_empty_ms: int = NEVER_MS
-    nobody_to_notify_ms: int = NEVER_MS
-
-    def monitor_is_new(self) -> None:
-        self.activated_ms = self.began_ms = None
-        self.has_received = self.has_expired = False
-        self.last_empty_ms = NEVER_MS
-
-    def look_at_the_clock(self, now_ms: int) -> None:
-        """A check: T may have expired."""
-        if self.activated_ms is not None and not self.has_received:
-            self.has_expired = self.has_expired or now_ms - self.activated_ms >= self.timeout_ms
-
-    def hear(self, event: Event, is_waiting: bool, now_ms: int) -> None:
-        """Takes note of an event; of a RECEIVE also whether its session waited before."""
-        match event:
-            case MessageArrived():
-                self.total += event.count
-            case Receive():
-                if not (is_waiting and event.result is ReceiveResult.WAITING):
-                    self.has_received = not self.has_expired
-                    self.began_ms = now_ms if self.began_ms is None else self.began_ms
-                if event.result is ReceiveResult.EMPTY and not event.where:
-                    self.last_empty_ms = now_ms
-                if event.transaction_id is None:
-                    self.total -= event.messages
-                else:
-                    key = event.session_id, event.transaction_id
-                    self.open[key] = self.open.get(key, 0) + event.messages
-            case COMMIT():
-                self.total -= self.open.pop((event.session_id, event.transaction_id), 0)
-            case ROLLBACK():
-                self.open.pop((event.session_id, event.transaction_id), None)
-            case ENDED():
-                self.open = {key: messages for key, messages in self.open.items() if key[0] != event.session_id}
 
 
 class Simulation:
@@ -121,10 +64,11 @@ class Simulation:
         self.random = Random(seed)  # noqa: S311  (no secret)
         self.settings = settings
         self.clock = Clock(0, 0)
-        self.queues: list[Queue | None] = [None] * QUEUES
-        self.oracles = [Oracle() for _ in range(QUEUES)]
-        self.activations = 0
-        self.transactions = 0
+        self.queues: list[Queue | None] = [None for _ in CREATIONS]
+        self.oracles = [Oracle(settings) for _ in CREATIONS]
+        self.activations = self.tasks = self.retries = self.failures = 0
+        self.ids = 0
+        self.are_readers_there = True
 
     def step(self) -> None:
         """One batch: time passes, some queues have events, and those that are due are looked at."""
@@ -133,56 +77,88 @@ class Simulation:
         if random.random() < 0.005:
             pause_ms = random.choice((-MINUTE, -1, 90 * SECOND))  # the wall clock jumps
         self.clock.advance(self.clock.batch_ms + pause_ms)
-        for number in range(QUEUES):
+        if random.random() < 0.02:
+            self.are_readers_there = not self.are_readers_there  # without them procedures fail
+        for number in range(len(CREATIONS)):
             queue = self.queues[number]
             is_used = random.random() < 0.4
             if is_used or (queue is not None and queue.next_wake_ms() <= self.clock.now_ms):
                 self.step_queue(number, random.randint(1, 3) if is_used else 0)
 
-    def step_queue(self, number: int, events: int) -> None:
+    def step_queue(self, number: int, count: int) -> None:
         now_ms, queue, oracle = self.clock.now_ms, self.queues[number], self.oracles[number]
         if queue is None:
-            queue = step_queue(None, [create_queue(), notify()], now_ms, self.settings, str).queue
+            queue = step_queue(None, CREATIONS[number], now_ms, self.settings, self.name_task).queue
             assert queue is not None
-        for _ in range(events):
+        was_failed = queue.tasks.is_procedure_failed
+        for _ in range(count):
             event = self.event(queue, oracle)
             if event is DROP_QUEUE:
-                assert step_queue(queue, [event], now_ms, self.settings, str).queue is None
-                self.queues[number], self.oracles[number] = None, Oracle()
+                assert step_queue(queue, [event], now_ms, self.settings, self.name_task).queue is None
+                self.queues[number], self.oracles[number] = None, Oracle(self.settings)
                 return
-            had_monitor, was_on = queue.monitor.state is not State.ABSENT, queue.definition.is_activation_on
-            is_waiting = isinstance(event, Receive) and queue.sessions.is_waiting(event.session_id, now_ms)
-            queue.apply(event, now_ms)
-            oracle.hear(event, is_waiting, now_ms)
-            if not had_monitor or (queue.definition.is_activation_on and not was_on):
-                oracle.monitor_is_new()
-            if queue.unread <= 0:
-                oracle.was_empty, oracle.began_ms = True, None
-            if queue.definition.external_activation_timeout_ms is not None:
-                oracle.timeout_ms = queue.definition.external_activation_timeout_ms
-        step = step_queue(queue, [], now_ms, self.settings, str)
+            self.apply(event, queue, oracle)
+        was_notified = queue.monitor.state is State.NOTIFIED
+        step = step_queue(queue, [], now_ms, self.settings, self.name_task)
         self.queues[number] = queue = step.queue
         assert queue is not None
-        oracle.look_at_the_clock(now_ms)
+        self.failures += queue.tasks.is_procedure_failed and not was_failed
+        self.hear_step(step, queue, oracle, was_notified)
+        oracle.check(queue, now_ms)
+
+    def apply(self, event: Event, queue: Queue, oracle: Oracle) -> None:
+        """One event on the queue, and on the oracle, which is told besides what became of the monitor."""
+        now_ms = self.clock.now_ms
+        had_monitor, was_on = queue.monitor.state is not State.ABSENT, queue.definition.is_activation_on
+        is_waiting = isinstance(event, Receive) and queue.sessions.is_waiting(event.session_id, now_ms)
+        procedure, is_notified = queue.definition.procedure_name, queue.monitor.state is State.NOTIFIED
+        queue.apply(event, now_ms)
+        oracle.hear(event, is_waiting, is_notified, now_ms)
+        oracle.may_retry |= queue.definition.procedure_name != procedure
+        if not had_monitor or (queue.definition.is_activation_on and not was_on):
+            oracle.monitor_is_new()
+        if queue.unread <= 0:
+            oracle.was_empty, oracle.began_ms = True, None
+        if queue.definition.external_activation_timeout_ms is not None:
+            oracle.timeout_ms = queue.definition.external_activation_timeout_ms
+
+    def hear_step(self, step: Step, queue: Queue, oracle: Oracle, was_notified: bool) -> None:
+        """What the check at the end of the batch has done."""
+        now_ms = self.clock.now_ms
+        oracle.look_at_the_clock(queue, now_ms)
+        started = [task_id for task_id, task in step.tasks.items() if task is not None and not task.is_confirmed]
+        oracle.lose(queue, was_notified, now_ms)
         for notification in step.notifications:
-            oracle.sequence += 1
-            assert notification.sequence == oracle.sequence, "the sequence has no gaps"
             if notification.event_type is EventType.QUEUE_ACTIVATION:
-                self.activated(oracle)
-        self.check_invariants(queue, oracle)
+                oracle.activated(notification.sequence, now_ms)
+            else:
+                oracle.sequence += 1
+                assert notification.sequence == oracle.sequence, "the sequence has no gaps"
+        is_activated = any(one.event_type is EventType.QUEUE_ACTIVATION for one in step.notifications)
+        for task_id in started:
+            is_retry = queue.sequence == oracle.sequence and not is_activated
+            if not is_retry and not is_activated:
+                oracle.activated(queue.sequence, now_ms)  # no event notification, so only the task tells
+                is_activated = True
+            oracle.task_started(queue, task_id, is_retry, now_ms)
+            self.tasks += 1
+            self.retries += is_retry
+        self.activations += is_activated
 
     def event(self, queue: Queue, oracle: Oracle) -> Event:
-        """The next event, such as a real sender, reader or administrator could cause."""
+        """The next event, such as a real sender, reader, task host or administrator could cause."""
         session = self.random.choice("rst")
+        presence = 1 if self.are_readers_there else 0.01
         kinds = {
             (6, "a message arrives"): lambda: arrived(self.random.choice((1, 1, 1, 20))),
-            (8, "a reader reads"): lambda: self.receive(session, queue, oracle),
-            (2, "a reader waits"): lambda: waiting(
+            (8 * presence, "a reader reads"): lambda: self.receive(session, queue, oracle),
+            (2 * presence, "a reader waits"): lambda: waiting(
                 session, where=self.random.random() < 0.3, timeout_ms=self.random.choice((None, 3 * SECOND))
             ),
             (4, "a transaction ends"): lambda: self.end_transaction(queue, oracle),
             (2, "a reader is alive"): lambda: ALIVE(session),
             (1, "a reader is gone"): lambda: ENDED(session),
+            (4 if oracle.tasks else 0.2, "a host tells of a task"): lambda: self.tell_of_task(oracle),
             (0.4, "a command is given"): lambda: self.command(queue),
         }
         return self.random.choices(list(kinds.values()), [weight for weight, _ in kinds])[0]()
@@ -206,12 +182,28 @@ class Simulation:
 
     def transaction(self, session: str, oracle: Oracle) -> str | None:
         """None, one the session has open, or one whose id nobody used before."""
-        self.transactions += 1
+        self.ids += 1
         opened = [transaction for owner, transaction in oracle.open if owner == session]
-        return self.random.choice([None, f"t{self.transactions}", *opened[:1]])
+        return self.random.choice([None, f"t{self.ids}", *opened[:1]])
+
+    def tell_of_task(self, oracle: Oracle) -> Event:
+        """Of a running task mostly that it runs; of one that nobody knows any more that it has ended."""
+        if not oracle.tasks:
+            return events.TaskExited(f"k{self.ids}", 0)
+        task_id = self.random.choice(list(oracle.tasks))
+        kinds: list[Event] = [
+            events.TaskStarted(task_id, "host"),
+            events.TaskExited(task_id, self.random.choice((0, 0, 1, -9))),
+            events.TaskFailedToStart(task_id),
+        ]
+        return self.random.choices(kinds, (6, 3, 1))[0]
+
+    def name_task(self, _sequence: int) -> str:
+        self.ids += 1
+        return f"k{self.ids}"
 
     def command(self, queue: Queue) -> Event:
-        if not queue.definition.is_on or not queue.definition.notifications:
+        if not queue.definition.is_on or not queue.definition.is_monitored:
             return self.random.choice((alter(status=True), notify()))
         commands = [
             alter(status=False),
@@ -219,45 +211,14 @@ class Simulation:
             alter(external_activation_timeout_ms=self.random.choice((SECOND, T, 2 * MINUTE))),
             alter(activation=activation(status=True)),
             alter(activation=activation(status=False)),
+            alter(activation=activation(procedure_name=self.random.choice("pq"))),
+            alter(activation=activation(max_queue_readers=self.random.randint(0, 4))),
             notify("m"),
             drop_notification(),
             drop_notification("m"),
             DROP_QUEUE,
         ]
         return self.random.choice(commands)
-
-    def activated(self, oracle: Oracle) -> None:
-        """Between two activations of a monitor lies what must lie there."""
-        self.activations += 1
-        now_ms = self.clock.now_ms
-        if oracle.activated_ms is not None:
-            assert oracle.has_received or oracle.has_expired, "silence while NOTIFIED until a RECEIVE or T"
-            is_quiet = oracle.has_received and not oracle.has_expired and not oracle.was_empty
-            if self.settings.semantics is Semantics.OBSERVED and is_quiet:
-                assert oracle.began_ms is not None
-                assert now_ms - oracle.began_ms >= W, "the quiet window lies between the RECEIVE and the activation"
-        oracle.activated_ms = now_ms
-        oracle.has_received = oracle.has_expired = oracle.was_empty = False
-        oracle.began_ms = None
-
-    def check_invariants(self, queue: Queue, oracle: Oracle) -> None:
-        now_ms = self.clock.now_ms
-        in_transactions = sum(sum(one.transactions.values()) for one in queue.sessions.by_id.values())
-        assert queue.unread + in_transactions == oracle.total, "the count never drifts"
-        assert queue.next_wake_ms() > now_ms, "the next wake-up is in the future"
-
-        if not queue.definition.notifications:
-            oracle.nobody_to_notify_ms = now_ms
-        has_monitor = queue.definition.is_on and bool(queue.definition.notifications)
-        if not has_monitor or queue.unread <= 0 or queue.sessions.waiting() or queue.monitor.state is State.NOTIFIED:
-            return
-        window_ms = queue.monitor.quiet_window_ms(self.settings)
-        assert W <= window_ms <= 10 * MINUTE
-        quiet_since_ms = oracle.last_empty_ms
-        if self.settings.semantics is Semantics.OBSERVED and oracle.began_ms is not None:
-            quiet_since_ms = max(quiet_since_ms, oracle.began_ms)
-        quiet_since_ms = max(quiet_since_ms, oracle.nobody_to_notify_ms)
-        assert now_ms - quiet_since_ms < window_ms, "no wake-up is lost"
 
 
 @pytest.mark.parametrize("semantics", Semantics)
@@ -267,4 +228,5 @@ def test_invariants_hold_after_every_step(seed: int, semantics: Semantics) -> No
     simulation = Simulation(seed, CoreSettings(semantics=semantics))
     for _ in range(STEPS):
         simulation.step()
-    assert simulation.activations > STEPS // 100, "the simulation hardly did anything"
+    done = (simulation.activations, simulation.tasks, simulation.retries, simulation.failures)
+    assert all(count > STEPS // 1_000 for count in done), f"the simulation hardly did anything: {done}"
