@@ -60,7 +60,7 @@ class Admin:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
         partitions = self.partitions()
-        missing = sorted(topics.names() - partitions.keys())
+        missing = sorted({spec.name for spec in topics.specs()} - partitions.keys())
         if missing:
             prefix = f" --topic-prefix {topics.prefix}" if topics.prefix else ""
             raise UserError(

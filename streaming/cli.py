@@ -139,6 +139,13 @@ def monitor(
         ActivationFormat,
         option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
     ] = ActivationFormat.JSON,
+    log_batches: Annotated[
+        bool,
+        option(
+            "--log-batches/--no-log-batches",
+            "Write to queue-batches what each batch gave each queue, so that a decision can be followed up.",
+        ),
+    ] = False,
     default_database: Annotated[
         str, option("--default-database", "DatabaseName of queues whose name has no database.")
     ] = "kafka",
@@ -163,6 +170,7 @@ def monitor(
         starting_offsets=starting_offsets.value,
         names=ServerNames(server_name, default_database),
         activation_format=activation_format,
+        logs_batches=log_batches,
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,

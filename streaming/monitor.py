@@ -31,6 +31,9 @@ DEFAULT_SHARDS = 8
 _POLL_INTERVAL_S = 0.25
 _READY_POLL_INTERVAL_S = 0.05
 
+# Kafka's own word for "as the broker is set".
+_BROKERS_REPLICATION_FACTOR = -1
+
 
 @dataclass(frozen=True)
 class MonitorSettings:
@@ -46,6 +49,7 @@ class MonitorSettings:
     starting_offsets: str
     names: ServerNames
     activation_format: ActivationFormat
+    logs_batches: bool
     core: CoreSettings
 
 
@@ -61,6 +65,8 @@ def run(settings: MonitorSettings) -> int:
     partitions = admin.require_topics(topics)
     for sentence in admin.other_settings(topics.specs()):
         _say(f"warning: {sentence}")
+    if settings.logs_batches:
+        admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
     location = _absolute(settings.checkpoint_location)
     spark = spark_session.create(location)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
@@ -71,7 +77,7 @@ def run(settings: MonitorSettings) -> int:
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout.shards),
-                ShardSettings(settings.core, settings.topic_prefix, settings.names, settings.activation_format),
+                _shard_settings(settings),
                 partitions,
                 wakes,
             )
@@ -134,6 +140,12 @@ def _stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _shard_settings(settings: MonitorSettings) -> ShardSettings:
+    return ShardSettings(
+        settings.core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches
+    )
 
 
 def _pipeline_settings(settings: MonitorSettings, location: str, shards: int) -> PipelineSettings:

@@ -246,6 +246,21 @@ def monitor_row(name: str, queue: Queue | None, context: OutputContext) -> Outpu
     return context.topics.monitors, name.encode(), _encoder.encode(row), None
 
 
+class BatchRecord(Struct):
+    """A record of queue-batches: the events one batch gave one queue, and both clocks. For audits and tests."""
+
+    queue: str
+    batch_ms: int
+    clock_ms: int
+    events: list[tuple[str, msgspec.Raw]]
+
+
+def batch_row(queue: str, events: list[tuple[str, msgspec.Raw]], context: OutputContext) -> OutputRow:
+    """What a batch gave a queue: (topic, value) of each of its records in order; none if it was only due."""
+    record = BatchRecord(queue, context.clock.batch_ms, context.clock.now_ms, events)
+    return context.topics.batches, queue.encode(), _encoder.encode(record), None
+
+
 @dataclass(frozen=True)
 class SourceRecord:
     """An input record as it came, possibly cut, and where it came from."""

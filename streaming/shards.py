@@ -6,6 +6,7 @@ only the queues it touches, and a batch in which nothing is due decodes nothing 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -29,6 +30,7 @@ from streaming.outputs import (
     ServerNames,
     SourceRecord,
     activation_rows,
+    batch_row,
     dead_letter_row,
     monitor_row,
     name_task,
@@ -65,6 +67,7 @@ class ShardSettings:
     topic_prefix: str
     names: ServerNames
     activation_format: ActivationFormat
+    logs_batches: bool
 
 
 class UnknownFormatError(RuntimeError):
@@ -189,6 +192,8 @@ def run_batch(shard: ShardState, batch: list[Record], settings: ShardSettings) -
         for name, (wake_ms, _) in queues.items():
             if wake_ms <= now_ms:
                 events.setdefault(name, [])
+    if settings.logs_batches:
+        rows += _log_rows(batch, events, context)
     for name, queue_events in events.items():
         stored = queues.get(name)
         queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
@@ -207,11 +212,7 @@ def run_batch(shard: ShardState, batch: list[Record], settings: ShardSettings) -
 
 def decode(batch: list[Record], topics: Topics) -> tuple[list[OutputRow], dict[str, list[Event]]]:
     """Decodes a batch: dead letters for what breaks the contract, and each queue's events in order."""
-    decoders: dict[int, tuple[str, records.InputDecoder]] = {
-        Source.COMMANDS: (topics.commands, records.commands_decoder),
-        Source.ARRIVALS: (topics.arrivals, records.arrivals_decoder),
-        Source.RECEIVES: (topics.receives, records.receives_decoder),
-    }
+    decoders = _decoders(topics)
     dead_letters: list[OutputRow] = []
     events: dict[str, list[Event]] = {}
     for source, partition, offset, timestamp_ms, key, value, value_bytes in batch:
@@ -224,3 +225,23 @@ def decode(batch: list[Record], topics: Topics) -> tuple[list[OutputRow], dict[s
         else:
             events.setdefault(record.queue, []).append(record.event())
     return dead_letters, events
+
+
+def _decoders(topics: Topics) -> dict[int, tuple[str, records.InputDecoder]]:
+    return {
+        Source.COMMANDS: (topics.commands, records.commands_decoder),
+        Source.ARRIVALS: (topics.arrivals, records.arrivals_decoder),
+        Source.RECEIVES: (topics.receives, records.receives_decoder),
+    }
+
+
+def _log_rows(batch: list[Record], names: Iterable[str], context: OutputContext) -> list[OutputRow]:
+    """What this batch gives each queue, in order: with it the core can be run again on exactly the same."""
+    decoders = _decoders(context.topics)
+    given: dict[str, list[tuple[str, msgspec.Raw]]] = {name: [] for name in names}
+    for source, _, _, _, key, value, value_bytes in batch:
+        topic, decoder = decoders[source]
+        with suppress(records.InvalidRecordError):
+            name = records.decode(decoder, key, value, value_bytes).queue
+            given[name].append((topic, msgspec.Raw(value or b"")))
+    return [batch_row(name, events, context) for name, events in given.items()]

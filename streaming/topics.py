@@ -7,6 +7,7 @@ MAX_TOPIC_NAME_LENGTH = 249
 TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 # The broker's clock orders the events of a batch, so no producer's clock can (contract, "All topics").
 _ORDERED = {"message.timestamp.type": "LogAppendTime"}
@@ -42,9 +43,10 @@ class Topics:
         self.activated_tasks = prefix + "queue-activated-tasks"
         self.monitors = prefix + "queue-monitors"
         self.dead_letters = prefix + "queue-dead-letters"
+        self.batches = prefix + "queue-batches"
 
     def specs(self) -> list[TopicSpec]:
-        """All topics with their settings; commands are kept for ever so that definitions can be rebuilt."""
+        """All topics there must be, with their settings; commands are kept for ever, to rebuild definitions from."""
         return [
             TopicSpec(self.arrivals, True, _ORDERED),
             TopicSpec(self.receives, True, _ORDERED),
@@ -57,9 +59,13 @@ class Topics:
             TopicSpec(self.dead_letters, False, {}),
         ]
 
+    def batches_spec(self) -> TopicSpec:
+        """The log of batches, which only a monitor that is told to write it needs."""
+        return TopicSpec(self.batches, True, {"retention.ms": str(DAY_MS)})
+
     def names(self) -> frozenset[str]:
         """The names of all topics."""
-        return frozenset(spec.name for spec in self.specs())
+        return frozenset(spec.name for spec in (*self.specs(), self.batches_spec()))
 
 
 def topic_name_problem(queue: str, topics: Topics) -> str | None:

@@ -12,7 +12,9 @@ from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
 from streaming.shards import RECORD_COLUMNS, ShardSettings, Source, run_shard
 
-SETTINGS = ShardSettings(CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON)
+SETTINGS = ShardSettings(
+    CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
+)
 
 
 class FakeGroupState:
