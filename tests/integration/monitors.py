@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +95,33 @@ class Monitored:
             yield Activations(tail)
         finally:
             tail.close()
+
+    @contextmanager
+    def view(self) -> Iterator["View"]:
+        """Follows queue-monitors."""
+        tail = Tail(self.bootstrap_servers, self.topics.monitors, "read_committed")
+        try:
+            yield View(tail)
+        finally:
+            tail.close()
+
+
+class View:
+    """The monitors view as it stands."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+
+    def row(self, queue: str) -> dict[str, Any] | None:
+        """The queue's row; None if it has none, or a tombstone."""
+        rows = [record.value for record in self._tail.records() if record.key == queue.encode()]
+        return json.loads(rows[-1]) if rows and rows[-1] is not None else None
+
+    def wait_for(self, queue: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The queue's row as soon as it fulfils the condition."""
+        return wait_until(
+            lambda: row if (row := self.row(queue)) and condition(row) else {}, DEADLINE_S, f"the row of {queue}"
+        )
 
 
 class Activations:

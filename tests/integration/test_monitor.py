@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -43,6 +45,42 @@ def test_restart_from_the_checkpoint_goes_on_where_it_was(monitored: Monitored) 
         (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
         (2, "TIMEOUT_EXPIRED"),
     ]
+
+
+def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Monitored) -> None:
+    monitored.options = ["--quiet-window", "1s"]
+    tasks = Tail(monitored.bootstrap_servers, monitored.topics.tasks, "read_committed")
+
+    def wait_for_tasks(count: int) -> list[dict[str, Any]]:
+        return wait_until(
+            lambda: values if len(values := [json.loads(one.value) for one in tasks.records()]) >= count else [],
+            DEADLINE_S,
+            f"{count} tasks",
+        )
+
+    clause = {"procedure_name": "p", "max_queue_readers": 1}
+    with monitored.running() as process:
+        monitored.send("queue-commands", {"type": "CREATE_QUEUE", "queue": "Q", "activation": clause})
+        monitored.producer.flush()
+        monitored.arrive("Q", "Q", "Q")
+        [first] = wait_for_tasks(1)
+        kill(process)
+    monitored.receive("Q")
+    with monitored.running(), monitored.view() as view:
+        # A quiet window after that RECEIVE one more reader would be useful, but the one task of the limit is running.
+
+        def is_limit_reached(row: dict[str, Any]) -> bool:
+            monitored.receive("Q", result="EMPTY", where=True)  # takes nothing, and makes the monitor look
+            return row["task_limit_reached"] > 0
+
+        row = view.wait_for("Q", is_limit_reached)
+        assert (row["tasks_running"], row["max_queue_readers"]) == (1, 1)
+        monitored.send("queue-receives", {"type": "TASK_EXITED", "queue": "Q", "task_id": first["task_id"]})
+        monitored.producer.flush()
+        tasks_seen = wait_for_tasks(2)
+    tasks.close()
+    assert [(task["procedure_name"], task["sequence"]) for task in tasks_seen] == [("p", 1), ("p", 2)]
+    assert len({task["task_id"] for task in tasks_seen}) == 2
 
 
 def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_bytes(monitored: Monitored) -> None:
@@ -133,30 +171,19 @@ def test_bad_input_becomes_dead_letters_and_the_queue_beside_it_goes_on(monitore
 
 
 def test_monitors_view_follows_the_queues(monitored: Monitored) -> None:
-    view = Tail(monitored.bootstrap_servers, monitored.topics.monitors, "read_committed")
+    def is_in(state: State) -> Callable[[dict[str, Any]], bool]:
+        return lambda row: row["state"] == state.name
 
-    def row(queue: str) -> dict[str, Any] | None:
-        rows = [record.value for record in view.records() if record.key == queue.encode()]
-        return json.loads(rows[-1]) if rows and rows[-1] is not None else None
-
-    def wait_for_state(queue: str, state: State) -> dict[str, Any]:
-        return wait_until(
-            lambda: found if (found := row(queue)) and found["state"] == state.name else None,
-            DEADLINE_S,
-            f"{state.name} of {queue}",
-        ) or {}  # fmt: skip
-
-    with monitored.running():
+    with monitored.running(), monitored.view() as view:
         monitored.arrive("sales.dbo.orders")
-        notified = wait_for_state("sales.dbo.orders", State.NOTIFIED)
+        notified = view.wait_for("sales.dbo.orders", is_in(State.NOTIFIED))
         monitored.receive("sales.dbo.orders", result="WAITING", messages=1)
-        wait_for_state("sales.dbo.orders", State.RECEIVES_OCCURRING)
+        view.wait_for("sales.dbo.orders", is_in(State.RECEIVES_OCCURRING))
         monitored.receive("sales.dbo.orders")
-        wait_for_state("sales.dbo.orders", State.INACTIVE)
+        view.wait_for("sales.dbo.orders", is_in(State.INACTIVE))
         monitored.send("queue-commands", {"type": "DROP_QUEUE", "queue": "sales.dbo.orders"})
         monitored.producer.flush()
-        wait_until(lambda: row("sales.dbo.orders") is None, DEADLINE_S, "the tombstone")
-    view.close()
+        wait_until(lambda: view.row("sales.dbo.orders") is None, DEADLINE_S, "the tombstone")
     assert (notified["database_name"], notified["schema_name"], notified["queue_name"]) == ("sales", "dbo", "orders")
     assert (notified["unread_messages"], notified["activation_sequence"]) == (1, 1)
 
@@ -171,10 +198,15 @@ def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitor
             wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
 
 
-def test_another_number_of_shards_than_the_checkpoints_is_refused(monitored: Monitored) -> None:
-    monitored.options = ["--shards", "4"]
-    with monitored.running():
-        pass
+def test_notifications_as_xml_and_another_number_of_shards_than_the_checkpoints_is_refused(
+    monitored: Monitored,
+) -> None:
+    monitored.options = ["--shards", "4", "--activation-format", "xml"]
+    with monitored.running(), monitored.activations() as activations:
+        monitored.arrive("Q")
+        [record] = wait_until(lambda: activations.records_of("Q"), DEADLINE_S, "the notification")
+    assert ElementTree.fromstring(record.value).findtext("EventType") == "QUEUE_ACTIVATION"
+    assert dict(record.headers)["ce_reason"] == b"MESSAGE_ARRIVED_ON_EMPTY_QUEUE"
     monitored.options = ["--shards", "5"]
     refused = monitored.fails()
     assert refused.returncode == 2
