@@ -1,0 +1,114 @@
+"""A wrong TOML file: the message names the line that is to be changed."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streaming import toml_file
+from streaming.errors import UserError
+
+
+class Program(msgspec.Struct, forbid_unknown_fields=True):
+    queue: str
+    max: int = 1
+    words: list[str] = []
+    environment: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.max < 1:
+            raise ValueError("`max` must be at least 1")
+
+
+class Server(msgspec.Struct, forbid_unknown_fields=True):
+    port: int = 1
+
+
+class Content(msgspec.Struct, forbid_unknown_fields=True):
+    programs: list[Program] = []
+    server: Server = msgspec.field(default_factory=Server)
+    title: str = ""
+
+
+def load(folder: Path, text: str) -> Content:
+    path = folder / "file.toml"
+    path.write_text(text, encoding="utf-8")
+    return toml_file.load(path, Content)
+
+
+def test_a_right_file(tmp_path: Path) -> None:
+    assert load(tmp_path, '[[programs]]\nqueue = "a"\n[server]\nport = 2\n') == Content([Program("a")], Server(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('title = "x"\nother = 1\n', 2, "unknown field `other`"),
+        ("title = 1\n", 1, "Expected `str`, got `int`"),
+        ('\n[server]\n# port = 1\n"port" = "x"\n', 4, "Expected `int`, got `str`"),
+        ("server.port = true\n", 1, "Expected `int`, got `bool`"),
+        ('title = "x"\n[server]\nport = 1\nprot = 1\n', 4, "unknown field `prot`"),
+        ('[[programs]]\nqueue = "a"\n\n[[ programs ]]\nmax = 2\n', 4, "missing required field `queue`"),
+        ('[[programs]]\nqueue = "a"\n[[programs]]\nqueue = "b"\nmax = "2"\n', 5, "Expected `int`, got `str`"),
+        ('[[programs]]\nqueue = "a"\nmax = 0\n[[programs]]\nqueue = "b"\n', 3, "`max` must be at least 1"),
+        ('[[programs]]\nqueue = "a"\nwords = [\n  "x",\n  1,\n]\n', 3, "Expected `str`, got `int`"),
+        ('[[programs]]\nqueue = "a"\nenvironment = { A = 1 }\n', 3, "Expected `str`, got `int`"),
+        ('[[programs]]\nqueue = "a"\n[programs.environment]\nA = 1\n', 3, "Expected `str`, got `int`"),
+        (
+            'title = """\nmax = 1\n[[programs]]\n"""\n[[programs]]\nqueue = "a"\nmax = 0\n',
+            7,
+            "`max` must be at least 1",
+        ),
+        ("programs = 1\n", 1, "Expected `array`, got `int`"),
+        ('programs = [\n  { queue = "a" },\n  { queue = 1 },\n]\n', 1, "Expected `str`, got `int`"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    with pytest.raises(UserError, match=rf"file\.toml, line {line}: .*{reason}$"):
+        load(tmp_path, text)
+
+
+class NeedsTitle(msgspec.Struct):
+    title: str
+
+
+def test_what_is_missing_in_the_whole_file_has_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "file.toml"
+    path.write_text("other = 1\n")
+    with pytest.raises(UserError, match=r"file\.toml: Object missing required field `title`$"):
+        toml_file.load(path, NeedsTitle)
+
+
+def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"file\.toml is no TOML: .*line 2"):
+        load(tmp_path, 'title = "x"\nother\n')
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"file\.toml cannot be read: No such file"):
+        toml_file.load(tmp_path / "file.toml", Content)
+    (tmp_path / "file.toml").write_bytes(b'title = "\xff"')
+    with pytest.raises(UserError, match=r"file\.toml is not UTF-8"):
+        toml_file.load(tmp_path / "file.toml", Content)
+
+
+def test_a_changed_file_is_noticed_and_a_wrong_one_leaves_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "file.toml"
+    path.write_text("server.port = 1\n")
+    file = toml_file.TomlFile(path, Content)
+    assert not file.has_changed()
+    path.write_text("\nserver.port = 'x'\n")
+    assert file.has_changed()
+    with pytest.raises(UserError, match="line 2"):
+        file.reload()
+    assert not file.has_changed(), "it is said once"
+    assert file.current.server.port == 1
+
+    path.unlink()
+    assert file.has_changed()
+    with pytest.raises(UserError, match="cannot be read"):
+        file.reload()
+    path.write_text("server.port = 2\n")
+    assert file.has_changed()
+    file.reload()
+    assert file.current.server.port == 2
