@@ -155,24 +155,16 @@ class QueueConsumer:
         """What a transaction needs to commit offsets as this member; the broker refuses those of an expelled one."""
         return self._consumer.consumer_group_metadata()
 
-    def commit_ends(self) -> None:
-        """Commits positions that only markers and aborted messages separate from the committed ones.
+    def ends_to_commit(self) -> list[TopicPartition]:
+        """Positions that only markers and aborted messages separate from the committed ones.
 
-        To be called while nothing is received and uncommitted. A transaction's marker comes after its messages, so
-        without this a partition read to its end would look unread to other readers for ever.
+        To be asked while nothing is received and uncommitted, and after `group_metadata`: one who is a member still had
+        given its metadata as one.
         """
+        if self._member_id() is None:
+            return []
         uncommitted = self.partitions.uncommitted()
-        if not uncommitted:
-            return
-        offsets = [TopicPartition(self._queue, number, offset) for number, offset in uncommitted.items()]
-        try:
-            # Waits for the answer: a commit still on its way could undo the next transaction's.
-            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as exception:
-            # Most likely a rebalance; the next look comes here again.
-            _log.info("queue %s: ends not committed: %s", self._queue, exception)
-        else:
-            self.committed([answer for answer in answers if answer.error is None])
+        return [TopicPartition(self._queue, number, offset) for number, offset in uncommitted.items()]
 
     def committed(self, offsets: Iterable[TopicPartition]) -> None:
         """Kafka has taken offsets of the consumer group."""

@@ -1,5 +1,6 @@
 """Reads the messages of a queue and tells the monitor what it finds."""
 
+import logging
 import os
 import time
 import uuid
@@ -22,6 +23,8 @@ from streaming.records import Commit, Receive, Rollback
 from streaming.topics import Topics
 
 __all__ = ["SESSION_ID_VARIABLE", "QueueReader", "ReceivedMessage"]
+
+_log = logging.getLogger(__name__)
 
 SESSION_ID_VARIABLE = "QUEUE_ACTIVATION_SESSION_ID"
 
@@ -204,8 +207,28 @@ class QueueReader:
         except KafkaException as exception:
             raise ClientUnusableError(f"Kafka tells nothing about queue {self._queue!r}: {exception}") from exception
         if found:
-            self._consumer.commit_ends()
+            self._commit_ends()
         return found
+
+    def _commit_ends(self) -> None:
+        """Commits the ends of partitions that were read to them.
+
+        A transaction's marker comes after its messages, so without this a partition read to its end would look unread
+        to other readers for ever. The consumer could commit as well, but its connection to the group's coordinator is
+        taken while it waits to join again, for as long as another reader is in its block.
+        """
+        group_metadata = self._consumer.group_metadata()
+        offsets = self._consumer.ends_to_commit()
+        if not offsets:
+            return
+        try:
+            with self._producer.transaction():
+                self._producer.send_offsets(offsets, group_metadata)
+        except TransactionAbortedError as error:
+            # Most likely a rebalance; the next look comes here again.
+            _log.info("queue %s: ends not committed: %s", self._queue, error)
+        else:
+            self._consumer.committed(offsets)
 
     def _commit(self, batch: Batch, transaction_id: str) -> None:
         """Commits the positions and reports it, both or neither."""

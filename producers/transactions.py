@@ -51,6 +51,9 @@ class TransactionalProducer:
                 "transactional.id": f"queue-activation-{uuid.uuid4()}",
                 "transaction.timeout.ms": transaction_timeout_ms,
                 "partitioner": PARTITIONER,
+                # Otherwise, after an outage, a transaction with offsets can wait for ever for a coordinator that
+                # librdkafka has given up (its issues 5456 and 5511).
+                "metadata.recovery.strategy": "none",
             }
         )
         try:
