@@ -1,0 +1,1 @@
+"""The task host: runs the procedures that internal activation starts."""

@@ -1,0 +1,217 @@
+"""A host's share of queue-tasks: which tasks to start, each taken by one host once.
+
+The hosts are one consumer group. What a host has taken is committed in a Kafka transaction of its own, and not here.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
+from streaming.core.task_host import RecentTasks
+from streaming.errors import UserError
+from streaming.outputs import StartActivatedTask
+from streaming.records import is_queue_name
+
+# What a user's properties may change. A host that was killed keeps its share, and those who join waiting, until its
+# session ends. Kafka's defaults are 3 s and 45 s, and a task that nobody takes is lost after 60 s.
+_DEFAULTS = {"heartbeat.interval.ms": 500, "session.timeout.ms": 10_000}
+
+# What "each task is started once" rests on. With the cooperative strategy a host could not take its offsets up anew.
+_FIXED = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "range",
+    "group.protocol": "classic",
+    "fetch.wait.max.ms": 100,
+    "log_level": 0,
+}
+
+# librdkafka recovers from any other error by itself.
+_LASTING_ERRORS = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    )
+)
+
+# A partition that was paused gives its next record only half a second after it goes on (librdkafka 2.16, measured). So
+# while all handlers are busy some records are kept here. They are not taken: whoever has the partition may take them.
+_MAX_FETCHED = 100
+
+# As records.Identifier.
+_MAX_TASK_ID_LENGTH = 256
+
+_decoder = msgspec.json.Decoder(StartActivatedTask)
+
+
+@dataclass(frozen=True)
+class StartRecord:
+    """A record of queue-tasks.
+
+    Attributes:
+        partition: Where it stands.
+        offset: Where it stands there.
+        task: What it says; None if that cannot be understood.
+        expires_ms: From when on the task must not be started, in milliseconds since 1970.
+        problem: Why it cannot be understood.
+        is_repeat: Whether the task has been taken before: the monitor writes a record at least once.
+    """
+
+    partition: int
+    offset: int
+    task: StartActivatedTask | None
+    expires_ms: int = 0
+    problem: str = ""
+    is_repeat: bool = False
+
+
+class StartRecords:
+    """A member of the hosts' consumer group.
+
+    Attributes:
+        is_member: Whether the group has given the host its share, which may be nothing.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, group_id: str) -> None:
+        """Joins the group; its share comes later, while records are taken.
+
+        Raises:
+            UserError: The client does not take its properties.
+        """
+        self.is_member = False
+        self._topic = topic
+        self._recent: dict[int, RecentTasks] = {}
+        self._fetched: deque[Message] = deque()
+        self._is_positioned = False
+        self._is_paused = False
+        try:
+            self._consumer = Consumer({**_DEFAULTS, **cluster.client_config(), **_FIXED, "group.id": group_id})
+        except KafkaException as error:
+            raise wrong_properties(error) from None
+        self._join()
+
+    def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
+        """The next record, if one is wanted and comes in time; keeps the membership in any case.
+
+        Raises:
+            UserError: Kafka does not let this host read the topic, or not as a member of the group.
+        """
+        if not self._is_positioned:
+            self._position()
+        message = self._consumer.poll(0 if is_wanted and self._fetched else timeout_s)
+        if message is not None:
+            self._accept(message)
+        if not self._is_paused and len(self._fetched) >= _MAX_FETCHED:
+            self._is_paused = True
+            self._consumer.pause(self._consumer.assignment())
+        elif self._is_paused and not self._fetched:
+            self._is_paused = False
+            self._consumer.resume(self._consumer.assignment())
+        return self._record(self._fetched.popleft()) if is_wanted and self._fetched else None
+
+    def position_behind(self, record: StartRecord) -> TopicPartition:
+        """What to commit so that the record is taken by nobody any more, nor a repeat of it."""
+        recent = self._recent[record.partition]
+        if record.task is not None:
+            recent.add(record.task.task_id)
+        return TopicPartition(self._topic, record.partition, record.offset + 1, recent.text())
+
+    def group_metadata(self) -> object | None:
+        """What a transaction needs to commit offsets as this member; None if it is a member no more.
+
+        Asked for in this order: the metadata of a host that was expelled would name no member, and Kafka would take
+        offsets from it as if there were no group.
+        """
+        metadata = self._consumer.consumer_group_metadata()
+        member_id: str | None = self._consumer.memberid()  # whatever confluent-kafka's type stub says
+        return metadata if member_id else None
+
+    def rewind(self) -> None:
+        """Goes back to what is committed: nobody knows whether the last transaction was."""
+        self._is_positioned = False
+        self._fetched.clear()
+
+    def rejoin(self) -> None:
+        """Leaves the group and comes back as another member."""
+        self.rewind()
+        self._consumer.unsubscribe()
+        self._join()
+
+    def close(self) -> None:
+        """Leaves the group at once: others take over what is not committed."""
+        self._consumer.close()
+
+    def _join(self) -> None:
+        self._consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+
+    def _accept(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            # Before the position is known it may be one that was taken; then it comes again.
+            if self._is_positioned:
+                self._fetched.append(message)
+        elif error.fatal() or error.code() in _LASTING_ERRORS:
+            raise UserError(f"topic {self._topic} cannot be read: {error.str()}")
+
+    def _record(self, message: Message) -> StartRecord:
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None  # noqa: S101 - every record has both; told to the type checker
+        assert offset is not None  # noqa: S101
+        try:
+            task = _decoder.decode(message.value() or b"")
+            expires = datetime.fromisoformat(task.expires_at)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+            return StartRecord(partition, offset, None, problem=str(error))
+        problem = _problem(task, message.key(), expires)
+        if problem:
+            return StartRecord(partition, offset, None, problem=problem)
+        is_repeat = task.task_id in self._recent[partition]
+        return StartRecord(partition, offset, task, int(expires.timestamp() * 1000), is_repeat=is_repeat)
+
+    def _position(self) -> None:
+        """Begins at the offsets that are committed, and learns which tasks were taken last."""
+        partitions = self._consumer.assignment()
+        try:
+            # Waits for the end of transactions that are being committed: isolation.level asks for that.
+            found = self._consumer.committed(partitions, timeout=REQUEST_TIMEOUT_S) if partitions else []
+        except KafkaException:
+            return  # Kafka does not answer at the moment; the next call asks again
+        if any(each.error is not None for each in found):
+            return
+        self._recent = {each.partition: RecentTasks(each.metadata or "") for each in found}
+        if found:
+            self._consumer.assign([_begin(each) for each in found])
+            self._consumer.resume(partitions)
+        self._is_paused = False
+        self._is_positioned = True
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.is_member = True
+        self.rewind()
+        consumer.assign(partitions)
+
+    def _on_revoke(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self.rewind()
+
+
+def _begin(committed: TopicPartition) -> TopicPartition:
+    offset = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
+    return TopicPartition(committed.topic, committed.partition, offset)
+
+
+def _problem(task: StartActivatedTask, key: bytes | None, expires: datetime) -> str:
+    if not is_queue_name(task.queue) or key != task.queue.encode():
+        return "its key differs from its `queue`, or that is no queue's name"
+    if not 1 <= len(task.task_id) <= _MAX_TASK_ID_LENGTH:
+        return f"`task_id` must have 1 to {_MAX_TASK_ID_LENGTH} characters"
+    if expires.tzinfo is None:
+        return "`expires_at` has no time zone"
+    return ""

@@ -1,0 +1,105 @@
+"""The task host's configuration file: what it takes, what it refuses, and what becomes of it when it changes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from streaming import toml_file
+from streaming.errors import UserError
+from streaming.host.config import HostConfig
+
+SHORTEST = '[[procedures]]\nname = "p"\ncommand = "true"\n'
+
+
+def config(folder: Path, text: str) -> HostConfig:
+    path = folder / "host.toml"
+    path.write_text(text)
+    return toml_file.load(path, HostConfig)
+
+
+def test_the_shortest_one(tmp_path: Path) -> None:
+    read = config(tmp_path, SHORTEST)
+    assert read.handlers == 2 * (os.cpu_count() or 1)
+    assert read.stop_timeout_ms == 30_000
+    (procedure,) = read.procedures
+    assert procedure.words() == ["true"]
+    assert (procedure.directory, procedure.environment, procedure.log_file) == (None, {}, None)
+
+
+def test_all_of_it(tmp_path: Path) -> None:
+    read = config(
+        tmp_path,
+        """
+        handlers = 3
+        stop_timeout = "2m"
+        [[procedures]]
+        name = "pay"
+        function = "payments.runs:Pay.run"
+        directory = "/srv/payments"
+        environment = { LOG_LEVEL = "info", EMPTY = "" }
+        log_file = "pay.log"
+        [[procedures]]
+        name = "orders"
+        command = ["python", "read orders.py", "{queue}"]
+        """,
+    )
+    assert (read.handlers, read.stop_timeout_ms) == (3, 120_000)
+    pay, orders = read.procedures
+    assert (pay.function, pay.directory, pay.log_file) == ("payments.runs:Pay.run", "/srv/payments", "pay.log")
+    assert pay.environment == {"LOG_LEVEL": "info", "EMPTY": ""}
+    assert orders.words() == ["python", "read orders.py", "{queue}"]
+
+
+def test_a_command_line_is_split_as_a_shell_would(tmp_path: Path) -> None:
+    read = config(tmp_path, "[[procedures]]\nname = 'p'\ncommand = \"sh -c 'exit 3' {queue}\"\n")
+    assert read.procedures[0].words() == ["sh", "-c", "exit 3", "{queue}"]
+
+
+def test_the_first_procedure_that_fits_is_taken(tmp_path: Path) -> None:
+    names = ["dbo.pay", "dbo.*", "[dbo].[pay]", "Pay?", "*"]
+    read = config(tmp_path, "".join(f'[[procedures]]\nname = "{name}"\ncommand = "true"\n' for name in names))
+
+    def taken(name: str | None) -> str:
+        procedure = read.procedure(name)
+        assert procedure is not None
+        return procedure.name
+
+    assert [taken(name) for name in ("dbo.pay", "dbo.order", "[dbo].[pay]", "Pay1")] == names[:4]
+    assert [taken(name) for name in ("pay1", None)] == ["*", "*"]
+
+
+def test_a_procedure_that_is_not_there(tmp_path: Path) -> None:
+    read = config(tmp_path, SHORTEST)
+    assert read.procedure("P") is None
+    assert read.procedure(None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("procedures = []", 1, "`procedures` must not be empty"),
+        (f"handlers = 0\n{SHORTEST}", 1, "`handlers` must be from 1 to 1000"),
+        (f"\nstop_timeout = '5'\n{SHORTEST}", 2, "`stop_timeout`: '5' is no duration"),
+        (f"{SHORTEST}max = 3\n", 4, "unknown field `max`"),
+        (f"{SHORTEST}log_file = 3\n", 4, "Expected `str"),
+        (f"{SHORTEST}function = 'a:b'\n", 4, "`function` and `command` exclude each other"),
+        (f"{SHORTEST}environment = {{ 'A=B' = '' }}\n", 4, "`environment` has a variable that is called 'A=B'"),
+        (f"{SHORTEST}[[procedures]]\nname = 'q'\n", 5, "neither `command` nor `function`"),
+        (f"{SHORTEST}[[procedures]]\nname = ''\n", 5, "`name` must not be empty"),
+        ("[[procedures]]\nname = 'p'\nfunction = 'payments.run'\n", 3, "`function` must be written as module:function"),
+        ("[[procedures]]\nname = 'p'\ncommand = ' '\n", 3, "`command` must not be empty"),
+        ("[[procedures]]\nname = 'p'\ncommand = []\n", 3, "`command` must not be empty"),
+        ("[[procedures]]\nname = 'p'\ncommand = \"a 'b\"\n", 3, "`command` is no command line: No closing quotation"),
+    ],
+)
+def test_a_wrong_one_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    with pytest.raises(UserError) as refused:
+        config(tmp_path, text)
+    assert str(refused.value).startswith(f"{tmp_path / 'host.toml'}, line {line}: ")
+    assert reason in str(refused.value)
+
+
+def test_one_without_procedures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="missing required field `procedures`"):
+        config(tmp_path, "handlers = 3")

@@ -1,0 +1,116 @@
+"""What is started for a task, and what a function's process makes of its function."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.host.config import HostConfig, Procedure
+from streaming.host.invocation import CannotStartError, invocation, require_program
+from streaming.host.run_function import CANNOT_IMPORT
+from streaming.outputs import StartActivatedTask
+
+CONNECTION = {"QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": "kafka:9092", "QUEUE_ACTIVATION_TOPIC_PREFIX": "x-"}
+
+
+def task(procedure: str | None = "p", execute_as: str | None = None) -> StartActivatedTask:
+    return StartActivatedTask("orders", "task-1", procedure, execute_as, 7, "2026-01-01T00:00:00.000Z")
+
+
+def test_the_words_of_a_command() -> None:
+    config = HostConfig([Procedure("p*", command="run '{queue} of {procedure}' {other} --queue={queue}")])
+    wanted = invocation(config, task("pay"), CONNECTION)
+    assert wanted.words == ["run", "orders of pay", "{other}", "--queue=orders"]
+    assert (wanted.directory, wanted.log_file, wanted.function) == (None, None, None)
+
+
+def test_a_name_is_one_word_whatever_is_in_it() -> None:
+    config = HostConfig([Procedure("*", command="run {procedure}")])
+    assert invocation(config, task("a b; c"), CONNECTION).words == ["run", "a b; c"]
+    assert invocation(config, task(None), CONNECTION).words == ["run", ""]
+
+
+def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_HOST", "1")
+    monkeypatch.setenv("QUEUE_ACTIVATION_GROUP_ID", "of the host")
+    monkeypatch.setenv("QUEUE_ACTIVATION_EXECUTE_AS", "of a host in a task")
+    own = {"LOG_LEVEL": "info", "QUEUE_ACTIVATION_TOPIC_PREFIX": "y-", "QUEUE_ACTIVATION_TASK_ID": "another"}
+    config = HostConfig([Procedure("p", command="run", environment=own)])
+    environment = invocation(config, task(), CONNECTION).environment
+    assert environment["OF_THE_HOST"] == "1"
+    assert environment["LOG_LEVEL"] == "info"
+    assert {name: value for name, value in environment.items() if name.startswith("QUEUE_ACTIVATION_")} == {
+        "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": "kafka:9092",
+        "QUEUE_ACTIVATION_TOPIC_PREFIX": "y-",
+        "QUEUE_ACTIVATION_QUEUE": "orders",
+        "QUEUE_ACTIVATION_TASK_ID": "task-1",
+        "QUEUE_ACTIVATION_SESSION_ID": "task-1",
+        "QUEUE_ACTIVATION_PROCEDURE": "p",
+    }
+    assert invocation(config, task(execute_as="sa"), CONNECTION).environment["QUEUE_ACTIVATION_EXECUTE_AS"] == "sa"
+
+
+def test_what_cannot_be_started(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    config = HostConfig([Procedure("p", command="run", directory=missing)])
+    with pytest.raises(CannotStartError, match="'q' is not in the configuration"):
+        invocation(config, task("q"), CONNECTION)
+    with pytest.raises(CannotStartError, match=f"directory {missing} .* is not there"):
+        invocation(config, task(), CONNECTION)
+
+
+@pytest.mark.parametrize("program", ["sh", "tool", "./tool", "bin/tool", "{tmp_path}/tool"])
+def test_a_program_that_is_there(tmp_path: Path, program: str) -> None:
+    (tmp_path / "bin").mkdir()
+    for path in (tmp_path / "tool", tmp_path / "bin" / "tool"):
+        path.touch(0o755)
+    require(program.replace("{tmp_path}", str(tmp_path)), tmp_path)
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "./sh", "plain", "./plain", "./bin", "/no/such/program", "bin"])
+def test_a_program_that_is_not_there_or_is_none(tmp_path: Path, program: str) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "plain").touch(0o644)
+    with pytest.raises(CannotStartError, match="is not found, or may not be executed"):
+        require(program, tmp_path)
+
+
+def require(program: str, folder: Path) -> None:
+    """Looks for a program with a folder of programs on the PATH of the procedure only."""
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    procedure = Procedure("p", command=[program], directory=str(folder), environment={"PATH": path})
+    require_program(invocation(HostConfig([procedure]), task(), CONNECTION))
+
+
+@pytest.mark.parametrize(
+    ("body", "function", "exit_code", "said"),
+    [
+        ("def run(): print('it ran')", "run", 0, "it ran"),
+        ("def run(): return 7", "run", 7, ""),
+        ("class Pay:\n  @staticmethod\n  def run(): return 8", "Pay.run", 8, ""),
+        ("import sys\ndef run(): sys.exit(9)", "run", 9, ""),
+        ("def run(): return 'done'", "run", 1, "returned 'done', which is no exit code"),
+        ("def run(): return 256", "run", 1, "returned 256, which is no exit code"),
+        ("def run(): raise LookupError('nothing')", "run", 1, "LookupError: nothing"),
+        ("def run(): import no_such_module", "run", 1, "No module named 'no_such_module'"),
+        ("import no_such_module", "run", CANNOT_IMPORT, "No module named 'no_such_module'"),
+        ("run = 3", "run", CANNOT_IMPORT, "is no function"),
+        ("", "run", CANNOT_IMPORT, "no attribute 'run'"),
+        ("def run(: pass", "run", CANNOT_IMPORT, "SyntaxError"),
+    ],
+)
+def test_a_function_in_a_process(tmp_path: Path, body: str, function: str, exit_code: int, said: str) -> None:
+    # The standard library has a module of that name too, but the directory comes first; not for the runner itself.
+    (tmp_path / "this.py").write_text(body)
+    (tmp_path / "streaming").mkdir()
+    procedure = Procedure("p", function=f"this:{function}", directory=str(tmp_path))
+    wanted = invocation(HostConfig([procedure]), task(), CONNECTION)
+    require_program(wanted)
+    assert wanted.words[0] == sys.executable
+    ended = subprocess.run(
+        wanted.words, cwd=wanted.directory, env=wanted.environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == exit_code, ended.stderr
+    assert said in ended.stdout + ended.stderr
