@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming import cli_clients, durations
+from streaming import cli_activator, cli_clients, cli_host, durations
 from streaming.activations import ActivationFormat
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.durations import Duration
@@ -187,6 +187,8 @@ def monitor(
 
 
 cli_clients.register(app)
+cli_host.register(app)
+cli_activator.register(app)
 
 
 @app.command()

@@ -1,7 +1,6 @@
 """Commands of `queue-activation` around the monitor: to watch it, to give it work, and to act on its notifications."""
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from streaming.options import (
     duration,
     option,
 )
-from streaming.processes import THIS_COMMAND
 from streaming.topics import Topics
 
 
@@ -178,49 +176,7 @@ def read(
         read_until_empty(reader, max_messages, wait.ms / 1000, work)
 
 
-def start_readers(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    command: Annotated[
-        str,
-        option("--command", "The reader's command line; {queue} is the queue's name. Default: queue-activation read."),
-    ] = "",
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
-) -> None:
-    """Start a reader program for each notification, until Ctrl-C.
-
-    The program gets QUEUE_ACTIVATION_SESSION_ID; when it exits, however it does, its session is reported as ended.
-    """
-    from producers.reader_starter import ReaderStarter
-    from producers.reading import exit_on_sigterm
-    from streaming.follow import Start, TopicFollower
-
-    exit_on_sigterm()
-    options = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
-    options += ["--kafka-config", str(kafka_config.absolute())] if kafka_config is not None else []
-
-    def command_for(queue: str) -> list[str]:
-        if command:
-            return [word.replace("{queue}", queue) for word in shlex.split(command)]
-        return [*THIS_COMMAND, "read", *options, "--", queue]
-
-    kafka = cluster(bootstrap_servers, kafka_config)
-    topics = Topics(topic_prefix)
-    with (
-        TopicFollower(kafka, [topics.activations], Start.END) as follower,
-        ReaderStarter(kafka, topics, command_for) as starter,
-    ):
-        typer.echo("waiting for notifications")
-        while True:
-            message = follower.poll(0.2)
-            started = starter.notified(message) if message is not None else None
-            if started is not None:
-                typer.echo(f"{started.queue}: reader {started.number} started (process {started.process.pid})")
-            for reader in starter.take_exited():
-                typer.echo(f"{reader.queue}: reader {reader.number} exited with code {reader.process.poll()}")
-
-
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module."""
-    for command in (workload, watch, queues, tasks, read, start_readers):
+    for command in (workload, watch, queues, tasks, read):
         app.command()(command)

@@ -17,7 +17,13 @@ COMMAND = "queue-activation"
 VARIABLE_PREFIX = "QUEUE_ACTIVATION_"
 
 # Read by the code itself and not by an option.
-OTHER_VARIABLES = frozenset(("QUEUE_ACTIVATION_CACHE", "QUEUE_ACTIVATION_IVY_SETTINGS", "QUEUE_ACTIVATION_SESSION_ID"))
+OTHER_VARIABLES = frozenset(
+    f"{VARIABLE_PREFIX}{name}"
+    for name in (
+        *("CACHE", "IVY_SETTINGS", "SESSION_ID", "QUEUE", "NOTIFICATION_ID"),
+        *("TASK_ID", "PROCEDURE", "EXECUTE_AS"),
+    )
+)
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What ends one command of a shell line and begins the next.

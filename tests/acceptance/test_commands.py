@@ -84,13 +84,19 @@ def test_the_same_seed_is_the_same_workload(monitored: Monitored) -> None:
 def test_a_reader_program_is_started_reads_the_queue_and_exits(monitored: Monitored, tmp_path: Path) -> None:
     queue = f"orders-{uuid.uuid4().hex[:6]}"
     create_queue_topics(monitored.bootstrap_servers, [queue], partitions=1, replication_factor=1)
-    log = tmp_path / "start-readers.log"
-    with ChildProcess(command(monitored, "start-readers"), log_file=log):
-        wait_until(lambda: "waiting for notifications" in log.read_text(), DEADLINE_S, "start-readers")
+    log, config, state = tmp_path / "activator.log", tmp_path / "activator.toml", str(tmp_path / "state")
+    words = [*THIS_COMMAND, "read", "{queue}"]
+    config.write_text(f'[[programs]]\nqueue = "orders-*"\ncommand = {json.dumps(words)}\n')
+    options = ["--config", str(config), "--state-directory", state]
+    with ChildProcess(command(monitored, "activator", *options), log_file=log):
+        wait_until(lambda: "activator ready" in log.read_text(), DEADLINE_S, "the activator")
         with QueueProducer(monitored.bootstrap_servers, topic_prefix=monitored.prefix) as producer:
             producer.send(queue, b"the message")
-        wait_until(lambda: f"{queue}: reader 1 exited with code 0" in log.read_text(), DEADLINE_S, "the reader's exit")
+        wait_until(lambda: "exited" in log.read_text(), DEADLINE_S, "the reader's exit")
     assert "the message" in log.read_text().splitlines()
+    status = _finish([*THIS_COMMAND, "activator", "status", "--state-directory", state])
+    assert queue in status.stdout, status.stderr
+    assert "exit code 0" in status.stdout
     states = wait_until(
         lambda: [row for row in _rows(monitored, queue) if row["state"] == "INACTIVE"], DEADLINE_S, "INACTIVE"
     )

@@ -2,14 +2,16 @@
 
 import fnmatch
 import re
-import shlex
 import tomllib
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from streaming import toml_file
+from streaming.activator.config import Config
 from tests.command_lines import COMMAND, ROOT, VARIABLE_PREFIX, all_variables, parse, variables_of
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -40,8 +42,8 @@ def is_ignored(path: str) -> bool:
 
 
 def test_the_parts_are_services_of_their_own() -> None:
-    assert {"kafka", "topics", "monitor", "workload", "start-readers"} <= SERVICES.keys()
-    assert OWN == ["monitor", "start-readers", "topics", "workload"]
+    assert {"kafka", "topics", "monitor", "workload", "activator"} <= SERVICES.keys()
+    assert OWN == ["activator", "monitor", "topics", "workload"]
 
 
 def test_the_image_is_built_once_and_never_pulled() -> None:
@@ -72,10 +74,18 @@ def test_the_command_is_one_of_the_command_line(name: str) -> None:
     settings = parse(service["command"], ours)
 
     assert settings["bootstrap_servers"] == "kafka:19092"
-    if settings.get("command"):
-        program, *arguments = shlex.split(settings["command"].replace("{queue}", "q"))
+    if settings.get("config"):
+        check_config(service, settings["config"])
+
+
+def check_config(service: dict[str, Any], config: Path) -> None:
+    """The file is there where the service mounts it, and its commands are commands."""
+    (mount,) = [volume.split(":") for volume in service["volumes"] if str(config).startswith(volume.split(":")[1])]
+    path = ROOT / mount[0] / config.relative_to(mount[1])
+    for entry in toml_file.load(path, Config).programs:
+        program, *arguments = entry.command_for("q")
         assert program == COMMAND
-        assert parse(arguments, ours)["queue"] == "q"
+        assert parse(arguments)["queue"] == "q"
 
 
 def test_a_wrong_command_would_be_noticed() -> None:
@@ -104,7 +114,8 @@ def test_dependencies_have_no_circle() -> None:
 
 
 def test_named_volumes_are_declared_and_used() -> None:
-    used = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    mounted = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    used = {volume for volume in mounted if not volume.startswith("./")}
 
     assert used == COMPOSE["volumes"].keys()
 

@@ -1,0 +1,1 @@
+"""The external activator: starts reader programs for notifications."""

@@ -1,0 +1,199 @@
+"""What the activator reads: the notifications, once for its consumer group, and the monitors view, all of it."""
+
+import contextlib
+import threading
+import time
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from msgspec import Struct
+
+from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
+from streaming.core.activator import ViewRow
+from streaming.errors import UserError
+from streaming.follow import Start, TopicFollower
+
+# Kafka's brokers accept nothing shorter than 6 s (group.min.session.timeout.ms). A restarted activator is known by its
+# instance id and takes over at once; this is how long another activator of the group waits for one that is gone.
+_SESSION_TIMEOUT_MS = 10_000
+_COMMIT_INTERVAL_MS = 1_000
+# Of notifications and of rows per step: bounds how long programs that have exited wait to be noticed.
+_MAX_NOTIFICATIONS = 500
+_MAX_ROWS = 10_000
+_PROBE_INTERVAL_S = 5.0
+_PROBE_TIMEOUT_S = 0.5
+_CLOSE_TIMEOUT_S = 3.0
+
+
+class _MonitorRow(Struct):
+    """What the activator needs of a record of queue-monitors."""
+
+    state: str | None
+    unread_messages: int
+    activation_sequence: int
+
+
+_row_decoder = msgspec.json.Decoder(_MonitorRow)
+
+
+class Notifications:
+    """Reads queue-activations in a consumer group.
+
+    Attributes:
+        is_assigned: Whether the group has given this member its share; from then on records come.
+        problem: What is wrong with Kafka; None: nothing.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, group_id: str, instance_id: str) -> None:
+        """Joins the group; `is_assigned` tells when that is done.
+
+        Raises:
+            UserError: The client does not take its properties.
+        """
+        self.is_assigned = False
+        self.problem: str | None = None
+        self._topic = topic
+        self._old_ends: dict[int, int] = {}
+        self._probe_s = 0.0
+        config = {
+            "group.id": group_id,
+            "group.instance.id": instance_id,
+            "session.timeout.ms": _SESSION_TIMEOUT_MS,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            # Only what `done` was told of is committed.
+            "enable.auto.offset.store": False,
+            "enable.auto.commit": True,
+            "auto.commit.interval.ms": _COMMIT_INTERVAL_MS,
+            # How long the broker waits for more; a record that comes is delivered at once.
+            "fetch.wait.max.ms": 100,
+            "log_level": 0,
+            "error_cb": self._on_error,
+        }
+        try:
+            self._consumer = Consumer(cluster.client_config(**config))
+        except KafkaException as error:
+            raise wrong_properties(error) from None
+        self._consumer.subscribe([topic], on_assign=self._on_assign)
+
+    def poll(self, timeout_s: float) -> list[Message]:
+        """The records that have come, as soon as there is one, or none within the time.
+
+        Raises:
+            UserError: Another activator has taken this one's place in the group.
+        """
+        messages: list[Message] = []
+        while len(messages) < _MAX_NOTIFICATIONS:
+            message = self._consumer.poll(0 if messages else timeout_s)
+            if message is None:
+                break
+            error = message.error()
+            if error is None:
+                self.problem = None
+                messages.append(message)
+            elif error.fatal():
+                raise UserError(
+                    f"Kafka has closed this activator's place in its group: {error.str()}. Does another activator run "
+                    "on a copy of the state directory?"
+                )
+            else:
+                self.problem = error.str()
+        self._probe()
+        return messages
+
+    def is_old(self, message: Message) -> bool:
+        """Whether a record was there before this member got its share."""
+        partition, offset = message.partition(), message.offset()
+        if partition is None or offset is None or partition not in self._old_ends:
+            return True
+        return offset < self._old_ends[partition]
+
+    def done(self, messages: list[Message]) -> None:
+        """These records must not come again."""
+        for message in messages:
+            # Another member may have got the partition meanwhile: then they do come again, there.
+            with contextlib.suppress(KafkaException):
+                self._consumer.store_offsets(message)
+
+    def close(self) -> None:
+        """Commits what is done; what cannot be committed comes again, as repeats."""
+        # It waits 10 s for a Kafka that does not answer, and cannot be told otherwise.
+        closing = threading.Thread(target=self._consumer.close, name="close-notifications", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_TIMEOUT_S)
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._old_ends = {}
+        for each in partitions:
+            # Without its end all of a partition counts as old: then nothing is started before the view tells of it.
+            with contextlib.suppress(KafkaException):
+                _, end = consumer.get_watermark_offsets(each, timeout=REQUEST_TIMEOUT_S)
+                self._old_ends[each.partition] = end
+        self.is_assigned = True
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.problem = error.str()
+
+    def _probe(self) -> None:
+        """Without records nothing else would tell that Kafka is back."""
+        now_s = time.monotonic()
+        if self.problem is None or now_s < self._probe_s:
+            return
+        self._probe_s = now_s + _PROBE_INTERVAL_S
+        with contextlib.suppress(KafkaException):
+            found = self._consumer.list_topics(self._topic, timeout=_PROBE_TIMEOUT_S).topics[self._topic]
+            self.problem = found.error.str() if found.error is not None else None
+
+
+class MonitorsView:
+    """The latest row of every queue monitor."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        """Begins to read.
+
+        Raises:
+            UserError: The topic is missing, or Kafka cannot be reached.
+        """
+        self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
+        self._rows: dict[str, ViewRow] = {}
+
+    def read_to_end(self) -> None:
+        """Reads all there is now."""
+        for message in self._follower.to_end():
+            self._take(message)
+
+    def take_changed(self) -> set[str]:
+        """The queues whose row has changed since the last call; returns at once."""
+        changed = set()
+        for _ in range(_MAX_ROWS):
+            message = self._follower.poll(0)
+            if message is None:
+                break
+            queue = self._take(message)
+            if queue is not None:
+                changed.add(queue)
+        return changed
+
+    def row(self, queue: str) -> ViewRow | None:
+        """The queue's row; None if it has none."""
+        return self._rows.get(queue)
+
+    def close(self) -> None:
+        """Ends reading."""
+        self._follower.__exit__(None, None, None)
+
+    def _take(self, message: Message) -> str | None:
+        key, value = message.key(), message.value()
+        if key is None:
+            return None
+        queue = key.decode(errors="replace")
+        if value is None:
+            self._rows.pop(queue, None)
+            return queue
+        try:
+            row = _row_decoder.decode(value)
+        except msgspec.DecodeError:
+            return None
+        self._rows[queue] = ViewRow(row.activation_sequence, row.state, row.unread_messages)
+        return queue

@@ -1,0 +1,106 @@
+"""The command `queue-activation activator`, and what it is asked while it runs: `activator status`."""
+
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from streaming.errors import UserError
+from streaming.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    TopicPrefix,
+    cluster,
+    option,
+)
+
+if TYPE_CHECKING:
+    from streaming.activator.settings import ActivatorEvent
+
+_DEFAULT_STATE_DIRECTORY = Path("checkpoints/activator")
+StateDirectory = Annotated[
+    Path,
+    option("--state-directory", "Where it keeps which programs run and what is still to be answered.", file_okay=False),
+]
+
+app = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def activator(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, option("--config", "TOML file: which program for which queues. A changed file is taken over.")
+    ] = None,
+    state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY,
+    group_id: Annotated[
+        str, option("--group-id", "Consumer group. Default: the topic prefix and queue-activation-activator.")
+    ] = "",
+    stop_programs: Annotated[
+        bool, option("--stop-programs/--no-stop-programs", "At its end, end the programs too. They go on otherwise.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Start reader programs for notifications, as a config file says; one line for each decision, with its reason.
+
+    Prints `activator ready` first. SIGHUP has the config read anew; Ctrl-C or SIGTERM ends it.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if config is None:
+        raise UserError("the activator needs --config FILE, which says what program is started for which queues")
+    from streaming.activator.service import Activator
+    from streaming.activator.settings import READY, ActivatorSettings
+
+    settings = ActivatorSettings(
+        cluster=cluster(bootstrap_servers, kafka_config),
+        config_file=config,
+        state_directory=state_directory,
+        topic_prefix=topic_prefix,
+        group_id=group_id or None,
+        kafka_config_file=kafka_config,
+        stop_programs=stop_programs,
+    )
+
+    def say(event: "ActivatorEvent") -> None:
+        typer.echo("activator ready" if event.what == READY else event.line())
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    # Until it can be taken: its default would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Activator(settings, say) as running:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: running.look_at_config())
+        running.run(stop)
+
+
+@app.command()
+def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: Json = False) -> None:
+    """Show what the activator does and why.
+
+    That is: programs that run, notifications that are held, crashes, and whether a changed config was refused.
+    """
+    from streaming.activator.status import read_status, show
+
+    found = read_status(state_directory, time.time_ns() // 1_000_000)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        # Into a file or a pipe nothing is to be squeezed.
+        Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(show(found))
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the command of this module."""
+    parent.add_typer(app, name="activator")

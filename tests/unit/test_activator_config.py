@@ -1,0 +1,110 @@
+"""The activator's config file: ten lines do, and what is wrong is told with its line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming import toml_file
+from streaming.activator.config import Config
+from streaming.errors import UserError
+
+SMALL = """
+[[programs]]
+queue = "orders*"
+command = "python reader.py --queue {queue} 'two words'"
+max = 4
+"""
+
+
+def load(folder: Path, text: str) -> Config:
+    path = folder / "activator.toml"
+    path.write_text(text)
+    return toml_file.load(path, Config)
+
+
+def entry(**fields: Any) -> str:
+    fields = {"queue": "q", "command": "true"} | fields
+    return "\n".join(["[[programs]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items())]) + "\n"
+
+
+def test_a_small_config(tmp_path: Path) -> None:
+    config = load(tmp_path, SMALL)
+    orders = config.entry_for("orders.eu")
+    assert orders is not None
+    assert orders.command_for("orders.eu") == ["python", "reader.py", "--queue", "orders.eu", "two words"]
+    assert orders.log_file_for("orders.eu") is None
+    policy = orders.policy
+    assert (policy.min_programs, policy.max_programs, policy.max_restarts) == (0, 4, 5)
+    assert (policy.startup_grace_ms, policy.backoff_ms, policy.max_backoff_ms) == (10_000, 1_000, 60_000)
+    assert (policy.success_exit_codes, policy.fatal_exit_codes) == ({0}, set())
+    assert config.entry_for("invoices") is None
+
+
+def test_the_first_entry_that_matches_is_a_queues(tmp_path: Path) -> None:
+    config = load(tmp_path, entry(queue="a") + entry(queue="[ab]", max=2) + entry(queue="*", max=3))
+    limits = [found.max for queue in ("a", "b", "c") if (found := config.entry_for(queue)) is not None]
+    assert limits == [1, 2, 3]
+
+
+def test_a_command_of_words_is_not_split(tmp_path: Path) -> None:
+    words = ["run", "for {queue}", '{"json": 1}']
+    found = load(tmp_path, entry(command=words)).entry_for("q")
+    assert found is not None
+    assert found.command_for("q") == ["run", "for q", '{"json": 1}']
+
+
+def test_a_log_file_stays_in_its_folder(tmp_path: Path) -> None:
+    found = load(tmp_path, entry(queue="*", log_file="logs/{queue}.log")).entry_for("a/../b")
+    assert found is not None
+    assert found.log_file_for("a/../b") == Path("logs/a_.._b.log")
+
+
+def test_only_one_event_notifications_records(tmp_path: Path) -> None:
+    found = load(tmp_path, entry(notification="mine")).entry_for("q")
+    assert found is not None
+    assert [found.wants(name) for name in ("mine", "another", None)] == [True, False, True]
+    every = load(tmp_path, entry()).entry_for("q")
+    assert every is not None
+    assert every.wants("another")
+
+
+@pytest.mark.parametrize(
+    ("fields", "line", "reason"),
+    [
+        ({"queue": ""}, 2, "`queue` must not be empty"),
+        ({"command": " "}, 3, "`command` must not be empty"),
+        ({"command": []}, 3, "`command` must not be empty"),
+        ({"command": "sh -c 'x"}, 3, "`command` is no command line: No closing quotation"),
+        ({"command": "read {topic}"}, 3, "`command` has the placeholder {topic}; there is only {queue}"),
+        ({"log_file": "{name}"}, 4, "`log_file` has the placeholder {name}"),
+        ({"max": 0}, 4, "`max` must be at least 1, and at most 32767"),
+        ({"min": 3, "max": 2}, 5, "`max` must be at least 3, as `min` is"),
+        ({"min": -1}, 4, "`min` must be at least 0"),
+        ({"queue": "q*", "min": 1}, 4, "`min` needs a queue's name"),
+        ({"max_restarts": -1}, 4, "`max_restarts` must be at least 0"),
+        ({"success_exit_codes": [256]}, 4, "`success_exit_codes` must be from -64"),
+        ({"fatal_exit_codes": [3, 0]}, 4, "`fatal_exit_codes` has 0, which is a success code too"),
+        ({"directory": "/nowhere/at/all"}, 4, "`directory` does not exist: /nowhere/at/all"),
+        ({"startup_grace": "10"}, 4, "`startup_grace`: '10' is no duration"),
+        ({"max_backoff": "1ms"}, 4, "`max_backoff` must not be shorter than `backoff`, which is 1s"),
+        ({"comand": "x"}, 4, "Object contains unknown field `comand`"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, fields: dict[str, Any], line: int, reason: str) -> None:
+    with pytest.raises(UserError) as raised:
+        load(tmp_path, entry(**fields))
+    assert f"activator.toml, line {line}: {reason}" in str(raised.value)
+
+
+def test_an_empty_variable_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="line 4: `environment` has a variable that is called 'A=B'"):
+        load(tmp_path, entry() + 'environment = { "A=B" = "x" }\n')
+
+
+def test_an_entry_that_would_never_be_used(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"number 2 is never used: an earlier one, `o\*`, is for orders too"):
+        load(tmp_path, entry(queue="o*") + entry(queue="orders"))
+    with pytest.raises(UserError, match="`programs` is empty"):
+        load(tmp_path, "programs = []\n")

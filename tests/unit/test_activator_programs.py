@@ -1,0 +1,136 @@
+"""Programs that survive the activator, and are found again by whoever comes next."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streaming.activator.programs import AdoptedProgram, Exit, Identity, StartedProgram, identity_of, stop_all
+from tests.waiting import is_running, wait_until
+
+# Starts a program to the gate, opens it or not, and dies.
+ACTIVATOR = """
+import os, signal, sys
+from streaming.activator.programs import StartedProgram
+program = StartedProgram(["sh", "-c", "echo ran >> " + sys.argv[2] + "; sleep 1000"], dict(os.environ), None, None)
+if sys.argv[1] == "open":
+    program.open_gate()
+print(program.identity.pid, program.identity.start_ticks, program.identity.boot_id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def started(*command: str, log_file: Path | None = None) -> StartedProgram:
+    return StartedProgram(list(command), dict(os.environ), None, log_file)
+
+
+def left_behind(how: str, file: Path) -> Identity:
+    """The program of an activator that was killed."""
+    command = [sys.executable, "-c", ACTIVATOR, how, str(file)]
+    # The program has the pipe too, so there is no waiting for its end.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as activator:
+        assert activator.stdout is not None
+        pid, start_ticks, boot_id = activator.stdout.readline().split()
+        assert activator.wait(30) == -signal.SIGKILL
+    return Identity(int(pid), int(start_ticks), boot_id)
+
+
+@pytest.fixture
+def survivor(tmp_path: Path) -> Iterator[Identity]:
+    identity = left_behind("open", tmp_path / "ran")
+    wait_until((tmp_path / "ran").exists, 10, "the program")
+    yield identity
+    with suppress(ProcessLookupError):
+        os.killpg(identity.pid, signal.SIGKILL)
+
+
+def test_output_directory_and_exit_code(tmp_path: Path) -> None:
+    log_file = tmp_path / "logs" / "log"
+    program = StartedProgram(
+        ["sh", "-c", 'echo "$A $PWD"; echo error >&2; cat; exit 3'],
+        {"A": "a b", "PATH": os.defpath},
+        tmp_path,
+        log_file,
+    )
+    assert program.poll() is None
+    assert log_file.read_bytes() == b""
+    program.open_gate()
+    assert wait_until(program.poll, 10, "its end") == Exit(3)
+    assert log_file.read_text() == f"a b {tmp_path}\nerror\n"
+    program.release()
+
+
+def test_what_cannot_be_found_ends_with_127(tmp_path: Path) -> None:
+    program = started("no-such-program", log_file=tmp_path / "log")
+    program.open_gate()
+    assert wait_until(program.poll, 10, "its end") == Exit(127)
+
+
+def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        StartedProgram(["true"], {}, tmp_path / "missing", None)
+
+
+def test_one_that_was_killed_at_the_gate() -> None:
+    program = started("true")
+    os.kill(program.pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(program.pid), 10, "its end")
+    program.open_gate()
+    assert wait_until(program.poll, 10, "its end") == Exit(-signal.SIGKILL)
+
+
+def test_a_program_at_the_gate_of_a_killed_activator_is_never_run(tmp_path: Path) -> None:
+    identity = left_behind("wait", tmp_path / "ran")
+    wait_until(lambda: not is_running(identity.pid), 10, "its end")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_survives_and_is_adopted_with_its_end(survivor: Identity) -> None:
+    assert identity_of(survivor.pid) == survivor
+    program = AdoptedProgram(survivor)
+    assert program.poll() is None
+    program.signal(signal.SIGTERM)
+    assert wait_until(program.poll, 10, "its end") == Exit(None)
+    program.signal(signal.SIGTERM)
+    program.release()
+
+
+def test_another_process_with_the_same_id_is_not_adopted(survivor: Identity) -> None:
+    for other in (replace(survivor, start_ticks=1), replace(survivor, boot_id="another")):
+        with pytest.raises(ProcessLookupError):
+            AdoptedProgram(other)
+
+
+def test_one_that_has_ended_is_not_adopted_even_before_somebody_has_waited_for_it() -> None:
+    program = started("true")
+    identity = program.identity
+    program.open_gate()
+    wait_until(lambda: identity_of(identity.pid) is None, 10, "its end")
+    with pytest.raises(ProcessLookupError):
+        AdoptedProgram(identity)
+    assert wait_until(program.poll, 10, "its end") == Exit(0)
+    with pytest.raises(ProcessLookupError):
+        AdoptedProgram(identity)
+
+
+def test_all_are_stopped_and_stubborn_ones_by_force(tmp_path: Path, survivor: Identity) -> None:
+    log_file = tmp_path / "log"
+    stubborn = started("sh", "-c", "trap '' TERM; echo ready; while true; do sleep 0.1; done", log_file=log_file)
+    obedient = started("sleep", "1000")
+    over = started("true")
+    for program in (stubborn, obedient, over):
+        program.open_gate()
+    wait_until(log_file.read_text, 10, "the stubborn one")
+    wait_until(over.poll, 10, "its end")
+    adopted = AdoptedProgram(survivor)
+    stop_all([stubborn, obedient, over, adopted], 0.3)
+    assert stubborn.poll() == Exit(-signal.SIGKILL)
+    assert obedient.poll() == Exit(-signal.SIGTERM)
+    assert adopted.poll() == Exit(None)
+    adopted.release()

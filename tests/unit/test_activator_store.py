@@ -1,0 +1,171 @@
+"""What the activator keeps on disk, and what its status shows of it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from streaming.activator import store as stores
+from streaming.activator.programs import Identity
+from streaming.activator.status import read_status, show
+from streaming.activator.store import MAX_DECISIONS, DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
+from streaming.core.activator import Held, Program, QueueActivator
+from streaming.errors import UserError
+
+NOW_MS = 1_763_730_000_000
+
+
+def state() -> QueueActivator:
+    held = Held("id-2", 2, "MESSAGES_ACCUMULATING", 5, NOW_MS, blocked="1 of max 1 are running")
+    return QueueActivator({"s": Program(NOW_MS, "id-1", 1, 5)}, held, ["id-1", "id-2"], entry='{"max":1}')
+
+
+def filled(folder: Path) -> None:
+    with Store(folder) as store:
+        about = store.about()
+        about.pid, about.since_ms, about.config_file = 42, NOW_MS, "/etc/activator.toml"
+        about.config_error = "/etc/activator.toml, line 4: `max` must be at least 1, and at most 32767"
+        with store.transaction():
+            store.save_about(about)
+            store.save_queue("orders", QueueRecord(state(), NOW_MS, "held", "#2: 1 of max 1 are running"))
+            crashing = QueueActivator(crashes=3, backoff_until_ms=NOW_MS + 9_000, entry='{"max":4}')
+            store.save_queue("invoices.eu", QueueRecord(crashing, NOW_MS, "exited", "exit code 3: crash 3 in a row"))
+            store.save_queue(
+                "f", QueueRecord(QueueActivator(held=state().held, fatal_exit_code=78), NOW_MS, "exited", "x")
+            )
+            store.save_queue("new", QueueRecord(QueueActivator()))
+            store.add_program(ProgramRecord("s", "orders", Identity(7, 8, "boot")))
+            store.add_decision(DecisionRecord(NOW_MS, "orders", "held", "#2: 1 of max 1 are running"))
+
+
+def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Store(tmp_path) as store:
+        assert store.about().pid == 42
+        assert store.queues()["orders"] == QueueRecord(state(), NOW_MS, "held", "#2: 1 of max 1 are running")
+        assert store.programs() == [ProgramRecord("s", "orders", Identity(7, 8, "boot"))]
+        with store.transaction():
+            store.end_program("s", "orders")
+            store.forget_queue("orders")
+        assert store.programs() == []
+        assert store.ended_sessions() == [("s", "orders")]
+        assert "orders" not in store.queues()
+        with store.transaction():
+            store.forget_session("s")
+        assert store.ended_sessions() == []
+
+
+def test_each_state_has_an_instance_id_of_its_own(tmp_path: Path) -> None:
+    ids = []
+    for name in ("a", "b", "a"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        with Store(tmp_path / name) as store:
+            ids.append(store.about().instance_id)
+    assert ids[0] == ids[2] != ids[1]
+
+
+def test_a_transaction_that_fails_has_changed_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+
+        def fail() -> None:
+            with store.transaction():
+                store.save_queue("q", QueueRecord(state()))
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            fail()
+        assert store.queues() == {}
+
+
+def test_only_the_latest_decisions_are_kept(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        with store.transaction():
+            for number in range(MAX_DECISIONS + 5):
+                store.add_decision(DecisionRecord(number, "q", "held", "why"))
+        kept = store.decisions(MAX_DECISIONS + 5)
+        assert [kept[0].at_ms, kept[-1].at_ms, len(kept)] == [5, MAX_DECISIONS + 4, MAX_DECISIONS]
+        assert [decision.at_ms for decision in store.decisions(2)] == [MAX_DECISIONS + 3, MAX_DECISIONS + 4]
+
+
+def test_a_newer_versions_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(stores, "_FORMAT_VERSION", 2)
+        Store(tmp_path).__exit__(None, None, None)
+    with pytest.raises(UserError, match="was written by a newer version"):
+        Store(tmp_path)
+
+
+def test_a_damaged_state_is_told(tmp_path: Path) -> None:
+    (tmp_path / "activator.db").write_text("no database at all, but long enough to be read as one " * 50)
+    with pytest.raises(UserError, match=r"activator\.db cannot be used: file is not a database"):
+        Store(tmp_path)
+
+
+def test_a_state_directory_has_one_activator(tmp_path: Path) -> None:
+    assert not stores.is_locked(tmp_path)
+    lock = StateLock(tmp_path / "state")
+    assert stores.is_locked(tmp_path / "state")
+    with pytest.raises(UserError, match="another activator uses the state directory"):
+        StateLock(tmp_path / "state")
+    lock.close()
+    assert not stores.is_locked(tmp_path / "state")
+    StateLock(tmp_path / "state").close()
+
+
+def test_a_state_directory_that_cannot_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be used"):
+        StateLock(tmp_path / "file" / "state")
+
+
+def test_status_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no activator has run"):
+        read_status(tmp_path, NOW_MS)
+    with Store(tmp_path):
+        pass
+    assert "no notification has come yet" in shown(tmp_path)
+
+
+def shown(folder: Path) -> str:
+    console = Console(width=80, no_color=True)
+    with console.capture() as capture:
+        console.print(show(read_status(folder, NOW_MS)))
+    return capture.get()
+
+
+def test_status_tells_what_runs_what_is_held_and_why(tmp_path: Path) -> None:
+    filled(tmp_path)
+    status = read_status(tmp_path, NOW_MS)
+    orders = next(row for row in status["queues"] if row["queue"] == "orders")
+    assert (orders["running"], orders["max"], orders["pids"]) == (1, 1, [7])
+    assert orders["held"] == {"notification_id": "id-2", "sequence": 2, "why": "1 of max 1 are running"}
+    assert not status["is_running"]
+    assert status["decisions"][0]["what"] == "held"
+
+
+def test_status_fits_80_columns(tmp_path: Path) -> None:
+    filled(tmp_path)
+    text = shown(tmp_path)
+    assert max(map(len, text.splitlines())) <= 80
+    for expected in (
+        "not running",
+        "line 4: `max`",
+        "1/1",
+        "held: #2: 1 of max 1 are",
+        "started until",
+        "78 was fatal",
+    ):
+        assert expected in text
+    lock = StateLock(tmp_path)
+    assert "running since" in shown(tmp_path)
+    lock.close()
+
+
+def test_a_state_of_another_kind_of_file(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "activator.db")
+    connection.execute("CREATE TABLE queues (other)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(UserError, match="cannot be used"):
+        Store(tmp_path)
