@@ -1,21 +1,27 @@
-"""The demo: a broker, the monitor, senders and reader programs on this machine, ending by itself with a summary."""
+"""The demo: all parts on this machine, both ways of activation side by side, ending by itself with a summary.
+
+External activation: the activator starts reader programs for notifications. Internal activation: the monitor decides
+that a task is started, up to max_queue_readers, and the host runs it. Both run the same reader program here.
+"""
 
 import contextlib
+import json
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import Producer
 from rich.console import Console
 
+from producers.clients import PARTITIONER
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from producers.reader_starter import ReaderStarter
 from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
+from streaming.demo_starters import DemoQueue, Starters
 from streaming.demo_story import Story
 from streaming.errors import UserError
 from streaming.follow import Start, TopicFollower
@@ -27,29 +33,12 @@ READY_TIMEOUT_S = 90.0
 RUN_TIMEOUT_S = 100.0
 MONITOR_READY = b"monitor ready"
 
-
-@dataclass(frozen=True)
-class DemoQueue:
-    """A queue of the demo.
-
-    Attributes:
-        name: Its name, and its topic's.
-        partitions: At most so many readers can receive at a time.
-        work_s: How long the work on a message takes its reader.
-        sendings: (second, messages): so many messages are sent so many seconds after the begin.
-    """
-
-    name: str
-    partitions: int
-    work_s: float
-    sendings: tuple[tuple[float, int], ...]
-
-
 # Bursts that one reader is too slow for, a trickle, and single messages after quiet times. Nobody is there in between.
 QUEUES = (
-    DemoQueue("orders", 2, 0.15, ((1.0, 70), (34.0, 70))),
-    DemoQueue("invoices", 1, 0.05, ((4.0, 1), (7.0, 1), (10.0, 1), (13.0, 1), (16.0, 1), (40.0, 3), (46.0, 3))),
-    DemoQueue("alerts", 1, 0.05, ((8.0, 1), (26.0, 1), (50.0, 1))),
+    DemoQueue("orders", 2, None, 0.15, ((1.0, 70), (34.0, 70))),
+    DemoQueue("payments", 2, 2, 0.15, ((3.0, 70), (38.0, 20))),
+    DemoQueue("invoices", 1, None, 0.05, ((4.0, 1), (7.0, 1), (10.0, 1), (13.0, 1), (40.0, 3), (46.0, 3))),
+    DemoQueue("alerts", 1, 1, 0.05, ((8.0, 1), (26.0, 1), (50.0, 1))),
 )
 TOPICS = Topics()
 # Messages of one conversation group stay in order and in one partition.
@@ -68,49 +57,45 @@ def run(console: Console) -> int:
             broker = parts.enter_context(EmbeddedBroker())
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
-        for queue in QUEUES:
-            create_queue_topics(
-                cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1
-            )
+        _create_queues(cluster)
         with _progress(console, "the monitor starts (Spark)"):
             monitor = parts.enter_context(_monitor(cluster, Path(folder)))
         story = Story(console)
-        is_complete = _tell(cluster, story, monitor, Path(folder, "readers.log"))
+        is_complete = _tell(cluster, story, monitor, Path(folder))
         story.summarize()
         return 0 if is_complete else 1
 
 
-def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, log_file: Path) -> bool:
+def _create_queues(cluster: Cluster) -> None:
+    """Their topics, and the definitions of those with internal activation; the others need none."""
+    commands = Producer(cluster.client_config(partitioner=PARTITIONER, log_level=0))
+    for queue in QUEUES:
+        create_queue_topics(cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1)
+        if queue.max_queue_readers is not None:
+            clause = {"procedure_name": queue.procedure_name, "max_queue_readers": queue.max_queue_readers}
+            command = {"type": "CREATE_QUEUE", "queue": queue.name, "activation": clause}
+            commands.produce(TOPICS.commands, key=queue.name, value=json.dumps(command))
+    commands.flush(10)
+
+
+def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -> bool:
     """Sends and reads everything; True if all that was sent was read within the time."""
-    topics = [TOPICS.arrivals, TOPICS.receives, TOPICS.activations]
-    work_s = {queue.name: queue.work_s for queue in QUEUES}
-
-    def command_for(queue: str) -> list[str]:
-        options = ["--bootstrap-servers", cluster.bootstrap_servers, "--max-messages", "5", "--wait", "3s"]
-        return [*THIS_COMMAND, "read", *options, "--work-seconds", str(work_s[queue]), queue]
-
+    topics = [TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks]
     is_over = threading.Event()
     sender = _Sender(cluster, is_over)
-    with (
-        TopicFollower(cluster, topics, Start.END) as follower,
-        ReaderStarter(cluster, TOPICS, command_for, log_file, own_environment()) as starter,
-    ):
+    with TopicFollower(cluster, topics, Start.END) as follower, Starters(cluster, QUEUES, folder, story) as starters:
         sender.start()
         story.begin()
         deadline_s = time.monotonic() + RUN_TIMEOUT_S
         try:
             while time.monotonic() < deadline_s:
-                message = follower.poll(0.05)
-                if message is not None:
+                starters.step()
+                for message in iter(lambda: follower.poll(0.02), None):
                     story.saw(message)
-                    started = starter.notified(message) if message.topic() == TOPICS.activations else None
-                    if started is not None:
-                        story.reader_started(started)
-                for reader in starter.take_exited():
-                    story.reader_left(reader)
+                starters.tell()
                 if monitor.poll() is not None:
                     raise UserError(f"the monitor ended with exit code {monitor.poll()}")
-                if not sender.is_alive() and not starter.running and story.is_all_read(sender.sent):
+                if not sender.is_alive() and not story.is_anybody_there and story.is_all_read(sender.sent):
                     return True
         finally:
             is_over.set()

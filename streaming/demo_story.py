@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from producers.reader_starter import StartedReader
 from streaming.topics import Topics
 
 TOPICS = Topics()
@@ -34,6 +33,7 @@ class Story:
         self._waiting_since_s: dict[str, float] = {}
         self._received: dict[tuple[str, str], int] = {}
         self._read_by_session: dict[str, int] = defaultdict(int)
+        self._numbers: dict[int | None, tuple[int, str, str]] = {}
         self._read = 0
         self._arrived = 0
         self._arrivals_s: list[tuple[float, str]] = []
@@ -47,7 +47,7 @@ class Story:
         self._console.print()
 
     def saw(self, message: Message) -> None:
-        """A record of queue-arrivals, queue-receives or queue-activations came."""
+        """A record of queue-arrivals, queue-receives, queue-activations or queue-tasks came."""
         value = message.value()
         if value is None:
             return
@@ -57,8 +57,10 @@ class Story:
             self._saw_arrival(record["queue"], record.get("count", 1), at_s)
         elif message.topic() == TOPICS.receives:
             self._saw_receive(record)
+        elif message.topic() == TOPICS.tasks:
+            self._saw_activation(record, "starts a task")
         else:
-            self._saw_activation(record)
+            self._saw_activation(record, record["reason"])
 
     def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:
         if self._unread[queue] <= 0:
@@ -69,6 +71,8 @@ class Story:
         self._line(queue, "->", f"{_messages(count)} arrived", "")
 
     def _saw_receive(self, record: dict[str, Any]) -> None:
+        if "session_id" not in record:
+            return  # of a task; the host tells of those itself
         queue, session_id = record["queue"], record["session_id"]
         transaction = session_id, record.get("transaction_id", "")
         if record["type"] == "RECEIVE" and record["result"] == "MESSAGES":
@@ -81,29 +85,35 @@ class Story:
         elif record["type"] == "ROLLBACK":
             self._unread[queue] += self._received.pop(transaction, 0)
 
-    def _saw_activation(self, record: dict[str, Any]) -> None:
+    def _saw_activation(self, record: dict[str, Any], why: str) -> None:
         queue = record["queue"]
         self._activations += 1
-        text = f"activation {record['sequence']}  {record['reason']}"
-        if record["reason"] == "MESSAGE_ARRIVED_ON_EMPTY_QUEUE" and queue in self._waiting_since_s:
+        text = f"activation {record['sequence']}  {why}"
+        # The first since the queue became empty tells how late it is; a later one, how much is left.
+        if queue in self._waiting_since_s:
             latency_s = time.time() - self._waiting_since_s.pop(queue)
             self._latencies_s.append(latency_s)
             text += f"  {latency_s * 1000:.0f} ms"
         else:
-            text += f"  {record['unread_messages']} unread"
+            text += f"  {self._unread[queue]} unread"
         self._line(queue, "**", text, "bold")
 
-    def reader_started(self, reader: StartedReader) -> None:
+    def reader_started(self, queue: str, session_id: str, process_id: int | None, by: str) -> None:
         """A reader program was started."""
         self._readers += 1
-        self._line(reader.queue, ">>", f"reader {reader.number} starts", "")
+        self._numbers[process_id] = self._readers, queue, session_id
+        self._line(queue, ">>", f"reader {self._readers} starts, {by}", "")
 
-    def reader_left(self, reader: StartedReader) -> None:
+    def reader_left(self, process_id: int | None) -> None:
         """A reader program has exited."""
-        read = self._read_by_session[reader.session_id]
-        code = reader.process.poll()
-        failure = f", exit code {code}" if code else ""
-        self._line(reader.queue, "<<", f"reader {reader.number} leaves, it read {_messages(read)}{failure}", "dim")
+        number, queue, session_id = self._numbers.pop(process_id)
+        read = self._read_by_session[session_id]
+        self._line(queue, "<<", f"reader {number} leaves, it read {_messages(read)}", "dim")
+
+    @property
+    def is_anybody_there(self) -> bool:
+        """Whether a reader program runs."""
+        return bool(self._numbers)
 
     def is_all_read(self, sent: int) -> bool:
         """Whether all messages that were sent have arrived and been read."""

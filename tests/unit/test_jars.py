@@ -192,7 +192,7 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_committed_lock_fits_ivy_xml() -> None:
     locked = jars._read_lock()
-    for dependency in ET.parse(jars._IVY_FILE).iter("dependency"):  # noqa: S314  (our own file)
+    for dependency in ET.parse(jars._IVY_FILE).iter("dependency"):
         configuration = dependency.attrib["conf"].partition("->")[0]
         assert f"{configuration}/{dependency.attrib['name']}-{dependency.attrib['rev']}.jar" in locked
 
