@@ -10,7 +10,7 @@ STAMP := $(VENV)/.set-up
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup lint test demo bench clean help
+.PHONY: setup lint test demo faults bench clean help
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) ## build .venv from $(PYTHON)
@@ -36,6 +36,9 @@ test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
 
 demo: $(STAMP) ## the whole of it on this machine; ends by itself
 	@$(BIN)/queue-activation demo
+
+faults: $(STAMP) ## ten minutes of load while programs are killed
+	$(BIN)/pytest tests/faults -s
 
 bench: $(STAMP) ## activation latency
 	@$(BIN)/python benchmarks/latency.py
