@@ -32,7 +32,7 @@ lint: $(STAMP) ## style, format and types
 test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
 	$(BIN)/coverage run -m pytest tests/unit
 	@$(BIN)/coverage report
-	$(BIN)/pytest tests/simulation tests/integration tests/acceptance
+	$(BIN)/pytest -n 2 --dist loadgroup tests/simulation tests/integration tests/acceptance
 
 demo: $(STAMP) ## the whole of it on this machine; ends by itself
 	@$(BIN)/queue-activation demo

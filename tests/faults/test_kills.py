@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
@@ -24,6 +24,7 @@ from producers.queue_topics import create_queue_topics
 from streaming.broker import EmbeddedBroker
 from tests.faults.programs import Program, ReaderProcesses
 from tests.integration.monitors import Monitored, View
+from tests.seeds import fresh_seed
 from tests.waiting import wait_until
 
 LOAD_S = float(os.environ.get("FAULTS_SECONDS") or 600)
@@ -201,7 +202,7 @@ class Run:
 def test_whatever_is_killed_every_message_is_read_and_no_limit_is_exceeded(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    seed = int(os.environ.get("FAULTS_SEED") or SystemRandom().randrange(10**9))
+    seed = fresh_seed("FAULTS_SEED")
     print(f"FAULTS_SEED={seed} FAULTS_SECONDS={LOAD_S:.0f} pytest {__file__}")  # noqa: T201  (shown if the test fails)
     run = Run(broker, tmp_path, seed)
     run.prepare()

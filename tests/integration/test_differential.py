@@ -6,13 +6,12 @@ bytes and the core, over restarts and over batches that run again. DIFFERENTIAL_
 """
 
 import json
-import os
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from tests.histories import random_event
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import Monitored, kill
 from tests.integration.wire import record_of
+from tests.seeds import fresh_seed
 from tests.waiting import wait_until
 
 QUEUES = [f"queue-{number}" for number in range(12)]
@@ -70,7 +70,7 @@ class Written:
 
 @pytest.mark.timeout(600)
 def test_the_pipeline_writes_what_the_core_writes(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    seed = int(os.environ.get("DIFFERENTIAL_SEED") or SystemRandom().randrange(10**9))
+    seed = fresh_seed("DIFFERENTIAL_SEED")
     print(f"DIFFERENTIAL_SEED={seed} pytest {__file__}")  # noqa: T201  (shown if the test fails)
     monitored = Monitored(broker.bootstrap_servers, tmp_path, OPTIONS)
     sent = play(monitored, Random(seed))  # noqa: S311  (no secret)

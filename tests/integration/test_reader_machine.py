@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -28,6 +27,7 @@ from tests.integration.monitor_topics import DEADLINE_S, ConsumerRecord, Monitor
 from tests.integration.reader_programs import KILLS_IN_COMMIT, Block, End, Outcome, ReaderProgram, Taken, expel
 from tests.integration.reader_truth import Count, QueueTruth, committed_blocks
 from tests.integration.test_reader import EMPTY
+from tests.seeds import seeds
 from tests.waiting import wait_until
 
 # Hypothesis begins with the simplest history, in which little happens. The others take 5 to 10 s each on two cores.
@@ -66,12 +66,6 @@ READERS = st.integers(0, MAX_READERS - 1)
 READS = st.builds(
     Read, st.booleans(), READERS, st.sampled_from((1, 2, 5)), st.sampled_from((0.0, WAIT_S)), st.sampled_from(ENDS)
 )
-
-
-def seeds() -> list[int]:
-    """READER_MACHINE_SEED alone if it is set, else a fixed one and a fresh one."""
-    chosen = os.environ.get("READER_MACHINE_SEED")
-    return [int(chosen)] if chosen else [FIXED_SEED, SystemRandom().randrange(10**9)]
 
 
 @dataclass(frozen=True)
@@ -341,7 +335,7 @@ def bench(monitor_topics: MonitorTopics, tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.timeout(EXAMPLE_DEADLINE_S * (EXAMPLES + 1))
-@pytest.mark.parametrize("chosen_seed", seeds())
+@pytest.mark.parametrize("chosen_seed", seeds("READER_MACHINE_SEED", [FIXED_SEED]))
 def test_no_message_is_lost_or_committed_twice(chosen_seed: int, bench: Bench) -> None:
     print(f"READER_MACHINE_SEED={chosen_seed} READER_MACHINE_EXAMPLES={EXAMPLES} pytest {__file__}")  # noqa: T201
 

@@ -6,8 +6,7 @@ altered, dropped; batches fail to come, and the wall clock jumps. Nobody reports
 oracle that only adds and subtracts must agree with every count.
 """
 
-import os
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
@@ -37,6 +36,7 @@ from tests.histories import (
     received,
     waiting,
 )
+from tests.seeds import seeds
 from tests.simulation.oracle import Oracle
 
 STEPS = 10_000
@@ -49,12 +49,6 @@ CREATIONS = (
     [create_queue(activation=CLAUSE)],
     [create_queue(activation=CLAUSE), notify()],
 )
-
-
-def seeds() -> list[int]:
-    """SIMULATION_SEED alone if it is set, else the fixed ones and a fresh one."""
-    chosen = os.environ.get("SIMULATION_SEED")
-    return [int(chosen)] if chosen else [*FIXED_SEEDS, SystemRandom().randrange(10**9)]
 
 
 class Simulation:
@@ -222,7 +216,7 @@ class Simulation:
 
 
 @pytest.mark.parametrize("semantics", Semantics)
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))
 def test_invariants_hold_after_every_step(seed: int, semantics: Semantics) -> None:
     print(f"SIMULATION_SEED={seed} pytest {__file__} -k {semantics}")  # noqa: T201  (shown if the test fails)
     simulation = Simulation(seed, CoreSettings(semantics=semantics))

@@ -6,13 +6,14 @@ A failure names its seed and the command that replays it. Named invariants hold 
 import itertools
 import os
 from dataclasses import dataclass, field, replace
-from random import Random, SystemRandom
+from random import Random
 
 import msgspec
 import pytest
 
 from streaming.core.activator import SETTLE_MS, Action, Decision, Notified, Policy, QueueActivator, ViewRow
 from streaming.core.times import FOREVER_MS, NEVER_MS
+from tests.seeds import seeds
 
 STEPS = 3_000
 FIXED_SEEDS = (1, 2, 3, 4)
@@ -24,12 +25,6 @@ POLICIES = (
     Policy("kept", min_programs=2, max_programs=4, fatal_exit_codes=frozenset({FATAL})),
     Policy("eager", max_programs=2, max_restarts=0, backoff_ms=10, max_backoff_ms=40),
 )
-
-
-def seeds() -> list[int]:
-    """SIMULATION_SEED alone if it is set, else the fixed ones and a fresh one."""
-    chosen = os.environ.get("SIMULATION_SEED")
-    return [int(chosen)] if chosen else [*FIXED_SEEDS, SystemRandom().randrange(10**9)]
 
 
 @dataclass
@@ -168,7 +163,7 @@ class Simulation:
         assert is_full or is_awaited, "nothing will ever wake up what is held"
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))
 def test_invariants_hold_over_random_histories(seed: int) -> None:
     simulation = Simulation(Random(seed))  # noqa: S311  (no secret)
     try:
@@ -179,7 +174,7 @@ def test_invariants_hold_over_random_histories(seed: int) -> None:
         raise AssertionError(f"{error}\nreplay with: {replay}") from error
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))
 def test_what_is_still_needed_is_started_in_the_end(seed: int) -> None:
     """After any history: the programs leave, the monitor says that it waits, and a program runs soon."""
     simulation = Simulation(Random(seed))  # noqa: S311  (no secret)
