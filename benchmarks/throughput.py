@@ -1,0 +1,143 @@
+"""Throughput: the monitor and what a user would write it with instead, on the same recorded input, in one run.
+
+    .venv/bin/python benchmarks/throughput.py [--set main] [--runs 3] [--only NAME ...]
+
+Each contestant reads the same topics from an empty state. All must give the same answer. `from start` counts from the
+start of the process, `warm` the second half of the events.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import statistics
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from contestants import Contestant
+from generate import PARTITIONS, SETS, InputSet, fill
+
+from streaming.admin import Admin, Cluster
+from streaming.broker import EmbeddedBroker
+from streaming.follow import Start, TopicFollower
+from streaming.topics import Topics
+
+OURS = Contestant("queue-activation")
+CONTESTANTS = (
+    OURS,
+    Contestant("Kafka Streams, RocksDB, no record cache", "kafka-streams", "nocache"),
+    Contestant("Kafka Streams, RocksDB, record cache", "kafka-streams", "cache"),
+    Contestant("Flink, RocksDB", "flink", "rocksdb"),
+    Contestant("Flink, heap", "flink", "heap"),
+    Contestant("Quix Streams, two processes", "quix"),
+    Contestant("Bytewax", "bytewax"),
+    Contestant("PyFlink", "pyflink"),
+    Contestant("bare loop, no fault tolerance", "bare-loop"),
+    Contestant("Spark, a key per queue, applyInPandasWithState", "spark-per-key", "applyinpandas"),
+    Contestant("Spark, a key per queue, transformWithState", "spark-per-key", "transformwithstate"),
+)
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: events per second from the start and warm, the answer, and the memory it took."""
+
+    from_start: float
+    warm: float
+    digest: str
+    peak_bytes: int
+
+
+def measure(contestant: Contestant, cluster: Cluster, of: InputSet) -> Result:
+    """One run from an empty state."""
+    topics = Topics(of.prefix)
+    renew(cluster, topics)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contestant.running(cluster.bootstrap_servers, of.prefix, of.events, Path(folder)) as run,
+    ):
+        run.wait_for(of.events, TIMEOUT_S)
+    half_s, end_s = run.progress.when(of.events // 2), run.progress.when(of.events)
+    return Result(
+        of.events / end_s, (of.events - of.events // 2) / (end_s - half_s), digest(cluster, topics), run.peak_bytes
+    )
+
+
+def renew(cluster: Cluster, topics: Topics) -> None:
+    """Empties what contestants write to."""
+    written = {topics.activations, topics.monitors, topics.tasks, topics.activated_tasks, topics.dead_letters}
+    client = AdminClient(cluster.client_config(log_level=0))
+    for future in client.delete_topics(sorted(written)).values():
+        future.result()
+    specs = [spec for spec in topics.specs() if spec.name in written]
+    Admin(cluster).create_topics(specs, partitions=PARTITIONS, replication_factor=1)
+
+
+def digest(cluster: Cluster, topics: Topics) -> str:
+    """The answer: a hash of the distinct (queue, sequence, reason), and how many there are."""
+    found = set()
+    with TopicFollower(cluster, [topics.activations], Start.BEGINNING) as follower:
+        for message in follower.to_end():
+            record = json.loads(message.value())
+            found.add((record["queue"], record["sequence"], record["reason"]))
+    return f"{len(found)} {hashlib.sha256(json.dumps(sorted(found)).encode()).hexdigest()[:12]}"
+
+
+def table(results: dict[Contestant, list[Result]]) -> str:
+    """A row for each contestant: median and range of its runs, and the ratio of the monitor's median to its."""
+    lines = [
+        "| | from start, events/s | warm, events/s (min - max) | monitor / it, warm | memory, MiB |",
+        "|---|---|---|---|---|",
+    ]
+    ours = statistics.median(result.warm for result in results[OURS]) if OURS in results else None
+    for contestant, runs in sorted(results.items(), key=lambda item: -statistics.median(run.warm for run in item[1])):
+        warm = [run.warm for run in runs]
+        median = statistics.median(warm)
+        ratio = f"{ours / median:.2f}" if ours is not None else "-"
+        start = statistics.median(run.from_start for run in runs)
+        memory = max(run.peak_bytes for run in runs) / 2**20
+        lines.append(
+            f"| {contestant.name} | {start:,.0f} | {median:,.0f} ({min(warm):,.0f} - {max(warm):,.0f}) | {ratio} "
+            f"| {memory:,.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--set", choices=SETS, default="main")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", nargs="*", help="contestants whose name contains one of these")
+    arguments = parser.parse_args()
+    of = SETS[arguments.set]
+    chosen = [
+        contestant
+        for contestant in CONTESTANTS
+        if not arguments.only or any(word.lower() in contestant.name.lower() for word in arguments.only)
+    ]
+    results: dict[Contestant, list[Result]] = {}
+    with EmbeddedBroker() as broker:
+        cluster = Cluster(broker.bootstrap_servers, {})
+        fill(cluster, of)
+        # In turns, so that what the machine does besides falls on all.
+        for _ in range(arguments.runs):
+            for contestant in chosen:
+                result = measure(contestant, cluster, of)
+                results.setdefault(contestant, []).append(result)
+                print(f"{contestant.name}: {result.warm:,.0f} events/s warm, {result.digest}", flush=True)
+    print(f"\n{of.events:,} events, {of.queues:,} queues, {arguments.runs} runs each, median")
+    print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}\n")
+    print(table(results))
+    answers = {result.digest for runs in results.values() for result in runs}
+    if len(answers) > 1:
+        raise SystemExit(f"not all gave the same answer: {answers}")
+    print("\nall gave the same answer")
+
+
+if __name__ == "__main__":
+    main()
