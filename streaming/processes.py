@@ -41,6 +41,41 @@ def own_environment() -> dict[str, str]:
     }
 
 
+def start_at_gate(
+    command: Sequence[str | Path], *, log_file: Path | None, env: Mapping[str, str] | None, cwd: Path | None
+) -> subprocess.Popen[bytes]:
+    """Starts a program in a session of its own, up to its gate: it runs when `open_gate` is called, or never.
+
+    One that cannot be found ends with exit code 127, and the shell's message is in its output.
+
+    Args:
+        command: The program and its arguments.
+        log_file: Gets its output and errors, appended; None: they go where this process's go.
+        env: Its environment; None: this process's.
+        cwd: Its working directory; None: this process's.
+
+    Raises:
+        OSError: The directory or the log file cannot be used, or the machine has no room for a process.
+    """
+    with contextlib.ExitStack() as files:
+        output: IO[bytes] | None = files.enter_context(log_file.open("ab")) if log_file is not None else None
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _GATE, "sh", *command],
+            stdin=subprocess.PIPE,
+            bufsize=0,
+            stdout=output,
+            stderr=subprocess.STDOUT if output is not None else None,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+
+
+def open_gate(process: subprocess.Popen[bytes]) -> None:
+    """Lets a program run that waits at its gate; one that was killed there stays dead."""
+    end_pipe(process.stdin, b"\n")
+
+
 class ChildProcess:
     """A program that runs in a session of its own and ends at the latest when this process ends.
 
@@ -64,26 +99,15 @@ class ChildProcess:
             env: Its environment; None: this process's.
             cwd: Its working directory; None: this process's.
         """
-        with contextlib.ExitStack() as files:
-            output: IO[bytes] | None = files.enter_context(log_file.open("ab")) if log_file is not None else None
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _GATE, "sh", *command],
-                stdin=subprocess.PIPE,
-                bufsize=0,
-                stdout=output,
-                stderr=subprocess.STDOUT if output is not None else None,
-                env=env,
-                cwd=cwd,
-                start_new_session=True,
-            )
+        self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd)
         try:
             self._watchdog = self._start_watchdog()
         except BaseException:
             # The gate's pipe ends without a line: the program is not run.
-            _end_pipe(self._process.stdin)
+            end_pipe(self._process.stdin)
             self._process.wait()
             raise
-        _end_pipe(self._process.stdin, b"\n")
+        open_gate(self._process)
 
     def _start_watchdog(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -133,7 +157,7 @@ class ChildProcess:
 
     def _dismiss_watchdog(self) -> None:
         if self._watchdog.returncode is None:
-            _end_pipe(self._watchdog.stdin, b"\n")
+            end_pipe(self._watchdog.stdin, b"\n")
             self._watchdog.wait()
 
     def __enter__(self) -> Self:
@@ -145,7 +169,8 @@ class ChildProcess:
         self.stop()
 
 
-def _end_pipe(pipe: IO[bytes] | None, line: bytes = b"") -> None:
+def end_pipe(pipe: IO[bytes] | None, line: bytes = b"") -> None:
+    """Writes a last line, if any, and closes the pipe."""
     if pipe is None:
         return
     # Somebody else may have killed the reader: then nobody reads the line, and nobody needs to.

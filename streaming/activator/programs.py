@@ -8,16 +8,13 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
-# The child waits for a line before it becomes the program: until then a killed activator means the end of the pipe, and
-# the program is never run.
-_GATE = 'read -r go || exit 125; exec "$@" </dev/null'
+from streaming.processes import open_gate, start_at_gate
 
 _STOP_POLL_S = 0.02
 
@@ -90,21 +87,9 @@ class StartedProgram:
         Raises:
             OSError: The directory or the log file cannot be used, or the machine has no room for a process.
         """
-        with contextlib.ExitStack() as files:
-            output: IO[bytes] | None = None
-            if log_file is not None:
-                log_file.parent.mkdir(parents=True, exist_ok=True)
-                output = files.enter_context(log_file.open("ab"))
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _GATE, "sh", *command],
-                stdin=subprocess.PIPE,
-                bufsize=0,
-                stdout=output,
-                stderr=subprocess.STDOUT if output is not None else None,
-                env=environment,
-                cwd=directory,
-                start_new_session=True,
-            )
+        if log_file is not None:
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._process = start_at_gate(command, log_file=log_file, env=environment, cwd=directory)
         # A child that was not yet waited for keeps its process id, so this is the child's whatever has happened to it.
         self.identity = identity_of(self.pid) or Identity(self.pid, 0, "")
 
@@ -115,10 +100,7 @@ class StartedProgram:
 
     def open_gate(self) -> None:
         """Lets the program run."""
-        if self._process.stdin is not None:
-            # Somebody may have killed it at the gate; its exit code tells.
-            with self._process.stdin as pipe, contextlib.suppress(BrokenPipeError):
-                pipe.write(b"\n")
+        open_gate(self._process)
 
     def poll(self) -> Exit | None:
         """Its end; None while it runs."""
