@@ -15,6 +15,9 @@ from streaming.core.times import FOREVER_MS
 
 MAX_RECORD_BYTES = 64 * 1024
 
+# Too short to be over the limit, however long the key of a valid name is.
+_SURELY_SHORT_BYTES = MAX_RECORD_BYTES - 2048
+
 # `[[database.]schema.]object`, each part 1-128 characters without control characters (contract, "All topics").
 _PART = r"[^.\x00-\x1f\x7f-\x9f]{1,128}"
 _QUEUE_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
@@ -297,6 +300,24 @@ def _parse(decoder: InputDecoder, value: bytes) -> InputRecord:
         raise InvalidRecordError(f"invalid JSON: {error}") from None
     except RecursionError:
         raise InvalidRecordError("invalid JSON: nested too deeply") from None
+
+
+def decode_known(decoder: InputDecoder, queue: str | None, value: bytes | None, value_bytes: int) -> InputRecord | None:
+    """Decodes a record whose key is known to be a valid queue's; None if anything is unusual, and `decode` must look.
+
+    Args:
+        decoder: The decoder of the record's topic.
+        queue: The queue that the record's key names; None if it is not known.
+        value: The record's value, possibly cut.
+        value_bytes: The length of the whole value.
+    """
+    if queue is None or value is None or value_bytes > _SURELY_SHORT_BYTES or not value.isascii():
+        return None
+    try:
+        record = decoder.decode(value)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return record if record.queue == queue else None
 
 
 def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_bytes: int) -> InputRecord:

@@ -97,6 +97,10 @@ TRANSITIONS: dict[tuple[State, Trigger], tuple[State, Anchor]] = {
 }
 
 
+# TRANSITIONS by number: the hash of an Enum is computed in Python, and this is looked up for nearly every event.
+_BY_STATE = [[TRANSITIONS.get((state, trigger)) for trigger in Trigger] for state in State]
+
+
 class Reason(Enum):
     """Why an activation is necessary."""
 
@@ -149,7 +153,10 @@ class QueueMonitor:
 
     def fire(self, trigger: Trigger, now_ms: int) -> None:
         """Does what TRANSITIONS says; raises KeyError, and changes nothing, for a pair that cannot happen."""
-        self.state, anchor = TRANSITIONS[self.state, trigger]
+        transition = _BY_STATE[self.state][trigger]
+        if transition is None:
+            raise KeyError((self.state, trigger))
+        self.state, anchor = transition
         if anchor is Anchor.NOW:
             self.anchor_ms = now_ms
         elif anchor is Anchor.NEVER:

@@ -193,6 +193,17 @@ def test_a_dead_letter_and_the_queue_beside_it_goes_on(bad: Record, reason: str)
     assert shard.state.value == alone.state.value
 
 
+@pytest.mark.parametrize(("bad", "reason"), cases())
+def test_it_is_one_too_after_a_good_record_with_its_key(bad: Record, reason: str) -> None:
+    shard, alone = FakeShard(), FakeShard()
+    outputs = shard.batch(7_000, arrival(), bad, arrival())
+    [letter] = of_topic(outputs, "queue-dead-letters")
+    assert (letter.key, letter.value) == (bad.key, bad.value)
+    assert reason in letter.headers["reason"].decode()
+    alone.batch(7_000, arrival(count=2))
+    assert shard.state.value == alone.state.value
+
+
 GOOD = {
     "the least": ({"queue": "Q"}, Source.ARRIVALS),
     "unknown fields": (ARRIVAL | {"x": None, "y": {"z": [1.5]}, "count ": -1}, Source.ARRIVALS),

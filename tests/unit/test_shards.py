@@ -88,6 +88,10 @@ class TestOrder:
         cut = random.randrange(1, len(records))
         assert order_of([frame(records[:cut]), frame([TICK]), frame(records[cut:])]) == expected
 
+    def test_timestamps_of_any_size_keep_a_partition_in_its_order(self) -> None:
+        records = [at(ARRIVALS, 0, 1, 2**63 - 1), at(ARRIVALS, 0, 2, -(2**63)), at(ARRIVALS, 1, 1, -1)]
+        assert order_of([frame(records)]) == ["A1:1", "A0:1", "A0:2"]
+
     def test_a_batch_of_ticks_is_empty(self) -> None:
         assert ordered([frame([TICK, TICK])]) == []
 
