@@ -7,6 +7,8 @@ from pyspark.sql import SparkSession
 
 from streaming.core.snapshot import FORMAT_VERSION
 from streaming.errors import UserError
+from streaming.shard_keys import balanced_keys
+from streaming.spark_session import shuffle_partitions
 
 _FILE_NAME = "queue-activation.json"
 
@@ -18,11 +20,18 @@ class Layout(Struct):
         format_version: Version of the state's format when the checkpoint was made.
         shards: Number of shards; a queue's shard follows from it.
         topic_prefix: Prefix of the topics whose offsets the checkpoint holds.
+        shard_keys: The Spark key of each shard; None in older checkpoints: the shards' numbers.
     """
 
     format_version: int
     shards: int
     topic_prefix: str
+    shard_keys: list[int] | None = None
+
+    @property
+    def keys(self) -> list[int]:
+        """The Spark key of each shard."""
+        return list(range(self.shards)) if self.shard_keys is None else self.shard_keys
 
 
 def settle(spark: SparkSession, location: str, shards: int | None, topic_prefix: str, default_shards: int) -> Layout:
@@ -35,7 +44,8 @@ def settle(spark: SparkSession, location: str, shards: int | None, topic_prefix:
     """
     path, file_system = _open(spark, location)
     if not file_system.exists(path):
-        layout = Layout(FORMAT_VERSION, shards or default_shards, topic_prefix)
+        count = shards or default_shards
+        layout = Layout(FORMAT_VERSION, count, topic_prefix, balanced_keys(count, shuffle_partitions(spark)))
         _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
         return layout
     layout = msgspec.json.decode(_read(spark, file_system, path), type=Layout)

@@ -76,12 +76,12 @@ def run(settings: MonitorSettings) -> int:
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             query = pipeline.start(
                 spark,
-                _pipeline_settings(settings, location, layout.shards),
+                _pipeline_settings(settings, location, layout.keys),
                 _shard_settings(settings),
                 partitions,
                 wakes,
             )
-            wake_times = WakeTimes(layout.shards)
+            wake_times = WakeTimes(layout.keys)
 
             def is_due() -> bool:
                 wake_times.update(wakes.value)
@@ -148,12 +148,12 @@ def _shard_settings(settings: MonitorSettings) -> ShardSettings:
     )
 
 
-def _pipeline_settings(settings: MonitorSettings, location: str, shards: int) -> PipelineSettings:
+def _pipeline_settings(settings: MonitorSettings, location: str, shard_keys: list[int]) -> PipelineSettings:
     return PipelineSettings(
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_properties,
         checkpoint_location=location,
-        shards=shards,
+        shard_keys=shard_keys,
         trigger_interval_ms=settings.trigger_interval_ms,
         max_offsets_per_trigger=settings.max_offsets_per_trigger,
         starting_offsets=settings.starting_offsets,

@@ -10,7 +10,7 @@ would slow the receives to one record a batch.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class PipelineSettings:
         bootstrap_servers: Kafka's bootstrap servers.
         kafka_options: Further Kafka client properties, for source and sink.
         checkpoint_location: Where Spark keeps the query's progress and state.
-        shards: Number of shards; fixed by the checkpoint.
+        shard_keys: The Spark key of each shard; fixed by the checkpoint.
         trigger_interval_ms: A batch begins at most this often.
         max_offsets_per_trigger: Limit of a batch, for arrivals and as many for the rest.
         starting_offsets: `earliest` or `latest`: where arrivals and receives begin without a checkpoint.
@@ -50,7 +50,7 @@ class PipelineSettings:
     bootstrap_servers: str
     kafka_options: Mapping[str, str]
     checkpoint_location: str
-    shards: int
+    shard_keys: Sequence[int]
     trigger_interval_ms: int
     max_offsets_per_trigger: int
     starting_offsets: str
@@ -85,8 +85,8 @@ def start(
     }
     arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)})
     others = _read(spark, settings, offsets)
-    every_shard = F.sequence(F.lit(0), F.lit(settings.shards - 1))
-    its_shard = F.pmod(F.xxhash64("key"), F.lit(settings.shards)).cast("int")
+    every_shard = F.array(*map(F.lit, settings.shard_keys))
+    its_shard = F.element_at(every_shard, F.pmod(F.xxhash64("key"), F.lit(len(settings.shard_keys))).cast("int") + 1)
     is_tick = F.col("topic") == topics.ticks
     records = _shard_records(arrivals, its_shard, F.lit(Source.ARRIVALS.value)).union(
         _shard_records(
@@ -113,6 +113,9 @@ def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str,
         # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
         # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
         .option("kafka.fetch.max.wait.ms", "10")
+        # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB.
+        .option("kafka.max.poll.records", "50000")
+        .option("kafka.max.partition.fetch.bytes", str(8 * 2**20))
         # A tick older than the topic's retention is no loss, and a monitor that will not start loses more than
         # arrivals that are gone anyhow; Spark logs what it misses.
         .option("failOnDataLoss", "false")

@@ -33,6 +33,10 @@ TimeoutMs = Annotated[int, Meta(ge=0, le=10**12)]
 OnOff = Literal["ON", "OFF"]
 
 
+# A dictionary is looked up in C, an Enum in Python.
+_RESULTS = {result.name: result for result in events.ReceiveResult}
+
+
 class InvalidRecordError(ValueError):
     """A record that breaks the contract; the message is the reason for the dead letter."""
 
@@ -68,7 +72,7 @@ class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True):
         """The core's event; `messages` of another result than MESSAGES is ignored."""
         return events.Receive(
             self.session_id,
-            events.ReceiveResult[self.result],
+            _RESULTS[self.result],
             (self.messages or 0) if self.result == "MESSAGES" else 0,
             self.where,
             self.transaction_id,
@@ -91,7 +95,7 @@ class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type
         """The core's event: it counts as a RECEIVE without WHERE (D6)."""
         return events.Receive(
             self.session_id,
-            events.ReceiveResult[self.result],
+            _RESULTS[self.result],
             transaction_id=self.transaction_id,
             timeout_ms=self.timeout_ms,
             unread=self.unread,

@@ -5,8 +5,9 @@ The state value keeps each queue as its own piece of bytes with the time it must
 only the queues it touches, and a batch in which nothing is due decodes nothing at all.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -119,6 +120,30 @@ def run_shard(
     Raises:
         UnknownFormatError: The checkpoint was written by a newer version.
     """
+    with _no_garbage_collection():
+        rows = _step(frames, state, settings, report_wake)
+    if rows:
+        topic, key, value, headers = zip(*rows, strict=True)
+        yield pd.DataFrame({"topic": topic, "key": key, "value": value, "headers": headers})
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A batch makes many objects and no cycles: the collector would look through all of them again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _step(
+    frames: Iterator[pd.DataFrame],
+    state: GroupState,
+    settings: ShardSettings,
+    report_wake: Callable[[int, int], None],
+) -> list[OutputRow]:
+    """One batch of one shard: its state is moved on, the rows to be written are returned."""
     batch_ms = state.getCurrentProcessingTimeMs()
     batch = ordered(frames)
     if not state.exists:
@@ -133,7 +158,7 @@ def run_shard(
         since_ms = batch_ms - last_batch_ms
         if not batch and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
             report_wake(batch_ms, wake_ms - clock_ms - since_ms)
-            return  # a tick, and nothing is due: the state is neither decoded nor written
+            return []  # a tick, and nothing is due: the state is neither decoded nor written
         queues = _queues_decoder.decode(packed_queues)
         if version < snapshot.FORMAT_VERSION:
             queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
@@ -150,9 +175,7 @@ def run_shard(
             _encoder.encode(shard.queues),
         )
     )
-    if rows:
-        topic, key, value, headers = zip(*rows, strict=True)
-        yield pd.DataFrame({"topic": topic, "key": key, "value": value, "headers": headers})
+    return rows
 
 
 def _upgrade(blob: bytes, version: int) -> bytes:

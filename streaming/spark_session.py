@@ -26,6 +26,11 @@ def is_local(location: str) -> bool:
     return "://" not in location or location.startswith("file:")
 
 
+def shuffle_partitions(spark: SparkSession) -> int:
+    """How many parts a shuffle has, and with them the state; a checkpoint keeps its number."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
 def create(checkpoint_location: str) -> SparkSession:
     """Starts Spark in this process's JVM.
 
@@ -61,6 +66,9 @@ def _conf(checkpoint_location: str) -> SparkConf:
         # Batches only when there is data: the tick is data.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",
+        # One piece for what a batch gives a shard, up to so many bytes: each piece costs its own data frame.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 2**20),
         # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
         "spark.python.unix.domain.socket.enabled": "true",
     }

@@ -1,11 +1,11 @@
 """When each shard must be looked at again, told by the workers to the driver, so that it ticks only when it must."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark import AccumulatorParam
 
-# shard -> (timestamp of the batch that says so, how long after it the shard must be looked at again), in milliseconds
+# key of a shard -> (timestamp of the batch that says so, how long after it the shard must be looked at again), in ms
 Wakes = dict[int, tuple[int, int]]
 
 
@@ -24,10 +24,10 @@ class WakesParam(AccumulatorParam[Wakes]):
 class WakeTimes:
     """Turns what the workers tell into instants of the driver's monotonic clock, which nobody sets back."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shard_keys: Iterable[int]) -> None:
         self._told: Wakes = {}
         # Until a shard has told anything, it is due.
-        self._due_s = dict.fromkeys(range(shards), 0.0)
+        self._due_s = dict.fromkeys(shard_keys, 0.0)
 
     def update(self, told: Mapping[int, tuple[int, int]]) -> None:
         """Takes over what is new."""

@@ -122,11 +122,13 @@ class Queue:
 
     def _receive(self, event: events.Receive, now_ms: int) -> None:
         sessions, monitor, result = self.sessions, self.monitor, event.result
-        sessions.heard(event.session_id, now_ms)
-        is_renewal = result is ReceiveResult.WAITING and sessions.is_waiting(event.session_id, now_ms)
-        if result is not ReceiveResult.WAITING:
-            sessions.end_wait(event.session_id)
-        elif self.definition.is_on:
+        is_wait = result is ReceiveResult.WAITING
+        is_renewal = is_wait and sessions.is_waiting(event.session_id, now_ms)
+        if event.session_id in sessions.by_id:  # most neither wait nor have a transaction open
+            sessions.heard(event.session_id, now_ms)
+            if not is_wait:
+                sessions.end_wait(event.session_id)
+        if is_wait and self.definition.is_on:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
             monitor.fire(Trigger.RECEIVE, now_ms)

@@ -37,7 +37,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 @pytest.mark.usefixtures("clocks")
 def test_a_shard_that_has_told_nothing_is_due() -> None:
-    times = WakeTimes(2)
+    times = WakeTimes(range(2))
     assert times.is_due()
     times.update({0: (WALL_MS, FOREVER_MS)})
     assert times.is_due()
@@ -46,7 +46,7 @@ def test_a_shard_that_has_told_nothing_is_due() -> None:
 
 
 def test_due_as_long_after_the_batch_as_it_was_told(clocks: Clocks) -> None:
-    times = WakeTimes(1)
+    times = WakeTimes(range(1))
     clocks.pass_ms(300)  # so long the batch has taken until the driver hears of it
     times.update({0: (WALL_MS, 5_000)})
     clocks.pass_ms(4_600)
@@ -56,7 +56,7 @@ def test_due_as_long_after_the_batch_as_it_was_told(clocks: Clocks) -> None:
 
 
 def test_a_wall_clock_that_is_set_back_moves_nothing(clocks: Clocks) -> None:
-    times = WakeTimes(1)
+    times = WakeTimes(range(1))
     times.update({0: (WALL_MS, 5_000)})
     clocks.wall_ms -= 3_600_000
     clocks.pass_ms(5_001)
@@ -65,7 +65,7 @@ def test_a_wall_clock_that_is_set_back_moves_nothing(clocks: Clocks) -> None:
 
 
 def test_a_later_batch_replaces_what_an_earlier_one_said(clocks: Clocks) -> None:
-    times = WakeTimes(1)
+    times = WakeTimes(range(1))
     times.update({0: (WALL_MS, 1_000)})
     clocks.pass_ms(500)
     times.update({0: (WALL_MS + 500, 9_000)})
