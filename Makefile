@@ -40,7 +40,10 @@ demo: $(STAMP) ## the whole of it on this machine; ends by itself
 faults: $(STAMP) ## ten minutes of load while programs are killed
 	$(BIN)/pytest tests/faults -s
 
-bench: $(STAMP) ## activation latency
+bench: $(STAMP) ## throughput beside the peers, with a plot; then latency and idle load
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@for peer in benchmarks/peers/*/setup; do $$peer; done
+	@$(BIN)/python benchmarks/throughput.py --plot build/throughput.png
 	@$(BIN)/python benchmarks/latency.py
 
 clean: ## remove what can be built again

@@ -107,11 +107,31 @@ def table(results: dict[Contestant, list[Result]]) -> str:
     return "\n".join(lines)
 
 
+def plot(results: dict[Contestant, list[Result]], of: InputSet, path: Path) -> None:
+    """A bar for each contestant: the median of its warm runs, with their range."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - only who asks for a plot needs it
+
+    rows = sorted(results.items(), key=lambda item: statistics.median(run.warm for run in item[1]))
+    medians = [statistics.median(run.warm for run in runs) / 1_000 for _, runs in rows]
+    below = [median - min(run.warm for run in runs) / 1_000 for median, (_, runs) in zip(medians, rows, strict=True)]
+    above = [max(run.warm for run in runs) / 1_000 - median for median, (_, runs) in zip(medians, rows, strict=True)]
+    figure = Figure(figsize=(9, 0.5 * len(rows) + 1.5), layout="constrained")
+    axes = figure.subplots()
+    colors = ["tab:orange" if contestant == OURS else "tab:blue" for contestant, _ in rows]
+    bars = axes.barh([contestant.name for contestant, _ in rows], medians, xerr=[below, above], color=colors)
+    axes.bar_label(bars, fmt="%.0f", padding=6)
+    axes.set_xlabel("thousand events/s, warm: median, smallest and largest of the runs")
+    axes.set_title(f"{of.events:,} events of {of.queues:,} queues, {os.cpu_count()} cores")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", choices=SETS, default="main")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--plot", type=Path, help="where to draw it (PNG); needs the extra `bench`")
     parser.add_argument("--only", nargs="*", help="contestants whose name contains one of these")
     arguments = parser.parse_args()
     of = SETS[arguments.set]
@@ -133,6 +153,9 @@ def main() -> None:
     print(f"\n{of.events:,} events, {of.queues:,} queues, {arguments.runs} runs each, median")
     print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}\n")
     print(table(results))
+    if arguments.plot is not None:
+        plot(results, of, arguments.plot)
+        print(f"\n{arguments.plot}")
     answers = {result.digest for runs in results.values() for result in runs}
     if len(answers) > 1:
         raise SystemExit(f"not all gave the same answer: {answers}")

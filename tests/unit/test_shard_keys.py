@@ -2,8 +2,10 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
+from streaming.checkpoint import Layout
 from streaming.shard_keys import balanced_keys, partition_of
 
 # SELECT pmod(hash(id), 5) FROM range(12), with id as INT, by Spark 4.2.
@@ -21,3 +23,8 @@ def test_each_partition_gets_its_share(shards: int, partitions: int) -> None:
 
 def test_it_is_sparks_hash() -> None:
     assert [partition_of(key, 5) for key in range(12)] == PARTITIONS_OF_0_TO_11
+
+
+def test_a_checkpoint_of_an_older_version_keeps_its_keys() -> None:
+    older = msgspec.json.decode(b'{"format_version":1,"shards":4,"topic_prefix":""}', type=Layout)
+    assert older.keys == [0, 1, 2, 3]
