@@ -83,7 +83,7 @@ class QueueView:
             own_positions: The caller's position in each of its own partitions, of which there may be none.
 
         Returns:
-            None if it is not certain that the caller's partitions are read to their ends.
+            None if it is not certain that the caller's partitions are read to their ends, or that they are its share.
 
         Raises:
             KafkaException: Kafka refuses to answer.
@@ -104,8 +104,12 @@ class QueueView:
         if not others:
             return NothingFound(where=False, owns_all=True)
         # Asked after the ends: what was committed since can only make a partition look more read than it was.
-        nothing_elsewhere = are_read_to_end(self._group_positions(others), ends) or self._members() >= len(ends)
-        return NothingFound(where=not nothing_elsewhere, owns_all=False)
+        if are_read_to_end(self._group_positions(others), ends):
+            return NothingFound(where=False, owns_all=False)
+        members = self._members()
+        if not own_positions and members <= len(ends):
+            return None  # there is a partition for each member: this one's is still to come
+        return NothingFound(where=members < len(ends), owns_all=False)
 
     def _partitions(self) -> list[int]:
         """The partitions there are now; a consumer notices new ones minutes later."""

@@ -86,6 +86,7 @@ class QueueReader:
         self._queue = queue
         self._receives_topic = topics.receives
         self._is_receiving = False
+        self._has_found_nothing = False
         self._is_closed = False
         consumer_group = group_id or queue
         self._view = QueueView(bootstrap_servers, queue, consumer_group, kafka_config)
@@ -95,19 +96,25 @@ class QueueReader:
         self._reports = SessionReports(bootstrap_servers, topics.receives, queue, self.session_id, kafka_config)
 
     @property
-    def is_assigned(self) -> bool:
-        """Whether the consumer group has given it its share of the partitions, which may be none.
+    def has_found_nothing(self) -> bool:
+        """Whether the last `receive` found out that there is nothing for this reader: the end of its share was reached.
 
-        Until then `receive` finds nothing out: its empty list says nothing about the queue.
+        Otherwise an empty list says nothing about the queue: the consumer group is still giving its partitions out, or
+        the broker did not answer in time.
         """
+        return self._has_found_nothing
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the consumer group has given it its share of the partitions, which may be none."""
         return self._consumer.partitions.is_assigned()
 
     @contextmanager
     def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
         """Receives messages and commits them at the end of the `with` block, or rolls back if it raises.
 
-        The list is empty if no message came in time. That is an empty result, and reported as one, unless the reader
-        is not assigned yet.
+        The list is empty if no message came in time. That is an empty result, and reported as one, only if
+        `has_found_nothing`.
 
         Args:
             max_messages: How many messages at most, 1 to 1,000,000.
@@ -120,7 +127,7 @@ class QueueReader:
             ClientUnusableError: This reader can go on no more; what was not committed will be delivered to others.
         """
         self._check_can_receive(max_messages, timeout)
-        self._is_receiving = True
+        self._is_receiving, self._has_found_nothing = True, False
         try:
             batch = self._wait(max_messages, timeout)
             if not batch.messages:
@@ -189,6 +196,7 @@ class QueueReader:
                 next_look = now + (LOOK_INTERVAL_S if found else _POLL_S)
                 if found and is_late:
                     self._report_empty(found)
+                    self._has_found_nothing = True
                     return batch
                 if found and (reported is None or reported.where != found.where):
                     self._report_waiting(found, deadline)

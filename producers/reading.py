@@ -23,21 +23,23 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
         work_s: How long the work on a message takes; for demonstrations.
 
     Raises:
-        UserError: The consumer group let the reader wait for its share of the queue for too long.
+        UserError: The reader could find nothing out about the queue for too long.
     """
     total = 0
-    give_up_s = time.monotonic() + JOIN_TIMEOUT_S
+    known_s = time.monotonic()
     while True:
         with reader.receive(max_messages, wait_s) as messages:
             for message in messages:
                 time.sleep(work_s)
                 sys.stdout.write((message.value or b"").decode(errors="replace") + "\n")
             sys.stdout.flush()
-        if not messages and reader.is_assigned:
+        if reader.has_found_nothing:
             return total
         total += len(messages)
-        if not reader.is_assigned and time.monotonic() > give_up_s:
-            raise UserError(f"the consumer group gave this reader no share of the queue within {JOIN_TIMEOUT_S:.0f} s")
+        if messages:
+            known_s = time.monotonic()
+        elif time.monotonic() > known_s + JOIN_TIMEOUT_S:
+            raise UserError(f"for {JOIN_TIMEOUT_S:.0f} s neither a message nor the end of this reader's share was seen")
 
 
 def exit_on_sigterm() -> None:

@@ -76,6 +76,19 @@ def send_to_all_partitions(monitor_topics: MonitorTopics, queue: str, partitions
         producer.send_many([Message(queue, b"x", group) for _ in range(count) for group in groups])
 
 
+def test_a_reader_whose_partition_is_still_to_come_has_not_found_nothing(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue(partitions=2)
+    send_to_all_partitions(monitor_topics, queue, 2, 300)
+    with monitor_topics.reader(queue) as first, in_background(first) as working:
+        working.gate.clear()
+        wait_until(lambda: working.values, DEADLINE_S, "a message that the first reader works on, with both partitions")
+        with monitor_topics.reader(queue, "second") as second:
+            assert receive(second, timeout=2) == []
+            assert not second.has_found_nothing
+            working.gate.set()
+            wait_until(lambda: receive(second, timeout=1), DEADLINE_S, "messages of its own partition")
+
+
 def test_a_reader_whose_share_is_no_partition_finds_that_one_more_is_useless(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue(partitions=1)
     with monitor_topics.reports() as reports:
