@@ -112,7 +112,7 @@ def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str,
         .option("kafka.isolation.level", "read_committed")
         # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
         # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
-        .option("kafka.fetch.max.wait.ms", "10")
+        .option("kafka.fetch.max.wait.ms", "1")
         # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB.
         .option("kafka.max.poll.records", "50000")
         .option("kafka.max.partition.fetch.bytes", str(8 * 2**20))
