@@ -103,11 +103,9 @@ class Sessions:
         session.wait = Wait(where, ends_ms, Lease(now_ms))
 
     def end_wait(self, session_id: str) -> None:
-        """The session's wait, if any, has a result."""
-        session = self.by_id.get(session_id)
-        if session is not None:
-            session.wait = None
-            self._close_if_idle(session_id)
+        """The wait of a session that is known, if it waits, has a result."""
+        self.by_id[session_id].wait = None
+        self._close_if_idle(session_id)
 
     def end_all_waits(self) -> None:
         """The queue is OFF: nobody can wait."""
