@@ -141,7 +141,9 @@ class Count:
             assert not dead_letters
             for queue_events in events.values():
                 self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, queue_events))
-        self._timeline.batch(self._timeline.now_ms + self._timeline.settings.transaction_lease_ms)
+        # Twice: the lease of a session that was killed long before the last record is found overdue, and given once more.
+        for _ in range(2):
+            self._timeline.batch(self._timeline.now_ms + self._timeline.settings.transaction_lease_ms)
 
     def _batches(self, records: list[Record]) -> Iterator[tuple[int, list[Record]]]:
         """Batches, each with its time since the first: one for each second in which records came, or one for all."""
