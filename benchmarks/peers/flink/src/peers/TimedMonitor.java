@@ -1,0 +1,14 @@
+package peers;
+
+/** The state of a key: a monitor, and when the timer comes that is set for it. */
+public final class TimedMonitor {
+  static final long NO_TIMER_MS = Long.MAX_VALUE;
+
+  final QueueMonitor monitor;
+  long timerMs;
+
+  TimedMonitor(QueueMonitor monitor, long timerMs) {
+    this.monitor = monitor;
+    this.timerMs = timerMs;
+  }
+}

@@ -1,0 +1,34 @@
+package peers;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+
+/** What is written when a queue is activated. */
+public record Notification(String queue, long sequence, Reason reason) {
+  /** Why an activation is necessary. */
+  public enum Reason {
+    MESSAGE_ARRIVED_ON_EMPTY_QUEUE,
+    MESSAGES_ACCUMULATING,
+    TIMEOUT_EXPIRED
+  }
+
+  private static final JsonFactory JSON = new JsonFactory();
+
+  /** The record's value. */
+  public byte[] encode() {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
+    try (JsonGenerator json = JSON.createGenerator(bytes)) {
+      json.writeStartObject();
+      json.writeStringField("queue", queue);
+      json.writeNumberField("sequence", sequence);
+      json.writeStringField("reason", reason.name());
+      json.writeEndObject();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    return bytes.toByteArray();
+  }
+}

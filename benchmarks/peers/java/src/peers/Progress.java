@@ -1,0 +1,36 @@
+package peers;
+
+import java.util.concurrent.atomic.LongAdder;
+
+/** Counts the events that are processed and says on standard output how many they are. */
+public final class Progress {
+  private static final long PRINT_INTERVAL_MS = 100;
+  private static final LongAdder PROCESSED = new LongAdder();
+
+  /** What makes everything durable that has been processed so far, and returns when it is. */
+  public interface Commit {
+    void run() throws Exception;
+  }
+
+  private Progress() {}
+
+  /** Counts one event. */
+  public static void add() {
+    PROCESSED.increment();
+  }
+
+  /** Prints the count until all events are processed, then commits and prints `done`. */
+  public static void print(long events, Commit commit) throws Exception {
+    long printed = 0;
+    while (printed < events) {
+      Thread.sleep(PRINT_INTERVAL_MS);
+      long processed = PROCESSED.sum();
+      if (processed != printed) {
+        System.out.println("events " + processed);
+        printed = processed;
+      }
+    }
+    commit.run();
+    System.out.println("done");
+  }
+}

@@ -1,0 +1,194 @@
+package peers;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import peers.Notification.Reason;
+
+/**
+ * What is known of one queue, and the rules A and B with time-out. After each event and at {@link
+ * #nextCheckMs} it decides whether the queue is to be activated. All times are milliseconds of the
+ * processing clock.
+ */
+public final class QueueMonitor {
+  /** No check is due without an event. */
+  public static final long NO_CHECK_MS = Long.MAX_VALUE;
+
+  /** W and T: longer than any run, so that the answer does not depend on the speed. */
+  private static final long QUIET_WINDOW_MS = 3_600_000;
+
+  private static final long TIMEOUT_MS = 3_600_000;
+
+  // Far from overflow, whatever is added to it or subtracted from it.
+  private static final long NEVER_MS = Long.MIN_VALUE / 2;
+  private static final State[] STATES = State.values();
+  private static final int FIXED_BYTES = 1 + 5 * Long.BYTES + Integer.BYTES;
+
+  private enum State {
+    INACTIVE,
+    NOTIFIED,
+    RECEIVES_OCCURRING
+  }
+
+  private State state = State.INACTIVE;
+  private long unread;
+  private long sequence;
+  private long anchorMs = NEVER_MS;
+  private long lastEmptyMs = NEVER_MS;
+  private long lastActivatedMs = NEVER_MS;
+  // Few readers wait at a queue at a time: a list is smaller and faster than a set.
+  private final List<String> waiting;
+
+  public QueueMonitor() {
+    waiting = new ArrayList<>(0);
+  }
+
+  private QueueMonitor(List<String> waiting) {
+    this.waiting = waiting;
+  }
+
+  public long sequence() {
+    return sequence;
+  }
+
+  /** Applies an event; returns why the queue is to be activated, or null. */
+  public Reason apply(Event event, long nowMs) {
+    boolean hasArrived = false;
+    if (event.kind() == Event.Kind.ARRIVED) {
+      hasArrived = unread <= 0;
+      unread += event.messages();
+    } else {
+      receive(event, nowMs);
+    }
+    becomeInactiveIfNothingUnread();
+    return check(hasArrived, nowMs);
+  }
+
+  /** Decides again when a check is due; returns why the queue is to be activated, or null. */
+  public Reason check(long nowMs) {
+    return check(false, nowMs);
+  }
+
+  /** When the answer can change without an event; {@link #NO_CHECK_MS} if it cannot. */
+  public long nextCheckMs() {
+    if (state == State.NOTIFIED) {
+      return lastActivatedMs + TIMEOUT_MS;
+    }
+    return unread > 0 && waiting.isEmpty() ? quietUntilMs() : NO_CHECK_MS;
+  }
+
+  private void receive(Event event, long nowMs) {
+    if (event.kind() == Event.Kind.WAITING) {
+      if (waiting.contains(event.session())) {
+        return; // A wait that is renewed is no new RECEIVE.
+      }
+      waiting.add(event.session());
+    } else {
+      waiting.remove(event.session());
+    }
+    if (state != State.RECEIVES_OCCURRING) {
+      anchorMs = nowMs;
+    }
+    if (state == State.NOTIFIED) {
+      state = State.RECEIVES_OCCURRING;
+    }
+    if (event.kind() == Event.Kind.EMPTY && !event.isQualified()) {
+      lastEmptyMs = nowMs;
+    } else if (event.kind() == Event.Kind.MESSAGES) {
+      unread -= event.messages();
+    }
+  }
+
+  private void becomeInactiveIfNothingUnread() {
+    if (unread <= 0 && state != State.NOTIFIED) {
+      state = State.INACTIVE;
+      anchorMs = NEVER_MS;
+    }
+  }
+
+  private Reason check(boolean hasArrived, long nowMs) {
+    boolean isTimedOut = state == State.NOTIFIED;
+    if (isTimedOut) {
+      if (nowMs < lastActivatedMs + TIMEOUT_MS) {
+        return null;
+      }
+      anchorMs = NEVER_MS;
+    }
+    if (unread <= 0) {
+      state = State.INACTIVE;
+      return null;
+    }
+    boolean ruleA = hasArrived && unread > waiting.size();
+    boolean ruleB = waiting.isEmpty() && nowMs >= quietUntilMs();
+    if (!ruleA && !ruleB) {
+      state = State.RECEIVES_OCCURRING;
+      return null;
+    }
+    state = State.NOTIFIED;
+    lastActivatedMs = nowMs;
+    sequence++;
+    if (isTimedOut) {
+      return Reason.TIMEOUT_EXPIRED;
+    }
+    return ruleA ? Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE : Reason.MESSAGES_ACCUMULATING;
+  }
+
+  private long quietUntilMs() {
+    return Math.max(lastEmptyMs, anchorMs) + QUIET_WINDOW_MS;
+  }
+
+  /** The stored form. */
+  public byte[] encode() {
+    int size = FIXED_BYTES;
+    byte[][] sessions = new byte[waiting.size()][];
+    for (int i = 0; i < sessions.length; i++) {
+      sessions[i] = waiting.get(i).getBytes(UTF_8);
+      size += Short.BYTES + sessions[i].length;
+    }
+    ByteBuffer bytes = ByteBuffer.allocate(size).put((byte) state.ordinal()).putLong(unread).putLong(sequence);
+    bytes.putLong(anchorMs).putLong(lastEmptyMs).putLong(lastActivatedMs).putInt(sessions.length);
+    for (byte[] session : sessions) {
+      bytes.putShort((short) session.length).put(session);
+    }
+    return bytes.array();
+  }
+
+  /** The monitor of a stored form. */
+  public static QueueMonitor decode(byte[] stored) {
+    ByteBuffer bytes = ByteBuffer.wrap(stored);
+    State state = STATES[bytes.get()];
+    long unread = bytes.getLong();
+    long sequence = bytes.getLong();
+    long anchorMs = bytes.getLong();
+    long lastEmptyMs = bytes.getLong();
+    long lastActivatedMs = bytes.getLong();
+    int sessions = bytes.getInt();
+    QueueMonitor monitor = new QueueMonitor(new ArrayList<>(sessions));
+    monitor.state = state;
+    monitor.unread = unread;
+    monitor.sequence = sequence;
+    monitor.anchorMs = anchorMs;
+    monitor.lastEmptyMs = lastEmptyMs;
+    monitor.lastActivatedMs = lastActivatedMs;
+    for (int i = 0; i < sessions; i++) {
+      int length = bytes.getShort();
+      monitor.waiting.add(new String(stored, bytes.position(), length, UTF_8));
+      bytes.position(bytes.position() + length);
+    }
+    return monitor;
+  }
+
+  /** An independent monitor in the same state. */
+  public QueueMonitor copy() {
+    QueueMonitor copy = new QueueMonitor(new ArrayList<>(waiting));
+    copy.state = state;
+    copy.unread = unread;
+    copy.sequence = sequence;
+    copy.anchorMs = anchorMs;
+    copy.lastEmptyMs = lastEmptyMs;
+    copy.lastActivatedMs = lastActivatedMs;
+    return copy;
+  }
+}

@@ -1,0 +1,73 @@
+"""Counts processed events in any number of processes, and prints the sum."""
+
+import functools
+import mmap
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from python_peers.command_line import Options
+
+# The contract: at least every 200 ms while the number changes.
+_PRINT_INTERVAL_S = 0.1
+_BYTES = 8
+
+
+class EventCounter:
+    """The events that one task has processed, in a file that other processes can read while it is written."""
+
+    def __init__(self, folder: Path) -> None:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="events-", delete=False) as file:
+            file.truncate(_BYTES)
+            self._number = memoryview(mmap.mmap(file.fileno(), _BYTES)).cast("q")
+
+    def add(self, events: int = 1) -> None:
+        """Counts events."""
+        self._number[0] += events
+
+
+@functools.cache
+def process_counter(folder: Path) -> EventCounter:
+    """The one counter of this process, for functions that are not told when their task begins."""
+    return EventCounter(folder)
+
+
+def count(folder: Path) -> int:
+    """The sum of all counters."""
+    return sum(int.from_bytes(path.read_bytes(), sys.byteorder) for path in folder.glob("events-*"))
+
+
+def stop_event() -> threading.Event:
+    """An event that SIGTERM and Ctrl-C set."""
+    is_stopping = threading.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: is_stopping.set())
+    return is_stopping
+
+
+def print_progress(
+    options: Options,
+    is_committed: Callable[[], bool],
+    is_running: Callable[[], bool],
+    is_stopping: threading.Event,
+) -> None:
+    """Prints the sum while it changes, `done` once all is processed and committed, then waits to be stopped.
+
+    Raises:
+        SystemExit: The peer ended by itself.
+    """
+    printed = 0
+    is_done = False
+    while not is_stopping.wait(_PRINT_INTERVAL_S):
+        if not is_running():
+            raise SystemExit("the peer ended by itself")
+        total = count(options.folder)
+        if total != printed:
+            printed = total
+            print(f"events {total}", flush=True)
+        if not is_done and total >= options.events and is_committed():
+            is_done = True
+            print("done", flush=True)
