@@ -141,7 +141,7 @@ class Count:
             assert not dead_letters
             for queue_events in events.values():
                 self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, queue_events))
-        # Twice: the lease of a session that was killed long before the last record is found overdue, and given once more.
+        # Twice: the lease of a session killed long before the last record is found overdue, and given once more.
         for _ in range(2):
             self._timeline.batch(self._timeline.now_ms + self._timeline.settings.transaction_lease_ms)
 
