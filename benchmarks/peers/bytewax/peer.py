@@ -18,7 +18,7 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.run import cli_main
 from python_peers.clock import now_ms
 from python_peers.command_line import Options, parse
-from python_peers.progress import EventCounter, print_progress, stop_event
+from python_peers.progress import EventCounter, print_progress, quiet_children, stop_event
 from python_peers.rules import Monitor, decode, decode_record, encode
 
 PROCESSES = 2
@@ -78,6 +78,7 @@ def main() -> None:
     """Starts the processes, and prints how far they are."""
     options = parse()
     is_stopping = stop_event()
+    quiet_children(options.folder)
     recovery = recovery_folder(options)
     recovery.mkdir()
     init_db_dir(recovery, PROCESSES)

@@ -16,7 +16,7 @@ from pyflink.table import StreamTableEnvironment
 from python_peers.clock import now_ms
 from python_peers.command_line import Options, parse
 from python_peers.committed import CommittedOffsets
-from python_peers.progress import EventCounter, print_progress, stop_event
+from python_peers.progress import EventCounter, print_progress, quiet_children, stop_event
 from python_peers.rules import Monitor, decode, decode_queue, decode_record, encode
 
 JAR = Path(__file__).with_name(".build") / "flink-sql-connector-kafka-5.0.0-2.2.jar"
@@ -81,6 +81,7 @@ def main() -> None:
     """Runs the job in this process's own cluster, and prints how far it is."""
     options = parse()
     is_stopping = stop_event()
+    quiet_children(options.folder)
     os.environ["FLINK_LOG_DIR"] = str(options.folder)
     settings = {
         **SETTINGS,

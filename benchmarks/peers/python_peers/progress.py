@@ -2,6 +2,7 @@
 
 import functools
 import mmap
+import os
 import signal
 import sys
 import tempfile
@@ -40,6 +41,25 @@ def count(folder: Path) -> int:
     return sum(int.from_bytes(path.read_bytes(), sys.byteorder) for path in folder.glob("events-*"))
 
 
+def quiet_children(folder: Path) -> None:
+    """Sends what this process's children print into a file; only this process itself still writes where it did.
+
+    Engines print much, and whoever reads the progress should not have to look for it.
+    """
+    sys.stdout, sys.stderr = (os.fdopen(os.dup(descriptor), "w", buffering=1) for descriptor in (1, 2))
+    with _log(folder).open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+
+
+def _log(folder: Path) -> Path:
+    return folder / "log"
+
+
+def _end_of_log(folder: Path) -> str:
+    return _log(folder).read_text(errors="replace")[-3000:] if _log(folder).exists() else ""
+
+
 def stop_event() -> threading.Event:
     """An event that SIGTERM and Ctrl-C set."""
     is_stopping = threading.Event()
@@ -63,7 +83,7 @@ def print_progress(
     is_done = False
     while not is_stopping.wait(_PRINT_INTERVAL_S):
         if not is_running():
-            raise SystemExit("the peer ended by itself")
+            raise SystemExit(f"the peer ended by itself:\n{_end_of_log(options.folder)}")
         total = count(options.folder)
         if total != printed:
             printed = total

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from python_peers.clock import now_ms
 from python_peers.command_line import Options, parse
 from python_peers.committed import CommittedOffsets, partitions
-from python_peers.progress import EventCounter, print_progress, stop_event
+from python_peers.progress import EventCounter, print_progress, quiet_children, stop_event
 from python_peers.rules import Monitor, decode, decode_record, encode
 from python_peers.timers import Timers
 from quixstreams import Application, State
@@ -32,6 +32,7 @@ def main() -> None:
     """Starts the processes, and prints how far they are."""
     options = parse()
     is_stopping = stop_event()
+    quiet_children(options.folder)
     create_topics(options)
     committed = CommittedOffsets(options)
     context = multiprocessing.get_context("spawn")

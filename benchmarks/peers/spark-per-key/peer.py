@@ -15,7 +15,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 from python_peers.clock import now_ms
 from python_peers.command_line import Options, parse
-from python_peers.progress import print_progress, process_counter, stop_event
+from python_peers.progress import print_progress, process_counter, quiet_children, stop_event
 from python_peers.rules import Monitor, decode, decode_record, encode
 
 from streaming import spark_session
@@ -31,6 +31,7 @@ def main() -> None:
     """Runs the query, and prints how far it is."""
     options = parse(("applyinpandas", "transformwithstate"))
     is_stopping = stop_event()
+    quiet_children(options.folder)
     checkpoint = str(options.folder / "checkpoint")
     spark = spark_session.create(checkpoint)
     # Without it timers would wait for the next record.
