@@ -327,7 +327,7 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
     assert not activating.status()["is_running"]
 
     with activating.running("--stop-programs") as process:
-        assert str(start.pid) in activating.log()
+        activating.wait_for_log(str(start.pid))
         activating.notify("q", 2, "MESSAGES_ACCUMULATING")
         activating.wait_for_log("held: #2: 1 of max 1 are running")
         activating.end("q.end", 0)
