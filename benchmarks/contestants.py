@@ -84,6 +84,7 @@ class Run:
     log: Path
     checkpoint: Path | None
     peak_bytes: int = 0
+    _counted: int = 0
 
     def wait_for(self, events: int, timeout_s: float) -> None:
         """Waits until it has processed so many events; raises RuntimeError if it ends before, or the time is over."""
@@ -104,7 +105,9 @@ class Run:
         if self.checkpoint is not None:
             return committed_events(self.checkpoint)
         counts = re.findall(rb"^events (\d+)", self.log.read_bytes()[-20_000:], re.MULTILINE)
-        return int(counts[-1]) if counts else 0
+        if counts:
+            self._counted = int(counts[-1])
+        return self._counted
 
     def _is_done(self) -> bool:
         return self.checkpoint is not None or b"\ndone" in self.log.read_bytes()[-20_000:]

@@ -16,6 +16,7 @@ from random import Random
 from confluent_kafka import Producer
 
 from streaming.admin import Admin, Cluster
+from streaming.follow import Start, TopicFollower
 from streaming.topics import Topics
 
 PARTITIONS = 4
@@ -89,11 +90,9 @@ def fill(cluster: Cluster, of: InputSet) -> None:
     """Creates the set's topics and writes its records."""
     topics = Topics(of.prefix)
     Admin(cluster).create_topics(topics.specs(), partitions=PARTITIONS, replication_factor=1)
-    producer = Producer(
-        cluster.client_config(
-            partitioner="murmur2_random", **{"linger.ms": 50, "batch.size": 500_000, "acks": 1, "log_level": 0}
-        )
-    )
+    # Idempotent: a batch that is sent again, as right after the creation of a topic, must not land behind later ones.
+    settings = {"linger.ms": 50, "batch.size": 500_000, "enable.idempotence": True, "log_level": 0}
+    producer = Producer(cluster.client_config(partitioner="murmur2_random", **settings))
     for is_arrival, queue, value in events(of):
         topic = topics.arrivals if is_arrival else topics.receives
         text = json.dumps(value, separators=(",", ":"))
@@ -104,6 +103,22 @@ def fill(cluster: Cluster, of: InputSet) -> None:
             except BufferError:
                 producer.poll(0.1)
     producer.flush()
+    _check(cluster, topics, of)
+
+
+def _check(cluster: Cluster, topics: Topics, of: InputSet) -> None:
+    """Raises RuntimeError unless all is there, and each queue's first arrival is the great one."""
+    seen: set[bytes] = set()
+    counts = {topics.arrivals: 0, topics.receives: 0}
+    with TopicFollower(cluster, [*counts], Start.BEGINNING) as follower:
+        for message in follower.to_end():
+            counts[message.topic()] += 1
+            if message.topic() == topics.arrivals and message.key() not in seen:
+                seen.add(message.key())
+                if json.loads(message.value()).get("count") != FIRST_COUNT:
+                    raise RuntimeError(f"{message.key()}: its first arrival is not the great one")
+    if len(seen) != of.queues or sum(counts.values()) != of.events:
+        raise RuntimeError(f"{sum(counts.values())} events of {len(seen)} queues")
 
 
 def main() -> None:

@@ -158,8 +158,9 @@ def main() -> None:
         print(f"\n{arguments.plot}")
     answers = {result.digest for runs in results.values() for result in runs}
     if len(answers) > 1:
-        raise SystemExit(f"not all gave the same answer: {answers}")
-    print("\nall gave the same answer")
+        by_name = {contestant.name: sorted({run.digest for run in runs}) for contestant, runs in results.items()}
+        raise SystemExit(f"not all gave the same answer:\n{json.dumps(by_name, indent=2)}")
+    print(f"\nall gave the same answer: {answers.pop()}")
 
 
 if __name__ == "__main__":
