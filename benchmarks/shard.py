@@ -11,13 +11,14 @@ import statistics
 import time
 from collections.abc import Iterator
 
-import pandas as pd
+import pyarrow as pa
 from generate import InputSet, events
 
 from streaming.activations import ActivationFormat
+from streaming.blocks import RECORDS, Source, pack
 from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
-from streaming.shards import RECORD_COLUMNS, ShardSettings, Source, run_shard
+from streaming.shards import ShardSettings, run_shard
 
 HOUR_MS = 3_600_000
 SETTINGS = ShardSettings(
@@ -27,47 +28,32 @@ SETTINGS = ShardSettings(
     ActivationFormat.JSON,
     logs_batches=False,
 )
-# Arrow hands rows over in pieces of this many (spark.sql.execution.arrow.maxRecordsPerBatch).
-ROWS_PER_FRAME = 10_000
 
 
 class State:
     """A shard's state between batches, as Spark keeps it."""
 
     def __init__(self) -> None:
-        self.value: tuple | None = None
+        self.exists = False
+        self.get: tuple = ()
         self.batch_ms = 0
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is one."""
-        return self.value is not None
-
-    @property
-    def get(self) -> tuple:
-        """The state."""
-        assert self.value is not None  # noqa: S101
-        return self.value
 
     def update(self, value: tuple) -> None:
         """Keeps it."""
-        self.value = value
+        self.exists, self.get = True, value
 
-    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802  (Spark's name)
         """The batch's timestamp."""
         return self.batch_ms
 
 
-def frames(batch: list[tuple]) -> list[pd.DataFrame]:
-    """The records of a batch as Spark hands them over."""
-    types = {"source": "int8", "partition": "int32", "offset": "int64", "timestamp_ms": "int64", "value_bytes": "int32"}
-    return [
-        pd.DataFrame(batch[at : at + ROWS_PER_FRAME], columns=list(RECORD_COLUMNS)).astype(types)
-        for at in range(0, len(batch), ROWS_PER_FRAME)
-    ]
+def read(batch: list[dict]) -> list[pa.RecordBatch]:
+    """The records of a batch as a task reads them."""
+    records = pa.Table.from_pylist(batch, RECORDS)
+    return records.append_column("shard", pa.array([0] * len(batch), pa.int32())).to_batches()
 
 
-def batches(arguments: argparse.Namespace) -> Iterator[list[tuple]]:
+def batches(arguments: argparse.Namespace) -> Iterator[list[dict]]:
     """Batches of records of one shard."""
     batch = []
     for number, (is_arrival, queue, value) in enumerate(
@@ -76,7 +62,15 @@ def batches(arguments: argparse.Namespace) -> Iterator[list[tuple]]:
         text = json.dumps(value, separators=(",", ":")).encode()
         source = Source.ARRIVALS if is_arrival else Source.RECEIVES
         batch.append(
-            (source.value, number % 4, number, 1_700_000_000_000 + number // 100, queue.encode(), text, len(text))
+            {
+                "source": source.value,
+                "partition": number % 4,
+                "offset": number,
+                "timestamp_ms": 1_700_000_000_000 + number // 100,
+                "key": queue.encode(),
+                "value": text,
+                "value_bytes": len(text),
+            }
         )
         if len(batch) == arguments.events:
             yield batch
@@ -92,19 +86,23 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     state = State()
-    rates = []
+    pack_rates, rates = [], []
     profile = cProfile.Profile()
     for number, batch in enumerate(batches(arguments)):
-        pieces = frames(batch)
+        records = read(batch)
         state.batch_ms = 1_700_000_000_000 + number * 1_000
         begin_s = time.perf_counter()
         if arguments.profile:
             profile.enable()
-        for _ in run_shard(iter(pieces), state, SETTINGS, lambda _batch_ms, _delay_ms: None):
+        blocks = [block.to_pandas() for block in pack(records, [0])]
+        pack_rates.append(len(batch) / (time.perf_counter() - begin_s))
+        begin_s = time.perf_counter()
+        for _ in run_shard(iter(blocks), state, SETTINGS, lambda _batch_ms, _delay_ms: None):
             pass
         profile.disable()
         rates.append(len(batch) / (time.perf_counter() - begin_s))
-    print(f"{statistics.median(rates):,.0f} events/s (min {min(rates):,.0f}, max {max(rates):,.0f})")
+    for what, found in (("packed into blocks", pack_rates), ("stepped", rates)):
+        print(f"{what}: {statistics.median(found):,.0f} events/s (min {min(found):,.0f}, max {max(found):,.0f})")
     if arguments.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 

@@ -4,7 +4,9 @@ Everything here is a function of the queue, the batch and its timestamp, so that
 bytes (contract, "Outputs").
 """
 
+import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -142,8 +144,8 @@ def _activation_row(
     clock, names = context.clock, context.names
     post_time = iso_time(clock.batch_ms)
     # The ordinal tells apart what a queue that is dropped and created within one batch writes under one sequence.
-    identity = [names.server, queue, name, notification.sequence, clock.batch_ms, ordinal]
-    notification_id = str(uuid.uuid5(_IDS, _encoder.encode(identity).decode()))
+    identity = (names.server, queue, name, notification.sequence, clock.batch_ms, ordinal)
+    notification_id = _name_based_id(identity)
     database, schema, object_name = name_parts(queue, names.default_database)
     record = ActivationRecord(
         event_type=notification.event_type.value,
@@ -172,8 +174,17 @@ def _activation_row(
 
 def name_task(queue: str, context: OutputContext, sequence: int) -> str:
     """The id of a task that a queue starts in this batch; a queue starts one in a batch at most."""
-    identity = [context.names.server, queue, sequence, context.clock.batch_ms]
-    return str(uuid.uuid5(_IDS, _encoder.encode(identity).decode()))
+    identity = (context.names.server, queue, sequence, context.clock.batch_ms)
+    return _name_based_id(identity)
+
+
+def _name_based_id(identity: Sequence[str | int | None]) -> str:
+    """The text of `uuid.uuid5`, a third of whose time it takes to compute it without the object."""
+    digest = bytearray(hashlib.sha1(_IDS.bytes + _encoder.encode(identity), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50  # version 5
+    digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, context: OutputContext) -> list[OutputRow]:
@@ -212,7 +223,7 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
     return rows
 
 
-def monitor_row(name: str, queue: Queue | None, context: OutputContext) -> OutputRow:
+def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: OutputContext) -> OutputRow:
     """The queue's row of the monitors view; a tombstone for a queue that is gone."""
     if queue is None:
         return context.topics.monitors, name.encode(), None, None
@@ -240,7 +251,7 @@ def monitor_row(name: str, queue: Queue | None, context: OutputContext) -> Outpu
         is_receive_enabled=definition.is_on,
         is_activation_enabled=definition.is_activation_on,
         activation_sequence=queue.sequence,
-        next_check_time=time_or_none(queue.next_check_ms()),
+        next_check_time=time_or_none(next_check_ms),
         update_time=iso_time(clock.batch_ms),
     )
     return context.topics.monitors, name.encode(), _encoder.encode(row), None

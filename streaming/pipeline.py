@@ -1,10 +1,11 @@
 """The one streaming query: Kafka -> shards -> Kafka.
 
     queue-arrivals ------------------------------+
-                                                 +-> by shard -> run_shard -> activations, monitors view, dead letters
+                                                 +-> pack -> by shard -> run_shard -> activations, monitors view, ...
     queue-receives, queue-commands, queue-ticks -+
 
-The JVM reads, computes the shard from the record's key and shuffles bytes; a record is decoded once, in the worker.
+The JVM reads and computes the shard from the record's key; blocks of records cross the shuffle; a record is decoded
+once, in the worker of its shard.
 Two sources, because a limit is shared among a source's partitions by backlog: in one source, a flood of arrivals
 would slow the receives to one record a batch.
 """
@@ -15,14 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from streaming.blocks import BLOCKS_DDL, RECORDS, Source, pack
 from streaming.outputs import DEAD_LETTER_VALUE_BYTES
-from streaming.shards import OUTPUT_SCHEMA, RECORD_COLUMNS, STATE_SCHEMA, ShardSettings, Source, run_shard
+from streaming.shards import OUTPUT_SCHEMA, STATE_SCHEMA, ShardSettings, run_shard
 from streaming.topics import Topics
 from streaming.wakes import Wakes
 
@@ -86,20 +89,19 @@ def start(
     arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)})
     others = _read(spark, settings, offsets)
     every_shard = F.array(*map(F.lit, settings.shard_keys))
-    its_shard = F.element_at(every_shard, F.pmod(F.xxhash64("key"), F.lit(len(settings.shard_keys))).cast("int") + 1)
-    is_tick = F.col("topic") == topics.ticks
-    records = _shard_records(arrivals, its_shard, F.lit(Source.ARRIVALS.value)).union(
-        _shard_records(
+    shard = F.element_at(every_shard, F.pmod(F.xxhash64("key"), F.lit(len(settings.shard_keys))).cast("int") + 1)
+    records = _records(arrivals, shard, F.lit(Source.ARRIVALS.value)).union(
+        _records(
             others,
-            F.explode(F.when(is_tick, every_shard).otherwise(F.array(its_shard))),
-            F.when(is_tick, Source.TICKS.value)
+            shard,
+            F.when(F.col("topic") == topics.ticks, Source.TICKS.value)
             .when(F.col("topic") == topics.commands, Source.COMMANDS.value)
             .otherwise(Source.RECEIVES.value),
         )
     )
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
-    return _write(_step(records, shard_settings, wakes), settings)
+    return _write(_step(_pack(records, settings.shard_keys), shard_settings, wakes), settings)
 
 
 def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]]) -> DataFrame:
@@ -123,27 +125,39 @@ def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str,
     )
 
 
-def _shard_records(source: DataFrame, shard: Column, source_rank: Column) -> DataFrame:
+def _records(source: DataFrame, shard: Column, source_rank: Column) -> DataFrame:
     columns = {
         "source": source_rank.cast("byte"),
         "partition": F.col("partition"),
         "offset": F.col("offset"),
         "timestamp_ms": F.unix_millis("timestamp"),
-        "key": F.substring("key", 1, MAX_KEY_BYTES),
-        "value": F.substring("value", 1, DEAD_LETTER_VALUE_BYTES),
+        "key": _cut("key", MAX_KEY_BYTES),
+        "value": _cut("value", DEAD_LETTER_VALUE_BYTES),
         "value_bytes": F.coalesce(F.octet_length("value"), F.lit(0)),
     }
-    return source.select(shard.alias("shard"), *(columns[name].alias(name) for name in RECORD_COLUMNS))
+    return source.select(shard.alias("shard"), *(columns[name].alias(name) for name in RECORDS.names))
 
 
-def _step(records: DataFrame, shard_settings: ShardSettings, wakes: "Accumulator[Wakes]") -> DataFrame:
+def _cut(column: str, limit_bytes: int) -> Column:
+    # `substring` alone would copy every value.
+    return F.when(F.octet_length(column) <= limit_bytes, F.col(column)).otherwise(F.substring(column, 1, limit_bytes))
+
+
+def _pack(records: DataFrame, shard_keys: Sequence[int]) -> DataFrame:
+    def pack_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return pack(batches, shard_keys)
+
+    return records.mapInArrow(pack_records, BLOCKS_DDL)
+
+
+def _step(blocks: DataFrame, shard_settings: ShardSettings, wakes: "Accumulator[Wakes]") -> DataFrame:
     def step_shard(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         def report_wake(batch_ms: int, delay_ms: int) -> None:
             wakes.add({int(key[0]): (batch_ms, delay_ms)})
 
         return run_shard(frames, state, shard_settings, report_wake)
 
-    return records.groupBy("shard").applyInPandasWithState(
+    return blocks.groupBy("shard").applyInPandasWithState(
         step_shard,
         outputStructType=OUTPUT_SCHEMA,
         stateStructType=STATE_SCHEMA,
@@ -158,6 +172,9 @@ def _write(rows: DataFrame, settings: PipelineSettings) -> StreamingQuery:
         rows.writeStream.format("kafka")
         .queryName("queue-activation")
         .options(**_kafka_options(settings))
+        # A task flushes what it has written when it ends; until then nothing is sent in small requests.
+        .option("kafka.linger.ms", "100")
+        .option("kafka.batch.size", str(2**18))
         .option("checkpointLocation", settings.checkpoint_location)
         .outputMode("append")
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")

@@ -16,7 +16,7 @@ from streaming.core.times import FOREVER_MS
 MAX_RECORD_BYTES = 64 * 1024
 
 # Too short to be over the limit, however long the key of a valid name is.
-_SURELY_SHORT_BYTES = MAX_RECORD_BYTES - 2048
+SURELY_SHORT_BYTES = MAX_RECORD_BYTES - 2048
 
 # `[[database.]schema.]object`, each part 1-128 characters without control characters (contract, "All topics").
 _PART = r"[^.\x00-\x1f\x7f-\x9f]{1,128}"
@@ -64,16 +64,22 @@ class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True):
     timeout_ms: TimeoutMs | None = None
     unread: Unread | None = None
 
-    def __post_init__(self) -> None:
-        if self.result == "MESSAGES" and self.messages is None:
-            raise ValueError("Object missing required field `messages`, which the result MESSAGES needs")
-
     def event(self) -> events.Receive:
-        """The core's event; `messages` of another result than MESSAGES is ignored."""
+        """The core's event; `messages` of another result than MESSAGES is ignored.
+
+        Raises:
+            InvalidRecordError: The result MESSAGES without a number. Checked here, and not by `__post_init__`, which
+                takes as long as all the rest of the decoding.
+        """
+        messages = 0
+        if self.result == "MESSAGES":
+            if self.messages is None:
+                raise InvalidRecordError("Object missing required field `messages`, which the result MESSAGES needs")
+            messages = self.messages
         return events.Receive(
             self.session_id,
             _RESULTS[self.result],
-            (self.messages or 0) if self.result == "MESSAGES" else 0,
+            messages,
             self.where,
             self.transaction_id,
             self.timeout_ms,
@@ -306,24 +312,6 @@ def _parse(decoder: InputDecoder, value: bytes) -> InputRecord:
         raise InvalidRecordError("invalid JSON: nested too deeply") from None
 
 
-def decode_known(decoder: InputDecoder, queue: str | None, value: bytes | None, value_bytes: int) -> InputRecord | None:
-    """Decodes a record whose key is known to be a valid queue's; None if anything is unusual, and `decode` must look.
-
-    Args:
-        decoder: The decoder of the record's topic.
-        queue: The queue that the record's key names; None if it is not known.
-        value: The record's value, possibly cut.
-        value_bytes: The length of the whole value.
-    """
-    if queue is None or value is None or value_bytes > _SURELY_SHORT_BYTES or not value.isascii():
-        return None
-    try:
-        record = decoder.decode(value)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return record if record.queue == queue else None
-
-
 def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_bytes: int) -> InputRecord:
     """Decodes and checks one record.
 
@@ -349,4 +337,5 @@ def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_
         )
     if record.queue.encode() != key:
         raise InvalidRecordError("the record's key differs from its `queue`")
+    record.event()  # what no type can say
     return record

@@ -2,19 +2,23 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from streaming.activations import ActivationFormat
+from streaming.blocks import RECORDS, Source, pack
 from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
-from streaming.shards import RECORD_COLUMNS, ShardSettings, Source, run_shard
+from streaming.shards import ShardSettings, run_shard
 
 SETTINGS = ShardSettings(
     CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
 )
+
+SHARD = 7
 
 
 class FakeGroupState:
@@ -83,22 +87,17 @@ def command(kind: str, queue: str = "Q", **more: Any) -> Record:
 TICK = Record(Source.TICKS, None, None)
 
 
+def table(records: Iterable[Record]) -> pa.Table:
+    """The records as a task reads them, ticks included."""
+    rows = [asdict(one) | {"value_bytes": one.value_bytes or len(one.value or b"")} for one in records]
+    return pa.Table.from_pylist(rows, RECORDS)
+
+
 def frame(records: Iterable[Record]) -> pd.DataFrame:
-    """The records as Spark hands them over: columns of the pipeline's types, a null length as NaN."""
-    rows = [
-        (
-            one.source.value,
-            one.partition,
-            one.offset,
-            one.timestamp_ms,
-            one.key,
-            one.value,
-            one.value_bytes or len(one.value or b""),
-        )
-        for one in records
-    ]
-    types = {"source": "int8", "partition": "int32", "offset": "int64", "timestamp_ms": "int64"}
-    return pd.DataFrame(rows, columns=list(RECORD_COLUMNS)).astype(types)
+    """The records as Spark hands them over to the one shard there is."""
+    read = table(records)
+    batches = read.append_column("shard", pa.array([SHARD] * len(read), pa.int32())).to_batches()
+    return pd.concat([blocks.to_pandas() for blocks in pack(batches, [SHARD])])
 
 
 @dataclass(frozen=True)

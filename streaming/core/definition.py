@@ -41,6 +41,10 @@ class QueueDefinition:
         """The definition of a queue that an event created."""
         return cls(is_automatic=True, notifications={DEFAULT_NOTIFICATION: None} if has_default_notification else {})
 
+    def is_as_created(self, has_default_notification: bool) -> bool:
+        """Whether it is exactly what an event would create again."""
+        return self.is_automatic and self == QueueDefinition.automatic(has_default_notification)
+
     @property
     def is_activation_on(self) -> bool:
         """Whether there is internal activation and it is ON."""

@@ -362,12 +362,15 @@ class Queue:
 
     def next_wake_ms(self) -> int:
         """When the queue must be stepped at the latest: to check, to write its view, or to be forgotten."""
-        wake_ms = self.next_check_ms()
+        return min(self.next_check_ms(), self.next_chore_ms())
+
+    def next_chore_ms(self) -> int:
+        """When its view must be written, or it must be forgotten; FOREVER_MS if neither."""
         if self.is_view_stale:
-            wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
+            return self.view_written_ms + self.settings.check_interval_ms
         if self._can_be_forgotten():
-            wake_ms = min(wake_ms, self.last_event_ms + self.settings.queue_idle_expiry_ms)
-        return wake_ms
+            return self.last_event_ms + self.settings.queue_idle_expiry_ms
+        return FOREVER_MS
 
     def is_idle_expired(self, now_ms: int) -> bool:
         """Whether an automatic queue has been idle for so long that it is forgotten."""
@@ -378,7 +381,7 @@ class Queue:
             self.unread <= 0
             and not self.sessions.by_id
             and not self.tasks.running
-            and self.definition == QueueDefinition.automatic(self.settings.auto_create_queues)
+            and self.definition.is_as_created(self.settings.auto_create_queues)
         )
 
 

@@ -136,10 +136,14 @@ class Sessions:
 
     def waiting(self) -> int:
         """How many sessions wait without WHERE."""
+        if not self.by_id:  # as in most queues at most times
+            return 0
         return sum(session.wait is not None and not session.wait.where for session in self.by_id.values())
 
     def tasks_waiting(self) -> int:
         """How many sessions wait, with WHERE or not: the column tasks_waiting."""
+        if not self.by_id:
+            return 0
         return sum(session.wait is not None for session in self.by_id.values())
 
     def end_due(self, now_ms: int, settings: CoreSettings) -> int:

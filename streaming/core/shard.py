@@ -9,6 +9,7 @@ from streaming.core.notification import Notification
 from streaming.core.queue import Queue
 from streaming.core.settings import CoreSettings
 from streaming.core.tasks import NameTask, Task
+from streaming.core.times import FOREVER_MS
 
 
 @dataclass(slots=True)
@@ -42,12 +43,16 @@ class Step:
         notifications: What is to be notified, in order.
         tasks: The tasks that were started (those not confirmed yet), or changed otherwise; None for one that has ended.
         writes_view: Whether its row of the monitors view is to be written; without a queue: a tombstone.
+        next_check_ms: The next instant at which its check could decide otherwise without an event.
+        wake_ms: When it must be stepped at the latest.
     """
 
     queue: Queue | None
     notifications: list[Notification] = field(default_factory=list)
     tasks: dict[str, Task | None] = field(default_factory=dict)
     writes_view: bool = False
+    next_check_ms: int = FOREVER_MS
+    wake_ms: int = FOREVER_MS
 
 
 def step_queue(
@@ -87,7 +92,9 @@ def step_queue(
     if queue is None:
         return Step(None, notifications, tasks, writes_view=existed)
     writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
-    return Step(queue, notifications, tasks, writes_view)
+    next_check_ms = queue.next_check_ms()
+    wake_ms = min(next_check_ms, queue.next_chore_ms())
+    return Step(queue, notifications, tasks, writes_view, next_check_ms, wake_ms)
 
 
 def _create(event: Event, settings: CoreSettings) -> Queue | None:

@@ -119,8 +119,9 @@ class Tasks:
 
     def next_due_ms(self, settings: CoreSettings) -> int:
         """When the next lease ends; FOREVER_MS if there is none."""
-        first_ms = min((task.lease.from_ms for task in self.running.values()), default=FOREVER_MS)
-        return min(first_ms + settings.task_lease_ms, FOREVER_MS)
+        if not self.running:
+            return FOREVER_MS
+        return min(task.lease.from_ms for task in self.running.values()) + settings.task_lease_ms
 
     def take_changes(self) -> dict[str, Task | None]:
         """What has changed since the last call: task_id -> the task, or None if it runs no more."""

@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby
-from operator import itemgetter
+from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from producers.clients import admin_client
+from streaming.blocks import RECORDS, Source
 from streaming.core.events import Event, Receive
-from streaming.shards import RECORD_COLUMNS, Record, Source, decode, ordered
+from streaming.input_batch import by_key, order_of
 from tests.histories import SECOND, Timeline
 from tests.integration.monitor_topics import DEADLINE_S, ConsumerRecord, MonitorTopics, Tail
 from tests.integration.reader_programs import Block, Outcome
@@ -115,15 +116,13 @@ def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]
 class Count:
     """The monitor's count of one queue: its core, fed with records as the pipeline would feed it."""
 
-    def __init__(self, topics: MonitorTopics, *, is_healed: bool) -> None:
+    def __init__(self, *, is_healed: bool) -> None:
         """A queue nobody has heard of.
 
         Args:
-            topics: The monitor's topics.
             is_healed: Whether time goes on by the records' timestamps, a batch a second, and the readers' own counts
                 (`unread`) are believed. Otherwise nothing hides a mistake: one batch, in which nothing heals.
         """
-        self._topics = topics.topics
         self._is_healed = is_healed
         self._timeline = Timeline()
 
@@ -136,29 +135,39 @@ class Count:
         """Feeds records that have not been fed yet, and lets the time pass after which silent sessions are given up."""
         rows = [_row(Source.ARRIVALS, each) for each in arrivals] + [_row(Source.RECEIVES, each) for each in receives]
         begin_ms = self._timeline.now_ms
-        for since_ms, batch in self._batches(ordered([pd.DataFrame(rows, columns=[*RECORD_COLUMNS])])):
-            dead_letters, events = decode(batch, self._topics)
-            assert not dead_letters
-            for queue_events in events.values():
-                self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, queue_events))
+        for since_ms, batch in self._batches(pa.Table.from_pylist(rows, RECORDS)):
+            for given in by_key(batch):
+                _, events, wrong = given.decode()
+                assert not wrong
+                self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, events))
         # Twice: the lease of a session killed long before the last record is found overdue, and given once more.
         for _ in range(2):
             self._timeline.batch(self._timeline.now_ms + self._timeline.settings.transaction_lease_ms)
 
-    def _batches(self, records: list[Record]) -> Iterator[tuple[int, list[Record]]]:
+    def _batches(self, records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """Batches, each with its time since the first: one for each second in which records came, or one for all."""
         if not self._is_healed:
             yield 0, records
             return
-        # As `ordered` does: no record is earlier than those before it, whatever its timestamp says.
-        latest_ms = accumulate((record[3] for record in records), max)
-        seconds = [(each_ms // SECOND, record) for each_ms, record in zip(latest_ms, records, strict=True)]
-        for second, group in groupby(seconds, itemgetter(0)):
-            yield (second - seconds[0][0]) * SECOND, [record for _, record in group]
+        rows = records.take(order_of(records)).to_pylist()
+        # As in a batch: no record is earlier than those before it, whatever its timestamp says.
+        latest_ms = accumulate((row["timestamp_ms"] for row in rows), max)
+        ordered = [row | {"timestamp_ms": each_ms} for row, each_ms in zip(rows, latest_ms, strict=True)]
+        for second, group in groupby(ordered, lambda row: row["timestamp_ms"] // SECOND):
+            since_s = second - ordered[0]["timestamp_ms"] // SECOND
+            yield since_s * SECOND, pa.Table.from_pylist(list(group), RECORDS)
 
     def _as_believed(self, event: Event) -> Event:
         return event if self._is_healed or not isinstance(event, Receive) else replace(event, unread=None)
 
 
-def _row(source: Source, record: ConsumerRecord) -> Record:
-    return source, record.partition, record.offset, record.timestamp, record.key, record.value, len(record.value)
+def _row(source: Source, record: ConsumerRecord) -> dict[str, Any]:
+    return {
+        "source": source.value,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": record.key,
+        "value": record.value,
+        "value_bytes": len(record.value),
+    }

@@ -185,5 +185,5 @@ def step(name: str, queue: Queue | None, entry: dict[str, Any], topics: Topics) 
     rows = activation_rows(name, done.notifications, context)
     rows += task_rows(name, done.tasks, SETTINGS.task_lease_ms, context)
     if done.writes_view:
-        rows.append(monitor_row(name, done.queue, context))
+        rows.append(monitor_row(name, done.queue, done.next_check_ms, context))
     return done.queue, rows

@@ -108,7 +108,7 @@ class ReaderMachine(RuleBasedStateMachine):
         self.queue = topics.queue(partitions)
         self.last_end = last_end
         self.truth = QueueTruth(topics, self.bench.arrivals, self.bench.receives, self.queue)
-        self.counts = [Count(topics, is_healed=is_healed) for is_healed in (False, True)]
+        self.counts = [Count(is_healed=is_healed) for is_healed in (False, True)]
         self.note("histories", f"{self.queue}: {partitions} partitions")
         for group in ("a", "b", "c", None):
             self.send_messages(3, group)

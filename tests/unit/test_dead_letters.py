@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from streaming.blocks import Source
 from streaming.core.times import FOREVER_MS
 from streaming.records import MAX_RECORD_BYTES
-from streaming.shards import Source
 from tests.fake_spark import FakeShard, Record, activations, arrival, command, of_topic, receive, record
 
 KIB = 1024

@@ -7,8 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
+from streaming.blocks import Source
 from streaming.core import snapshot
-from streaming.shards import Source
 from tests.fake_spark import (
     SETTINGS,
     FakeGroupState,
@@ -49,6 +49,8 @@ class TestActivations:
         value = written.json
         notification_id = value.pop("notification_id")
         assert str(uuid.UUID(notification_id)) == notification_id
+        assert uuid.UUID(notification_id).version == 5
+        assert uuid.UUID(notification_id).variant == uuid.RFC_4122
         assert value == {
             "EventType": "QUEUE_ACTIVATION",
             "PostTime": "2023-11-14T21:13:20.123Z",

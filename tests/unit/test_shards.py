@@ -6,8 +6,10 @@ from random import Random
 import pandas as pd
 import pytest
 
+from streaming.blocks import Source, unpack
 from streaming.core.snapshot import FORMAT_VERSION
-from streaming.shards import CLOCK_SAVE_INTERVAL_MS, Source, ordered
+from streaming.input_batch import order_of
+from streaming.shards import CLOCK_SAVE_INTERVAL_MS
 from tests.fake_spark import (
     TICK,
     FakeGroupState,
@@ -30,8 +32,9 @@ def at(source: Source, partition: int, offset: int, timestamp_ms: int) -> Record
     return Record(source, b"", f"{source.name[0]}{partition}:{offset}".encode(), offset, partition, timestamp_ms)
 
 
-def order_of(frames: list[pd.DataFrame]) -> list[str]:
-    return [record[4].decode() for record in ordered(frames)]
+def keys_in_order(frames: list[pd.DataFrame]) -> list[str]:
+    batch = unpack(frames)
+    return [key.decode() for key in batch.take(order_of(batch)).column("key").to_pylist()]
 
 
 class TestOrder:
@@ -71,7 +74,7 @@ class TestOrder:
         ],
     )
     def test_rules(self, records: list[Record], expected: list[str]) -> None:
-        assert order_of([frame([*records, TICK])]) == expected
+        assert keys_in_order([frame([*records, TICK])]) == expected
 
     @pytest.mark.parametrize("seed", range(20))
     def test_it_depends_neither_on_the_order_nor_on_the_framing_of_the_rows(self, seed: int) -> None:
@@ -82,18 +85,18 @@ class TestOrder:
             for partition in range(3)
             for offset in range(5)
         ]
-        expected = order_of([frame(records)])
+        expected = keys_in_order([frame(records)])
         assert expected == oracle(records)
         random.shuffle(records)
         cut = random.randrange(1, len(records))
-        assert order_of([frame(records[:cut]), frame([TICK]), frame(records[cut:])]) == expected
+        assert keys_in_order([frame(records[:cut]), frame([TICK]), frame(records[cut:])]) == expected
 
     def test_timestamps_of_any_size_keep_a_partition_in_its_order(self) -> None:
         records = [at(ARRIVALS, 0, 1, 2**63 - 1), at(ARRIVALS, 0, 2, -(2**63)), at(ARRIVALS, 1, 1, -1)]
-        assert order_of([frame(records)]) == ["A1:1", "A0:1", "A0:2"]
+        assert keys_in_order([frame(records)]) == ["A1:1", "A0:1", "A0:2"]
 
     def test_a_batch_of_ticks_is_empty(self) -> None:
-        assert ordered([frame([TICK, TICK])]) == []
+        assert keys_in_order([frame([TICK, TICK])]) == []
 
 
 def oracle(records: list[Record]) -> list[str]:

@@ -1,0 +1,96 @@
+"""Records cross Spark's shuffle in blocks: what a task has read for one shard is one row, its columns packed by Arrow.
+
+A row for each record would cost more in the shuffle, its sort and its way into Python than in all the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from streaming import garbage
+
+# The columns of a record. `value_bytes` is the length of the value, which may be cut.
+RECORDS = pa.schema(
+    [
+        ("source", pa.int8()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("value_bytes", pa.int32()),
+    ]
+)
+# A tick is a block of nothing for each shard: it makes Spark look at the shard.
+BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
+# A block is about this large at most; 4,000 common records of 8 shards are 0.1 MiB each.
+MAX_BLOCK_BYTES = 4 * 2**20
+BLOCKS_DDL = "shard int, block binary"
+
+
+class Source(IntEnum):
+    """Where a record came from; the value is its rank among records of one timestamp (activation.md, "Order")."""
+
+    COMMANDS = 0
+    ARRIVALS = 1
+    RECEIVES = 2
+    TICKS = 3
+
+
+def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Packs what a task has read.
+
+    Args:
+        batches: Records, with the columns of RECORDS and their `shard`, which for a tick says nothing.
+        shard_keys: All shards.
+
+    Yields:
+        Blocks, by BLOCKS.
+    """
+    garbage.spare_what_is_loaded("pack")
+    for batch in batches:
+        is_tick = batch.column("source").to_numpy() == Source.TICKS
+        blocks = [
+            (shard, piece.serialize().to_pybytes())
+            for shard, records in _by_shard(batch, np.flatnonzero(~is_tick))
+            for piece in _pieces(records)
+        ]
+        if is_tick.any():
+            blocks += [(shard, None) for shard in shard_keys]
+        yield pa.RecordBatch.from_arrays(
+            [[shard for shard, _ in blocks], [block for _, block in blocks]], schema=BLOCKS
+        )
+
+
+def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The records at these positions, shard by shard, by RECORDS."""
+    records = pa.RecordBatch.from_arrays([batch.column(name) for name in RECORDS.names], schema=RECORDS)
+    shards = batch.column("shard").to_numpy()[positions]
+    order = np.argsort(shards, kind="stable")
+    shards, positions = shards[order], positions[order]
+    ends = [*(np.flatnonzero(np.diff(shards)) + 1).tolist(), len(shards)] if len(shards) else []
+    begin = 0
+    for end in ends:
+        yield int(shards[begin]), records.take(pa.array(positions[begin:end]))
+        begin = end
+
+
+def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The records in pieces that Spark can handle as rows, whatever stands in them."""
+    pieces = -(-records.nbytes // MAX_BLOCK_BYTES)
+    length = -(-len(records) // pieces)
+    for begin in range(0, len(records), length):
+        yield records.slice(begin, length)
+
+
+def unpack(frames: Iterable[pd.DataFrame]) -> pa.Table:
+    """The records of a shard's blocks, by RECORDS, in no order.
+
+    Args:
+        frames: Blocks as Spark hands them over, with the columns of BLOCKS.
+    """
+    blocks = [block for frame in frames for block in frame["block"] if block is not None]
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block), RECORDS) for block in blocks], RECORDS)

@@ -1,0 +1,180 @@
+"""The input of one batch of a shard: its records in the order in which they are applied, decoded queue by queue."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming import records
+from streaming.blocks import Source
+from streaming.core.events import Event, MessageArrived
+from streaming.outputs import SourceRecord
+from streaming.topics import Topics
+
+_Integers = npt.NDArray[np.int64]
+# Enough for the year 4199, and for 2^17 partitions beside it in 64 bits.
+_TIMESTAMP_BITS = 46
+
+_DECODERS: dict[int, records.InputDecoder] = {
+    Source.COMMANDS: records.commands_decoder,
+    Source.ARRIVALS: records.arrivals_decoder,
+    Source.RECEIVES: records.receives_decoder,
+}
+_DECODE = {source: decoder.decode for source, decoder in _DECODERS.items()}
+
+
+def order_of(batch: pa.Table) -> _Integers:
+    """The positions of a batch's records in the order in which they are applied.
+
+    Records of one partition go by offset; partitions are merged by the highest timestamp seen so far in each, then by
+    the rank of their topic, then by partition number (activation.md, "Order").
+
+    Args:
+        batch: The records, by blocks.RECORDS, in no order.
+    """
+    # Topic and partition as one number: its order is that of the ranks, and then that of the partitions.
+    place = batch.column("source").to_numpy().astype(np.int64) << 32 | batch.column("partition").to_numpy()
+    by_place = np.lexsort((batch.column("offset").to_numpy(), place))
+    place = place[by_place]
+    is_first = np.ones(len(place), dtype=bool)
+    is_first[1:] = place[1:] != place[:-1]
+    # The highest so far within each partition: each partition's timestamps are lifted above all those before it.
+    lift = np.cumsum(is_first) << _TIMESTAMP_BITS
+    clipped = np.clip(batch.column("timestamp_ms").to_numpy()[by_place], 0, (1 << _TIMESTAMP_BITS) - 1)
+    highest_ms = np.maximum.accumulate(clipped + lift) - lift
+    return by_place[np.lexsort((place, highest_ms))]  # stable: a partition keeps its order
+
+
+@dataclass(slots=True)
+class QueueInput:
+    """The records of one key, in order.
+
+    Attributes:
+        key: The records' key.
+        sources: Their sources.
+        values: Their values, possibly cut.
+        lengths: The lengths of their whole values.
+        positions: Their positions in the batch.
+        is_plain: Whether none of them lacks its key or value, is too long, or is no UTF-8.
+    """
+
+    key: bytes | None
+    sources: list[int]
+    values: list[Any]
+    lengths: list[int]
+    positions: _Integers
+    is_plain: bool
+
+    def decode(self) -> tuple[str | None, list[Event], dict[int, str]]:
+        """Checks and decodes the records.
+
+        Returns:
+            The queue, None if no record is valid; its events; and what is wrong with each record that breaks the
+            contract, by its number.
+        """
+        if self.is_plain:
+            with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError, records.InvalidRecordError):
+                return *self._decode_plain(), {}
+        return self._decode_one_by_one()
+
+    def _decode_plain(self) -> tuple[str, list[Event]]:
+        """The queue and its events; raises something, without saying which record is wrong, unless all are valid."""
+        queue = (self.key or b"").decode()
+        found = [_DECODE[source](value) for source, value in zip(self.sources, self.values, strict=True)]
+        is_theirs = [record.queue for record in found].count(queue) == len(found)
+        if not (is_theirs and records.is_queue_name(queue)):
+            raise records.InvalidRecordError
+        return queue, events_of(found)
+
+    def _decode_one_by_one(self) -> tuple[str | None, list[Event], dict[int, str]]:
+        found: list[records.InputRecord] = []
+        wrong: dict[int, str] = {}
+        rows = zip(self.sources, self.values, self.lengths, strict=True)
+        for number, (source, value, value_bytes) in enumerate(rows):
+            try:
+                found.append(records.decode(_DECODERS[source], self.key, value, value_bytes))
+            except records.InvalidRecordError as error:
+                wrong[number] = str(error)
+        return found[0].queue if found else None, events_of(found), wrong
+
+    def origin(self, number: int, batch: pa.Table, topics: Topics) -> SourceRecord:
+        """One of the records as it came, and where it came from."""
+        row = batch.slice(self.positions[number], 1).to_pylist()[0]
+        topic = topic_of(row.pop("source"), topics)
+        return SourceRecord(topic, **row)
+
+
+def events_of(found: list[records.InputRecord]) -> list[Event]:
+    """The events of a queue's records; arrivals without another event between them are one arrival of them all."""
+    events: list[Event] = []
+    arrived: MessageArrived | None = None
+    for record in found:
+        if type(record) is not records.MessageArrived:
+            arrived = None
+            events.append(record.event())
+        elif arrived is None:
+            arrived = record.event()
+            events.append(arrived)
+        else:
+            arrived.count += record.count
+    return events
+
+
+def topic_of(source: int, topics: Topics) -> str:
+    """The name of the topic that a record came from."""
+    return (topics.commands, topics.arrivals, topics.receives, topics.ticks)[source]
+
+
+def by_key(batch: pa.Table) -> Iterator[QueueInput]:
+    """The records of a batch in order, key by key; the key whose first record comes first is the first."""
+    if not len(batch):
+        return
+    order = order_of(batch)
+    encoded = batch.column("key").dictionary_encode("encode").combine_chunks()
+    codes = encoded.indices.to_numpy()[order]
+    grouped = np.argsort(codes, kind="stable")
+    codes = codes[grouped]
+    begins = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1))
+    ends = np.append(begins[1:], len(codes))
+    positions = order[grouped]
+    keys = encoded.dictionary.to_pylist()
+    is_plain = _is_plain(batch)
+    sources = batch.column("source").to_numpy()[positions].tolist()
+    lengths = batch.column("value_bytes").to_numpy()[positions].tolist()
+    values = batch.column("value").to_numpy()[positions].tolist()
+    for run in np.argsort(grouped[begins]).tolist():
+        begin, end = int(begins[run]), int(ends[run])
+        yield QueueInput(
+            keys[codes[begin]],
+            sources[begin:end],
+            values[begin:end],
+            lengths[begin:end],
+            positions[begin:end],
+            is_plain,
+        )
+
+
+def _is_plain(batch: pa.Table) -> bool:
+    """Whether no record lacks its key or value, may be too long, or is no UTF-8.
+
+    All values are looked at as one text: a valid one begins with a character of its own, whatever stands before it.
+    """
+    values = batch.column("value")
+    if values.null_count or batch.column("key").null_count:
+        return False
+    if pc.max(batch.column("value_bytes")).as_py() > records.SURELY_SHORT_BYTES:
+        return False
+    try:
+        for chunk in values.chunks:
+            text = chunk.buffers()[2]
+            if text is not None and not (found := text.to_pybytes()).isascii():
+                found.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""Blocks: what a task has read reaches its shards whole and once, however Spark cuts it."""
+
+from random import Random
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from streaming.blocks import BLOCKS, MAX_BLOCK_BYTES, RECORDS, Source, pack, unpack
+from tests.fake_spark import TICK, Record, table
+
+SHARD_KEYS = [3, 5, 11]
+
+
+def read(records: list[Record], shards: list[int]) -> list[pa.RecordBatch]:
+    """What a task reads: records, each with its shard."""
+    return table(records).append_column("shard", pa.array(shards, pa.int32())).to_batches()
+
+
+def packed(batches: list[pa.RecordBatch]) -> dict[int, list[bytes | None]]:
+    """The blocks of each shard."""
+    blocks: dict[int, list[bytes | None]] = {}
+    for batch in pack(batches, SHARD_KEYS):
+        assert batch.schema == BLOCKS
+        for row in batch.to_pylist():
+            blocks.setdefault(row["shard"], []).append(row["block"])
+    return blocks
+
+
+def unpacked(blocks: list[bytes | None]) -> list[dict[str, object]]:
+    return unpack([pd.DataFrame({"block": blocks})]).to_pylist()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_shard_gets_its_records_unchanged_and_nobody_elses(seed: int) -> None:
+    random = Random(seed)  # noqa: S311  (no secret)
+    records = [
+        Record(
+            random.choice([Source.COMMANDS, Source.ARRIVALS, Source.RECEIVES]),
+            random.choice([None, b"", b"{}", random.randbytes(40)]),
+            random.choice([None, b"", b"Q", random.randbytes(5)]),
+            offset=random.randrange(2**63),
+            partition=random.randrange(2**31),
+            timestamp_ms=random.randrange(2**63),
+            value_bytes=random.randrange(1, 2**31),
+        )
+        for _ in range(random.randrange(1, 200))
+    ]
+    shards = [random.choice(SHARD_KEYS) for _ in records]
+    cut = random.randrange(len(records) + 1)
+    batches = read(records[:cut], shards[:cut]) + read(records[cut:], shards[cut:])
+    blocks = packed(batches)
+    assert blocks.keys() == set(shards)
+    for shard in blocks:
+        expected = [one for one, its in zip(table(records).to_pylist(), shards, strict=True) if its == shard]
+        assert unpacked(blocks[shard]) == expected
+
+
+def test_a_tick_reaches_every_shard_and_is_no_record() -> None:
+    blocks = packed(read([TICK, TICK], [SHARD_KEYS[0]] * 2))
+    assert blocks.keys() == set(SHARD_KEYS)
+    assert all(unpacked(found) == [] for found in blocks.values())
+
+
+def test_a_tick_among_records_takes_nothing_away() -> None:
+    arrived = Record(Source.ARRIVALS, b"{}", b"Q")
+    blocks = packed(read([arrived, TICK], [5, 5]))
+    assert blocks.keys() == set(SHARD_KEYS)
+    assert [row["key"] for row in unpacked(blocks[5])] == [b"Q"]
+
+
+def test_large_records_make_more_blocks_not_larger_ones() -> None:
+    values = [bytes([number]) * 2**20 for number in range(20)]
+    blocks = packed(read([Record(Source.ARRIVALS, value, b"Q") for value in values], [5] * len(values)))
+    assert max(len(block) for block in blocks[5]) < 2 * MAX_BLOCK_BYTES
+    assert [row["value"] for row in unpacked(blocks[5])] == values
+
+
+def test_a_shard_without_records_is_an_empty_table() -> None:
+    assert unpack([]).schema == RECORDS
+    assert len(unpack([])) == 0

@@ -1,0 +1,67 @@
+"""The input of a shard's batch: whatever stands beside a record, it is decoded as if it were alone."""
+
+import json
+from random import Random
+
+import pytest
+
+from streaming import records
+from streaming.blocks import Source
+from streaming.input_batch import by_key, events_of
+from tests.fake_spark import Record, table
+
+DECODERS = {
+    Source.COMMANDS: records.commands_decoder,
+    Source.ARRIVALS: records.arrivals_decoder,
+    Source.RECEIVES: records.receives_decoder,
+}
+KEYS = [b"a", "straße".encode(), b"a.b.c.d", b"\xff", b"", None]
+
+
+def values(key: bytes | None) -> list[tuple[Source, bytes | None]]:
+    """Records of every kind, good and bad."""
+    name = (key or b"").decode(errors="replace")
+    receive = {"type": "RECEIVE", "queue": name, "session_id": "s"}
+    return [
+        (Source.ARRIVALS, json.dumps({"queue": name}).encode()),
+        (Source.ARRIVALS, json.dumps({"queue": name, "count": 7, "note": "ß"}, ensure_ascii=False).encode()),
+        (Source.ARRIVALS, b'{"queue": "other"}'),
+        (Source.ARRIVALS, b'{"queue": "' + (key or b"") + b'", "note": "\xff"}'),
+        (Source.ARRIVALS, b"\xbf" + json.dumps({"queue": name}).encode()),
+        (Source.ARRIVALS, b"{"),
+        (Source.ARRIVALS, b"[" * 5_000),
+        (Source.ARRIVALS, b""),
+        (Source.ARRIVALS, None),
+        (Source.RECEIVES, json.dumps(receive | {"result": "MESSAGES", "messages": 2}).encode()),
+        (Source.RECEIVES, json.dumps(receive | {"result": "MESSAGES"}).encode()),
+        (Source.RECEIVES, json.dumps(receive | {"result": "EMPTY"}).encode()),
+        (Source.COMMANDS, json.dumps({"type": "DROP_QUEUE", "queue": name}).encode()),
+        (Source.COMMANDS, json.dumps({"type": "DROP_QUEUE", "queue": name, "x": "y" * 70_000}).encode()),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_is_decoded_as_record_by_record(seed: int) -> None:
+    random = Random(seed)  # noqa: S311  (no secret)
+    # From batches of good records only to those that are mostly bad.
+    kinds = random.sample(range(14), random.randrange(1, 14)) if seed % 3 else [0, 9, 11]
+    batch = []
+    for offset in range(random.randrange(1, 40)):
+        key = random.choice(KEYS if seed % 2 else KEYS[:2])
+        source, value = values(key)[random.choice(kinds)]
+        batch.append(Record(source, value, key, offset, timestamp_ms=offset))
+
+    seen = {}
+    for given in by_key(table(batch)):
+        seen[given.key] = given.decode()
+
+    assert list(seen) == list(dict.fromkeys(one.key for one in batch)), "the key whose first record comes first"
+    for key, (name, events, wrong) in seen.items():
+        good, bad = [], {}
+        for number, one in enumerate(one for one in batch if one.key == key):
+            try:
+                good.append(records.decode(DECODERS[one.source], key, one.value, len(one.value or b"")))
+            except records.InvalidRecordError as error:
+                bad[number] = str(error)
+        assert (events, wrong) == (events_of(good), bad)
+        assert name == (good[0].queue if good else None)
