@@ -40,11 +40,14 @@ demo: $(STAMP) ## the whole of it on this machine; ends by itself
 faults: $(STAMP) ## ten minutes of load while programs are killed
 	$(BIN)/pytest tests/faults -s
 
-bench: $(STAMP) ## throughput beside the peers, with a plot; then latency and idle load
+bench: $(STAMP) ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 45 minutes
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@for peer in benchmarks/peers/*/setup; do $$peer; done
 	@$(BIN)/python benchmarks/throughput.py --plot build/throughput.png
+	@$(BIN)/python benchmarks/throughput.py --set many --only queue-activation "Kafka Streams, RocksDB" "key per queue"
 	@$(BIN)/python benchmarks/latency.py
+	@$(BIN)/python benchmarks/timers.py
+	@$(BIN)/python benchmarks/growth.py
 
 clean: ## remove what can be built again
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

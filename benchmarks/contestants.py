@@ -15,6 +15,9 @@ PEERS = Path(__file__).with_name("peers")
 _POLL_S = 0.02
 # Longer than any run, for every contestant; see generate.py.
 LONG = "1h"
+# Spark takes no more than such a part of the input into a batch (spark-per-key does the same): otherwise a small input
+# would be one batch, and nothing of it warm. For the main set it is the monitor's default.
+SPARK_BATCHES = 6
 
 
 @dataclass
@@ -61,6 +64,7 @@ class Contestant:
         if self.peer is None:
             checkpoint = folder / "checkpoint"
             options = [*kafka, "--topic-prefix", prefix, "--checkpoint-location", str(checkpoint)]
+            options += ["--max-offsets-per-trigger", str(events // SPARK_BATCHES)]
             options += ["--quiet-window", LONG, "--external-activation-timeout", LONG, "--session-lease", "2h"]
             command: list[str | Path] = [*THIS_COMMAND, "monitor", *options]
         else:

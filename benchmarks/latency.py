@@ -11,20 +11,16 @@ import json
 import os
 import platform
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 from confluent_kafka import Producer
+from running_monitor import TOPICS, running_monitor
 
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
+from streaming.admin import Cluster
 from streaming.follow import Start, TopicFollower
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.topics import Topics
 
-TOPICS = Topics()
 # The JVM compiles what it runs often for about a minute; that minute is not measured.
 WARM_UP_S = 60.0
 LAST_NOTIFICATION_S = 10.0
@@ -37,22 +33,10 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=60, help="measured, after the warm-up")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
-        cluster = Cluster(broker.bootstrap_servers, {})
-        Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
-        command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", broker.bootstrap_servers]
-        command += ["--checkpoint-location", f"{folder}/checkpoint"]
-        log = Path(folder, "monitor.log")
-        with ChildProcess(command, log_file=log, env=own_environment()):
-            started_s = time.monotonic()
-            while b"monitor ready" not in log.read_bytes():
-                if time.monotonic() > started_s + 120:
-                    raise SystemExit(log.read_text())
-                time.sleep(0.05)
-            print(f"monitor ready after {time.monotonic() - started_s:.1f} s")
-            idle = idle_cores(arguments.seconds)
-            print(f"idle: {idle:.3f} cores", flush=True)
-            report(measure(cluster, arguments), arguments)
+    with running_monitor() as monitor:
+        print(f"monitor ready after {monitor.ready_after_s:.1f} s")
+        print(f"idle: {idle_cores(arguments.seconds):.3f} cores", flush=True)
+        report(measure(monitor.cluster, arguments), arguments)
 
 
 def idle_cores(seconds: float) -> float:
@@ -121,7 +105,7 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[float]:
 
 def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[str, int], float]) -> int:
     """Sends arrivals and receives at the rate; returns how many notifications are measured."""
-    producer = Producer(cluster.client_config(partitioner="murmur2_random", **{"linger.ms": 0}))
+    producer = Producer(cluster.client_config(partitioner="murmur2_random"))
     total = int(arguments.rate * (WARM_UP_S + arguments.seconds))
     half_a_turn = arguments.queues // 2
     begin_s = time.monotonic()

@@ -22,8 +22,8 @@ from streaming import spark_session
 
 OUTPUT_SCHEMA = "key string, value binary"
 STATE_SCHEMA = "monitor binary"
-# For each of the two topics; the monitor's default.
-MAX_OFFSETS_PER_TRIGGER = 500_000
+# At most such a part of the input is a batch of each of the two topics; as for the monitor (contestants.py).
+SPARK_BATCHES = 6
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -66,7 +66,7 @@ def read(spark: SparkSession, options: Options, topic: str) -> DataFrame:
         .option("kafka.bootstrap.servers", options.bootstrap_servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER)
+        .option("maxOffsetsPerTrigger", options.events // SPARK_BATCHES)
         .option("kafka.fetch.max.wait.ms", "10")
         .load()
         .select(F.col("key").cast("string").alias("queue"), "value")
