@@ -5,6 +5,7 @@ A row for each record would cost more in the shuffle, its sort and its way into 
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -26,9 +27,9 @@ RECORDS = pa.schema(
 )
 # A tick is a block of nothing for each shard: it makes Spark look at the shard.
 BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
+BLOCKS_DDL = "shard int, block binary"
 # A block is about this large at most; 4,000 common records of 8 shards are 0.1 MiB each.
 MAX_BLOCK_BYTES = 4 * 2**20
-BLOCKS_DDL = "shard int, block binary"
 
 
 class Source(IntEnum):
@@ -71,11 +72,16 @@ def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[in
     shards = batch.column("shard").to_numpy()[positions]
     order = np.argsort(shards, kind="stable")
     shards, positions = shards[order], positions[order]
-    ends = [*(np.flatnonzero(np.diff(shards)) + 1).tolist(), len(shards)] if len(shards) else []
-    begin = 0
-    for end in ends:
+    for begin, end in runs_of(shards):
         yield int(shards[begin]), records.take(pa.array(positions[begin:end]))
-        begin = end
+
+
+def runs_of(values: np.ndarray) -> list[tuple[int, int]]:
+    """Where each run of equal values begins and ends."""
+    if not len(values):
+        return []
+    inner = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
+    return list(pairwise([0, *inner, len(values)]))
 
 
 def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

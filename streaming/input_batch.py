@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming import records
-from streaming.blocks import Source
+from streaming.blocks import Source, runs_of
 from streaming.core.events import Event, MessageArrived
 from streaming.outputs import SourceRecord
 from streaming.topics import Topics
@@ -59,15 +59,15 @@ class QueueInput:
         key: The records' key.
         sources: Their sources.
         values: Their values, possibly cut.
-        lengths: The lengths of their whole values.
-        positions: Their positions in the batch.
+        batch: The batch.
+        positions: Their positions in it.
         is_plain: Whether none of them lacks its key or value, is too long, or is no UTF-8.
     """
 
     key: bytes | None
     sources: list[int]
     values: list[Any]
-    lengths: list[int]
+    batch: pa.Table
     positions: _Integers
     is_plain: bool
 
@@ -95,7 +95,8 @@ class QueueInput:
     def _decode_one_by_one(self) -> tuple[str | None, list[Event], dict[int, str]]:
         found: list[records.InputRecord] = []
         wrong: dict[int, str] = {}
-        rows = zip(self.sources, self.values, self.lengths, strict=True)
+        lengths = self.batch.column("value_bytes").take(self.positions).to_pylist()
+        rows = zip(self.sources, self.values, lengths, strict=True)
         for number, (source, value, value_bytes) in enumerate(rows):
             try:
                 found.append(records.decode(_DECODERS[source], self.key, value, value_bytes))
@@ -103,9 +104,9 @@ class QueueInput:
                 wrong[number] = str(error)
         return found[0].queue if found else None, events_of(found), wrong
 
-    def origin(self, number: int, batch: pa.Table, topics: Topics) -> SourceRecord:
+    def origin(self, number: int, topics: Topics) -> SourceRecord:
         """One of the records as it came, and where it came from."""
-        row = batch.slice(self.positions[number], 1).to_pylist()[0]
+        row = self.batch.slice(self.positions[number], 1).to_pylist()[0]
         topic = topic_of(row.pop("source"), topics)
         return SourceRecord(topic, **row)
 
@@ -140,23 +141,14 @@ def by_key(batch: pa.Table) -> Iterator[QueueInput]:
     codes = encoded.indices.to_numpy()[order]
     grouped = np.argsort(codes, kind="stable")
     codes = codes[grouped]
-    begins = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1))
-    ends = np.append(begins[1:], len(codes))
     positions = order[grouped]
     keys = encoded.dictionary.to_pylist()
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
-    lengths = batch.column("value_bytes").to_numpy()[positions].tolist()
     values = batch.column("value").to_numpy()[positions].tolist()
-    for run in np.argsort(grouped[begins]).tolist():
-        begin, end = int(begins[run]), int(ends[run])
+    for begin, end in sorted(runs_of(codes), key=lambda run: grouped[run[0]]):
         yield QueueInput(
-            keys[codes[begin]],
-            sources[begin:end],
-            values[begin:end],
-            lengths[begin:end],
-            positions[begin:end],
-            is_plain,
+            keys[codes[begin]], sources[begin:end], values[begin:end], batch, positions[begin:end], is_plain
         )
 
 

@@ -166,7 +166,7 @@ def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> li
     for given in by_key(batch):
         name, events, wrong = given.decode()
         for number, reason in wrong.items():
-            rows.append(dead_letter_row(given.origin(number, batch, context.topics), reason, context.topics))
+            rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics))
         if name is None:
             continue
         due.discard(name)

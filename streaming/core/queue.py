@@ -362,15 +362,16 @@ class Queue:
 
     def next_wake_ms(self) -> int:
         """When the queue must be stepped at the latest: to check, to write its view, or to be forgotten."""
-        return min(self.next_check_ms(), self.next_chore_ms())
+        return self.wake_ms_by(self.next_check_ms())
 
-    def next_chore_ms(self) -> int:
-        """When its view must be written, or it must be forgotten; FOREVER_MS if neither."""
+    def wake_ms_by(self, next_check_ms: int) -> int:
+        """The same for whoever knows the next check already."""
+        wake_ms = next_check_ms
         if self.is_view_stale:
-            return self.view_written_ms + self.settings.check_interval_ms
+            wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
         if self._can_be_forgotten():
-            return self.last_event_ms + self.settings.queue_idle_expiry_ms
-        return FOREVER_MS
+            wake_ms = min(wake_ms, self.last_event_ms + self.settings.queue_idle_expiry_ms)
+        return wake_ms
 
     def is_idle_expired(self, now_ms: int) -> bool:
         """Whether an automatic queue has been idle for so long that it is forgotten."""

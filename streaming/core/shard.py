@@ -93,8 +93,7 @@ def step_queue(
         return Step(None, notifications, tasks, writes_view=existed)
     writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
     next_check_ms = queue.next_check_ms()
-    wake_ms = min(next_check_ms, queue.next_chore_ms())
-    return Step(queue, notifications, tasks, writes_view, next_check_ms, wake_ms)
+    return Step(queue, notifications, tasks, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms))
 
 
 def _create(event: Event, settings: CoreSettings) -> Queue | None:
