@@ -7,7 +7,6 @@ import socket
 import sqlite3
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from bytewax import operators as op
@@ -18,11 +17,11 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.run import cli_main
 from python_peers.clock import now_ms
 from python_peers.command_line import Options, parse
+from python_peers.processes import running
 from python_peers.progress import EventCounter, print_progress, quiet_children, stop_event
 from python_peers.rules import Monitor, decode, decode_record, encode
 
 PROCESSES = 2
-STOP_S = 6
 # Records of a partition at once; 1,000 by default.
 BATCH = 5_000
 SNAPSHOT_INTERVAL = timedelta(seconds=10)
@@ -84,24 +83,9 @@ def main() -> None:
     init_db_dir(recovery, PROCESSES)
     addresses = free_addresses()
     context = multiprocessing.get_context("spawn")
-    processes: list[BaseProcess] = [
-        context.Process(target=run_dataflow, args=(options, number, addresses)) for number in range(PROCESSES)
-    ]
-    for process in processes:
-        process.start()
-    try:
-        print_progress(
-            options,
-            lambda: recoverable_events(recovery) >= options.events,
-            lambda: all(process.is_alive() for process in processes),
-            is_stopping,
-        )
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(STOP_S)
-            process.kill()
+    processes = [context.Process(target=run_dataflow, args=(options, number, addresses)) for number in range(PROCESSES)]
+    with running(processes) as are_alive:
+        print_progress(options, lambda: recoverable_events(recovery) >= options.events, are_alive, is_stopping)
 
 
 def recovery_folder(options: Options) -> Path:

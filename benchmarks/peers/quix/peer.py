@@ -7,13 +7,13 @@ and writes a record into a third input topic when one is due.
 import multiprocessing
 import signal
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from python_peers.clock import now_ms
 from python_peers.command_line import Options, parse
 from python_peers.committed import CommittedOffsets, partitions
+from python_peers.processes import running
 from python_peers.progress import EventCounter, print_progress, quiet_children, stop_event
 from python_peers.rules import Monitor, decode, decode_record, encode
 from python_peers.timers import Timers
@@ -21,7 +21,6 @@ from quixstreams import Application, State
 
 PROCESSES = 2
 PARTITIONS = 4
-STOP_S = 6
 TIMER_POLL_S = 0.1
 # Both inputs and the checks must put a queue into the same partition; Quix Streams itself uses murmur2, too.
 PARTITIONER = {"partitioner": "murmur2_random"}
@@ -36,20 +35,10 @@ def main() -> None:
     create_topics(options)
     committed = CommittedOffsets(options)
     context = multiprocessing.get_context("spawn")
-    processes: list[BaseProcess] = [context.Process(target=run_timers, args=(options,))]
+    processes = [context.Process(target=run_timers, args=(options,))]
     processes += [context.Process(target=run_application, args=(options, number)) for number in range(PROCESSES)]
-    for process in processes:
-        process.start()
-    try:
-        print_progress(
-            options, committed.are_complete, lambda: all(process.is_alive() for process in processes), is_stopping
-        )
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(STOP_S)
-            process.kill()
+    with running(processes) as are_alive:
+        print_progress(options, committed.are_complete, are_alive, is_stopping)
 
 
 def timers_topic(options: Options) -> str:

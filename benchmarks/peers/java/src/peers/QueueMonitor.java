@@ -158,20 +158,14 @@ public final class QueueMonitor {
   /** The monitor of a stored form. */
   public static QueueMonitor decode(byte[] stored) {
     ByteBuffer bytes = ByteBuffer.wrap(stored);
-    State state = STATES[bytes.get()];
-    long unread = bytes.getLong();
-    long sequence = bytes.getLong();
-    long anchorMs = bytes.getLong();
-    long lastEmptyMs = bytes.getLong();
-    long lastActivatedMs = bytes.getLong();
+    QueueMonitor monitor = new QueueMonitor(new ArrayList<>());
+    monitor.state = STATES[bytes.get()];
+    monitor.unread = bytes.getLong();
+    monitor.sequence = bytes.getLong();
+    monitor.anchorMs = bytes.getLong();
+    monitor.lastEmptyMs = bytes.getLong();
+    monitor.lastActivatedMs = bytes.getLong();
     int sessions = bytes.getInt();
-    QueueMonitor monitor = new QueueMonitor(new ArrayList<>(sessions));
-    monitor.state = state;
-    monitor.unread = unread;
-    monitor.sequence = sequence;
-    monitor.anchorMs = anchorMs;
-    monitor.lastEmptyMs = lastEmptyMs;
-    monitor.lastActivatedMs = lastActivatedMs;
     for (int i = 0; i < sessions; i++) {
       int length = bytes.getShort();
       monitor.waiting.add(new String(stored, bytes.position(), length, UTF_8));
