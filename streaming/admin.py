@@ -1,10 +1,10 @@
 """What is asked of Kafka's administration: are the topics there, how are they set, create them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from streaming.errors import UserError
@@ -52,6 +52,22 @@ class Admin:
         except KafkaException as error:
             raise self._unreachable(error) from None
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def topic_ids(self, names: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, str]:
+        """Kafka's own id of each of these topics that exists: one that is created again has another.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        ids = {}
+        futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        for name, future in futures.items():
+            try:
+                ids[name] = str(future.result().topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._unreachable(error) from None
+        return ids
 
     def require_topics(self, topics: Topics) -> dict[str, int]:
         """The number of partitions of each topic, all of the monitor's among them.

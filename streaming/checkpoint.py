@@ -1,4 +1,7 @@
-"""What the checkpoint fixes besides Spark's own files: how queues are spread over shards."""
+"""What the checkpoint fixes besides Spark's own files: how queues are spread over shards, and whose offsets it has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
@@ -9,6 +12,7 @@ from streaming.core.snapshot import FORMAT_VERSION
 from streaming.errors import UserError
 from streaming.shard_keys import balanced_keys
 from streaming.spark_session import shuffle_partitions
+from streaming.topic_watch import replaced_topics
 
 _FILE_NAME = "queue-activation.json"
 
@@ -21,12 +25,14 @@ class Layout(Struct):
         shards: Number of shards; a queue's shard follows from it.
         topic_prefix: Prefix of the topics whose offsets the checkpoint holds.
         shard_keys: The Spark key of each shard; None in older checkpoints: the shards' numbers.
+        topic_ids: Kafka's id of each topic whose offsets the checkpoint holds; none in older checkpoints.
     """
 
     format_version: int
     shards: int
     topic_prefix: str
     shard_keys: list[int] | None = None
+    topic_ids: dict[str, str] = {}
 
     @property
     def keys(self) -> list[int]:
@@ -34,18 +40,35 @@ class Layout(Struct):
         return list(range(self.shards)) if self.shard_keys is None else self.shard_keys
 
 
-def settle(spark: SparkSession, location: str, shards: int | None, topic_prefix: str, default_shards: int) -> Layout:
+@dataclass(frozen=True)
+class Wanted:
+    """What a monitor is started with, and what its checkpoint may contradict.
+
+    Attributes:
+        shards: Number of shards; None: the checkpoint's, or the default.
+        topic_prefix: Prefix of the topics.
+        topic_ids: Kafka's id of each topic whose offsets a checkpoint holds.
+    """
+
+    shards: int | None
+    topic_prefix: str
+    topic_ids: Mapping[str, str]
+
+
+def settle(spark: SparkSession, location: str, wanted: Wanted, default_shards: int) -> Layout:
     """The layout of the checkpoint at a location; a new checkpoint gets the one asked for.
 
     Through Hadoop's file system, so that a location on HDFS or an object store works as a local folder does.
 
     Raises:
-        UserError: The checkpoint has another number of shards or another topic prefix than asked for.
+        UserError: The checkpoint has another number of shards or another topic prefix than asked for, or belongs
+            to topics that are gone.
     """
     path, file_system = _open(spark, location)
     if not file_system.exists(path):
-        count = shards or default_shards
-        layout = Layout(FORMAT_VERSION, count, topic_prefix, balanced_keys(count, shuffle_partitions(spark)))
+        count = wanted.shards or default_shards
+        keys = balanced_keys(count, shuffle_partitions(spark))
+        layout = Layout(FORMAT_VERSION, count, wanted.topic_prefix, keys, dict(wanted.topic_ids))
         _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
         return layout
     layout = msgspec.json.decode(_read(spark, file_system, path), type=Layout)
@@ -54,16 +77,19 @@ def settle(spark: SparkSession, location: str, shards: int | None, topic_prefix:
             f"the checkpoint {location} is of format {layout.format_version}, this version knows up to "
             f"{FORMAT_VERSION}: start the version that wrote it, or a newer one"
         )
-    if shards is not None and shards != layout.shards:
+    if wanted.shards is not None and wanted.shards != layout.shards:
         raise UserError(
-            f"the checkpoint {location} has {layout.shards} shards, not {shards}: leave --shards out, "
+            f"the checkpoint {location} has {layout.shards} shards, not {wanted.shards}: leave --shards out, "
             "or start with another --checkpoint-location"
         )
-    if layout.topic_prefix != topic_prefix:
+    if layout.topic_prefix != wanted.topic_prefix:
         raise UserError(
-            f"the checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not '{topic_prefix}': "
-            "start with another --checkpoint-location"
+            f"the checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not "
+            f"'{wanted.topic_prefix}': start with another --checkpoint-location"
         )
+    problem = replaced_topics(layout.topic_ids, wanted.topic_ids)
+    if problem is not None:
+        raise UserError(f"the checkpoint {location} belongs to other topics: {problem}")
     return layout
 
 

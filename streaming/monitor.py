@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming import checkpoint, kafka_config, pipeline, spark_session
+from streaming import checkpoint, failures, kafka_config, pipeline, progress_files, spark_session
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
@@ -20,6 +19,7 @@ from streaming.outputs import ServerNames
 from streaming.pipeline import PipelineSettings
 from streaming.shards import ShardSettings
 from streaming.ticker import Ticker
+from streaming.topic_watch import TopicWatch
 from streaming.topics import Topics
 from streaming.wakes import WakesParam, WakeTimes
 
@@ -63,6 +63,7 @@ def run(settings: MonitorSettings) -> int:
     cluster = Cluster(settings.bootstrap_servers, kafka_config.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
     partitions = admin.require_topics(topics)
+    topic_ids = admin.topic_ids(topics.counted())
     for sentence in admin.other_settings(topics.specs()):
         _say(f"warning: {sentence}")
     if settings.logs_batches:
@@ -72,7 +73,9 @@ def run(settings: MonitorSettings) -> int:
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
     with _stop_signals() as stop_is_asked:
         try:
-            layout = checkpoint.settle(spark, location, settings.shards, settings.topic_prefix, DEFAULT_SHARDS)
+            progress_files.require_whole(spark, location)
+            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, topic_ids)
+            layout = checkpoint.settle(spark, location, wanted, DEFAULT_SHARDS)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             query = pipeline.start(
                 spark,
@@ -88,20 +91,25 @@ def run(settings: MonitorSettings) -> int:
                 return wake_times.is_due()
 
             with Ticker(cluster, topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
-                return _supervise(query, ticker, stop_is_asked)
+                return _supervise(query, ticker, TopicWatch(admin, topic_ids), stop_is_asked)
         finally:
             spark.stop()
 
 
-def _supervise(query: StreamingQuery, ticker: Ticker, stop_is_asked: threading.Event) -> int:
-    """Waits for the query to end, or to be asked to stop."""
+def _supervise(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, stop_is_asked: threading.Event) -> int:
+    """Waits for the query to end, for its topics to be deleted, or to be asked to stop."""
     is_ready = _await(lambda: query.lastProgress is not None, query, stop_is_asked, _READY_POLL_INTERVAL_S)
     if is_ready:
         _say("monitor ready")
-        _await(lambda: False, query, stop_is_asked, _POLL_INTERVAL_S)
-    failure = query.exception()
+        _await(lambda: topic_watch.problem() is not None, query, stop_is_asked, _POLL_INTERVAL_S)
+    failure = failures.reason_of(query)
+    problem = None if stop_is_asked.is_set() else topic_watch.problem_now()
+    if problem is not None:
+        _say(f"error: topics were {problem}")
+        query.stop()
+        return 1
     if failure is not None:
-        _say(f"error: the monitor's query failed: {_cause(failure)}")
+        _say(f"error: the monitor's query failed: {failure}")
         return 1
     ticker.stop()
     # query.stop() would cancel the batch in progress. Without ticks there is soon none, unless events keep coming;
@@ -163,11 +171,6 @@ def _pipeline_settings(settings: MonitorSettings, location: str, shard_keys: lis
 def _absolute(location: str) -> str:
     """A local folder by its full path; Spark would take a relative one from its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location
-
-
-def _cause(failure: StreamingQueryException) -> str:
-    """The first lines of what went wrong; the rest is in the log above."""
-    return "\n".join(str(failure).splitlines()[:5])
 
 
 def _say(text: str) -> None:

@@ -59,6 +59,10 @@ class Topics:
             TopicSpec(self.dead_letters, False, {}),
         ]
 
+    def counted(self) -> list[str]:
+        """The topics none of whose records may be missed, unlike a tick."""
+        return [self.arrivals, self.receives, self.commands]
+
     def batches_spec(self) -> TopicSpec:
         """The log of batches, which only a monitor that is told to write it needs."""
         return TopicSpec(self.batches, True, {"retention.ms": str(DAY_MS)})
