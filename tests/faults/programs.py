@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,19 +21,21 @@ class Program:
         options: Its options.
         ready: What it prints when it works.
         folder: Where its logs go, one for each start.
+        within: A command that runs the command, such as `nsenter`.
     """
 
     name: str
     options: list[str]
     ready: str
     folder: Path
+    within: Sequence[str] = ()
     starts: int = 0
     process: ChildProcess | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.process = ChildProcess(
-            [*THIS_COMMAND, self.name, *self.options], log_file=self.log_file, env=own_environment()
+            [*self.within, *THIS_COMMAND, self.name, *self.options], log_file=self.log_file, env=own_environment()
         )
 
     @property

@@ -104,6 +104,11 @@ class Tail:
         )
         return self._records
 
+    def ends(self) -> dict[str, int]:
+        """Partition -> the offset behind its last record."""
+        ends = self._consumer.end_offsets(self._partitions)
+        return {str(partition.partition): end for partition, end in ends.items()}
+
     def of_session(self, session_id: str) -> list[Record]:
         """The reports of a session so far, without the session's id and the queue's name, in their order."""
         values = [json.loads(record.value) for record in self.records()]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -136,6 +137,10 @@ class Activations:
 
     def records_of(self, queue: str) -> list[Any]:
         return [record for record in self._tail.records() if record.key == queue.encode()]
+
+    def counts(self) -> Counter[str]:
+        """How many each queue has."""
+        return Counter(record.key.decode() for record in self._tail.records())
 
     def wait_for(self, queue: str, count: int) -> list[dict[str, Any]]:
         """The values for a queue, as soon as there are so many."""

@@ -1,0 +1,231 @@
+"""What else can go wrong around a monitor: its checkpoint, its disk, its topics, its clock, its broker, its absence.
+
+After each the notifications are those of the core, repeats are the same bytes, and a monitor that cannot go on says in
+one message what to do. FAULTS_SEED replays the histories.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from streaming.admin import Admin, Cluster
+from tests.faults.differential import Outcome
+from tests.faults.scene import DEADLINE_S, KillableBroker, Report, Scene
+from tests.integration.monitor_topics import Tail
+from tests.integration.monitors import Activations
+from tests.seeds import fresh_seed
+from tests.waiting import wait_until
+
+HOUR_MS = 3_600_000
+HISTORY_S = 4.0
+BROKER_AWAY_S = 60.0
+# OPTIONS' time-out.
+T_S = 3.0
+DISK_BYTES = 4 * 2**20
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def scene(killable_broker: KillableBroker, tmp_path: Path) -> Iterator[Scene]:
+    seed = fresh_seed("FAULTS_SEED")
+    print(f"FAULTS_SEED={seed} pytest {__file__}")  # noqa: T201  (shown if the test fails)
+    with Scene(killable_broker, tmp_path, seed) as scene:
+        yield scene
+
+
+def play(scene: Scene, seconds: float = HISTORY_S) -> None:
+    """Lets a part of the history happen."""
+    with scene.history.going_on():
+        time.sleep(seconds)
+
+
+def newest(scene: Scene, folder: str) -> Path:
+    """The newest file of the checkpoint's `offsets` or `commits`."""
+    return max(
+        (path for path in (scene.checkpoint / folder).iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+    )
+
+
+def test_the_newest_commit_is_deleted(scene: Scene, report: Report) -> None:
+    play(scene)
+    with scene.monitored.activations() as activations:
+        # The last batch has something to write again.
+        scene.history.sent["last"]["queue-arrivals"].append({"queue": "last"})
+        scene.monitored.arrive("last")
+        activations.wait_for("last", 1)
+    scene.kill_driver()
+    newest(scene, "commits").unlink()
+    with scene.history.going_on():
+        scene.start()
+    scene.finish("the newest commit deleted", 1, report)
+
+
+def test_an_offsets_file_is_torn(scene: Scene, report: Report) -> None:
+    play(scene)
+    scene.wait_until_all_is_read()
+    scene.kill_driver()
+    torn = newest(scene, "offsets")
+    content = torn.read_bytes()
+    for cut in (content[: len(content) // 2], b""):
+        torn.write_bytes(cut)
+        scene.monitor.start()
+        assert f"offsets/{torn.name} is not whole. Put a backup" in scene.ends_by_itself()
+    torn.write_bytes(content)
+    scene.start()
+    play(scene)
+    scene.finish("the newest offsets torn, then from a backup", 2, report)
+
+
+def test_the_disk_of_the_checkpoint_is_full(killable_broker: KillableBroker, tmp_path: Path, report: Report) -> None:
+    seed = fresh_seed("FAULTS_SEED")
+    print(f"FAULTS_SEED={seed} pytest {__file__}")  # noqa: T201
+    (tmp_path / "checkpoint").mkdir()
+    with (
+        small_disk(tmp_path / "checkpoint") as (within, seen_from_here),
+        Scene(killable_broker, tmp_path, seed, within) as scene,
+    ):
+        play(scene)
+        with pytest.raises(OSError, match="No space left"):
+            fill_up(seen_from_here / "filler")
+        with scene.history.going_on():
+            assert "No space left on device" in scene.ends_by_itself()
+        (seen_from_here / "filler").unlink()
+        scene.start()
+        play(scene)
+        scene.finish("the disk of the checkpoint full", 1, report)
+
+
+def fill_up(path: Path) -> None:
+    """Writes until there is no space left, which is an error."""
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[tuple[list[str], Path]]:
+    """Mounts a small file system at a folder, for those that run `within` a namespace; and where it is from here."""
+    script = f"mount -t tmpfs -o size={DISK_BYTES} tmpfs '{folder}' && echo mounted && exec sleep 1000"
+    with subprocess.Popen(["unshare", "-rm", "sh", "-c", script], stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"mounted\n", "no namespace with a file system of its own can be made"
+            within = ["nsenter", "-t", str(holder.pid), "-U", "-m", "--preserve-credentials", "--"]
+            yield within, Path(f"/proc/{holder.pid}/root{folder}")
+        finally:
+            holder.kill()
+
+
+def test_the_broker_is_away_for_a_minute(scene: Scene, report: Report) -> None:
+    play(scene)
+    with scene.history.going_on():
+        scene.broker.kill()
+        time.sleep(BROKER_AWAY_S)
+        scene.monitor.check()
+        scene.broker.start()
+        time.sleep(HISTORY_S)
+    scene.finish("the broker away for a minute", 1, report)
+
+
+def test_a_topic_is_deleted_and_created_again(scene: Scene, report: Report) -> None:
+    play(scene)
+    scene.wait_until_all_is_read()
+    arrivals = scene.monitored.topics.arrivals
+    cluster = Cluster(scene.broker.bootstrap_servers, {})
+    client = AdminClient(cluster.client_config(log_level=0))
+    client.delete_topics([arrivals])[arrivals].result()
+    specs = [spec for spec in scene.monitored.topics.specs() if spec.name == arrivals]
+    wait_until(
+        lambda: Admin(cluster).create_topics(specs, partitions=2, replication_factor=1), DEADLINE_S, "the new topic"
+    )
+    queues = [f"new-{number}" for number in range(20)]
+    scene.monitored.arrive(*queues)
+    assert f"deleted and created again: {arrivals}" in scene.ends_by_itself()
+    scene.monitor.start()
+    assert f"deleted and created again: {arrivals}" in scene.ends_by_itself()
+
+    scene.monitor.options += ["--checkpoint-location", str(scene.checkpoint.with_name("another"))]
+    with scene.monitored.activations() as activations:
+        before = {queue: len(activations.of(queue)) for queue in queues}
+        scene.start()
+        for queue in queues:
+            activations.wait_for(queue, before[queue] + 1)
+        assert scene.monitor.stop() == 0
+        # What comes later than the first is T that has expired.
+        found = [[one for one in activations.of(queue)[before[queue] :] if one["sequence"] == 1] for queue in queues]
+    outcome = Outcome(len(queues), found.count([]), sum(max(0, len(of_queue) - 1) for of_queue in found), 0)
+    report("a topic deleted and created again", 1, outcome)
+    assert outcome == Outcome(len(queues), 0, 0, 0)
+
+
+@pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS], ids=["on", "back"])
+def test_the_clock_jumps_an_hour(scene: Scene, jump_ms: int, report: Report) -> None:
+    """One batch has a timestamp that is an hour off: the clock jumps before it, and back after it."""
+    play(scene)
+    scene.wait_until_all_is_read()
+    assert scene.monitor.stop() == 0
+    play(scene)
+    plan_next_batch(scene, jump_ms)
+    scene.start()
+    play(scene)
+    scene.finish(f"the clock {'an hour on' if jump_ms > 0 else 'an hour back'}, and right again", 1, report)
+
+
+def plan_next_batch(scene: Scene, jump_ms: int) -> None:
+    """Writes the offsets of a batch with all that came since the last, as Spark does before the batch begins."""
+    last = newest(scene, "offsets")
+    version, metadata, *sources = last.read_text().splitlines()
+    plan = json.loads(metadata)
+    plan["batchTimestampMs"] = time.time_ns() // 1_000_000 + jump_ms
+    ends = [json.dumps({topic: end_of(scene, topic) for topic in json.loads(source)}) for source in sources]
+    last.with_name(str(int(last.name) + 1)).write_text("\n".join([version, json.dumps(plan), *ends]))
+
+
+def end_of(scene: Scene, topic: str) -> dict[str, int]:
+    tail = Tail(scene.broker.bootstrap_servers, topic, "read_committed")
+    try:
+        return tail.ends()
+    finally:
+        tail.close()
+
+
+def test_hundreds_of_time_outs_expire_while_nobody_monitors(scene: Scene, report: Report) -> None:
+    queues = [f"many-{number}" for number in range(300)]
+    with scene.monitored.activations() as activations:
+        scene.monitored.arrive(*queues)
+        for queue in queues:
+            scene.history.sent[queue]["queue-arrivals"].append({"queue": queue})
+        wait_for_more(activations, dict.fromkeys(queues, 0))
+        assert scene.monitor.stop() == 0
+        stopped_s = time.monotonic()
+        before = activations.counts()
+        wait_until(lambda: time.monotonic() > stopped_s + 2 * T_S, DEADLINE_S, "all time-outs to be over")
+        scene.start()
+        back_s = time.monotonic()
+        wait_for_more(activations, before)
+        outcome = scene.finish("down while 300 time-outs expire", 1, report)
+        # From the start on they expire again, T after T.
+        most = 2 + (time.monotonic() - back_s) / T_S
+        after = activations.counts()
+        assert all(after[queue] - before[queue] <= most for queue in queues), "no storm"
+        reasons = {
+            json.loads(record.value)["reason"] for record in activations.records_of(queues[0])[before[queues[0]] :]
+        }
+    assert reasons == {"TIMEOUT_EXPIRED"}
+    assert outcome.due >= 2 * len(queues)
+
+
+def wait_for_more(activations: Activations, before: Mapping[str, int]) -> None:
+    """Waits until each of these queues has been activated once more."""
+
+    def have_come() -> bool:
+        now = activations.counts()
+        return all(now[queue] > count for queue, count in before.items())
+
+    wait_until(have_come, DEADLINE_S, "an activation of each")
