@@ -77,6 +77,27 @@ def batches(arguments: argparse.Namespace) -> Iterator[list[dict]]:
             batch = []
 
 
+def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = None) -> tuple[list[float], list[float]]:
+    """Events per second of each batch: packed into blocks, and stepped."""
+    state = State()
+    pack_rates, rates = [], []
+    for number, batch in enumerate(batches(arguments)):
+        records = read(batch)
+        state.batch_ms = 1_700_000_000_000 + number * 1_000
+        begin_s = time.perf_counter()
+        if profile is not None:
+            profile.enable()
+        blocks = [block.to_pandas() for block in pack(records, [0])]
+        pack_rates.append(len(batch) / (time.perf_counter() - begin_s))
+        begin_s = time.perf_counter()
+        for _ in run_shard(iter(blocks), state, SETTINGS, lambda _batch_ms, _delay_ms: None):
+            pass
+        if profile is not None:
+            profile.disable()
+        rates.append(len(batch) / (time.perf_counter() - begin_s))
+    return pack_rates, rates
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -85,25 +106,10 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    state = State()
-    pack_rates, rates = [], []
-    profile = cProfile.Profile()
-    for number, batch in enumerate(batches(arguments)):
-        records = read(batch)
-        state.batch_ms = 1_700_000_000_000 + number * 1_000
-        begin_s = time.perf_counter()
-        if arguments.profile:
-            profile.enable()
-        blocks = [block.to_pandas() for block in pack(records, [0])]
-        pack_rates.append(len(batch) / (time.perf_counter() - begin_s))
-        begin_s = time.perf_counter()
-        for _ in run_shard(iter(blocks), state, SETTINGS, lambda _batch_ms, _delay_ms: None):
-            pass
-        profile.disable()
-        rates.append(len(batch) / (time.perf_counter() - begin_s))
-    for what, found in (("packed into blocks", pack_rates), ("stepped", rates)):
+    profile = cProfile.Profile() if arguments.profile else None
+    for what, found in zip(("packed into blocks", "stepped"), measure(arguments, profile), strict=True):
         print(f"{what}: {statistics.median(found):,.0f} events/s (min {min(found):,.0f}, max {max(found):,.0f})")
-    if arguments.profile:
+    if profile is not None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 
 

@@ -1,0 +1,73 @@
+"""Notices that the monitor has become slower: ratios of today's code to things that do not change, in under 3 minutes.
+
+    .venv/bin/python benchmarks/quick.py [--write]
+
+A machine's own speed, and most of what else it does, cancels out in a ratio. The better of two runs counts. Ends with
+exit code 1 if a ratio is less than half of the committed one (quick.json): these machines are too noisy to tell less.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import shard
+from contestants import Contestant
+from generate import SETS, InputSet, fill
+from throughput import OURS, measure
+
+from streaming.admin import Cluster
+from streaming.broker import EmbeddedBroker
+
+COMMITTED = Path(__file__).with_suffix(".json")
+BARE_LOOP = Contestant("bare loop", "bare-loop")
+RUNS = 2
+WORST = 0.5
+
+
+def main() -> None:
+    """Measures, compares and prints; or writes the ratios to be compared with."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="make today's ratios the committed ones")
+    arguments = parser.parse_args()
+    found = {"monitor / bare loop": pipeline_ratio(SETS["quick"]), "worker / json.loads": worker_ratio()}
+    if arguments.write:
+        COMMITTED.write_text(json.dumps({name: round(ratio, 3) for name, ratio in found.items()}, indent=2) + "\n")
+    committed = json.loads(COMMITTED.read_text())
+    print(f"{'':<24}{'now':>8}{'committed':>12}{'now / committed':>18}")
+    for name, ratio in found.items():
+        print(f"{name:<24}{ratio:>8.3f}{committed[name]:>12.3f}{ratio / committed[name]:>18.2f}")
+    slower = [name for name, ratio in found.items() if ratio < WORST * committed[name]]
+    if slower:
+        raise SystemExit(f"less than {WORST} of the committed ratio: {', '.join(slower)}")
+
+
+def pipeline_ratio(of: InputSet) -> float:
+    """Warm events per second of the whole monitor, to those of a plain consumer loop with the same rules."""
+    with EmbeddedBroker() as broker:
+        cluster = Cluster(broker.bootstrap_servers, {})
+        fill(cluster, of)
+        best = {
+            contestant: max(measure(contestant, cluster, of).warm for _ in range(RUNS))
+            for contestant in (OURS, BARE_LOOP)
+        }
+    return best[OURS] / best[BARE_LOOP]
+
+
+def worker_ratio() -> float:
+    """Events per second of a worker, to those of the standard library's JSON decoder on the same values."""
+    batch = argparse.Namespace(events=40_000, queues=1_250, batches=5)
+    _, rates = shard.measure(batch)
+    values = [record["value"] for record in next(shard.batches(batch))]
+    decoded = []
+    for _ in range(batch.batches):
+        begin_s = time.perf_counter()
+        for value in values:
+            json.loads(value)
+        decoded.append(len(values) / (time.perf_counter() - begin_s))
+    return statistics.median(rates) / statistics.median(decoded)
+
+
+if __name__ == "__main__":
+    main()
