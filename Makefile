@@ -10,7 +10,7 @@ STAMP := $(VENV)/.set-up
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup lint test demo faults bench bench-quick clean help
+.PHONY: setup lint test demo faults soak bench bench-quick clean help
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) ## build .venv from $(PYTHON)
@@ -39,6 +39,10 @@ demo: $(STAMP) ## the whole of it on this machine; ends by itself
 
 faults: $(STAMP) ## whatever is killed, cut off or torn: nothing lost, nothing invented; 20 to 25 minutes
 	FAULTS_MOMENTS=20 $(BIN)/pytest tests/faults
+
+SOAK_MINUTES ?= 60
+soak: $(STAMP) ## an hour of load: does anything grow, is anything lost? SOAK_MINUTES=10 is shorter
+	@$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
 bench: $(STAMP) ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 45 minutes
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'

@@ -45,7 +45,7 @@ SETS = {
         InputSet("main", 3_000_000, 10_000),
         InputSet("many", 200_000, 50_000),
         InputSet("million", 1_000_000, 1_000_000),
-        InputSet("quick", 300_000, 10_000),
+        InputSet("quick", 1_000_000, 10_000),
     )
 }
 
