@@ -21,8 +21,9 @@ from running_monitor import TOPICS, running_monitor
 from streaming.admin import Cluster
 from streaming.follow import Start, TopicFollower
 
-# The JVM compiles what it runs often for about a minute; that minute is not measured.
-WARM_UP_S = 60.0
+IDLE_WARM_UP_S = 60.0
+# The JVM compiles what it runs often for some minutes. They are shown, and not measured: a monitor runs for days.
+WARM_UP_S = 240.0
 LAST_NOTIFICATION_S = 10.0
 
 
@@ -41,7 +42,7 @@ def main() -> None:
 
 def idle_cores(seconds: float) -> float:
     """Cores used by the monitor, its JVM and its workers while nothing happens."""
-    time.sleep(WARM_UP_S)
+    time.sleep(IDLE_WARM_UP_S)
     before = cpu_seconds()
     time.sleep(seconds)
     return (cpu_seconds() - before) / seconds
@@ -73,10 +74,11 @@ def cpu_seconds() -> float:
     return total / ticks
 
 
-def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[float]:
-    """Latencies in seconds, one for each notification after the warm-up."""
+def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[tuple[float, float]]:
+    """For each notification: when its arrival was produced, since the start, and its latency; both in seconds."""
     sent_s: dict[tuple[str, int], float] = {}
-    latencies_s: list[float] = []
+    latencies_s: list[tuple[float, float]] = []
+    begin_s = time.monotonic()
     is_over = threading.Event()
 
     def read(follower: TopicFollower) -> None:
@@ -87,7 +89,7 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[float]:
                 record = json.loads(message.value())
                 since_s = sent_s.pop((record["queue"], record["sequence"]), None)
                 if since_s is not None:
-                    latencies_s.append(now_s - since_s)
+                    latencies_s.append((since_s - begin_s, now_s - since_s))
 
     with TopicFollower(cluster, [TOPICS.activations], Start.END) as follower:
         reader = threading.Thread(target=read, args=(follower,))
@@ -104,12 +106,11 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[float]:
 
 
 def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[str, int], float]) -> int:
-    """Sends arrivals and receives at the rate; returns how many notifications are measured."""
+    """Sends arrivals and receives at the rate; returns how many notifications are due."""
     producer = Producer(cluster.client_config(partitioner="murmur2_random"))
     total = int(arguments.rate * (WARM_UP_S + arguments.seconds))
     half_a_turn = arguments.queues // 2
     begin_s = time.monotonic()
-    measured = 0
     for number in range(total):
         at_s = number / arguments.rate
         while (left_s := begin_s + at_s - time.monotonic()) > 0:
@@ -117,29 +118,37 @@ def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[
             time.sleep(min(left_s, 0.001))
         turn, index = divmod(number, arguments.queues)
         queue = f"queue-{index}"
-        if at_s >= WARM_UP_S:
-            sent_s[queue, turn + 1] = time.monotonic()
-            measured += 1
+        sent_s[queue, turn + 1] = time.monotonic()
         producer.produce(TOPICS.arrivals, key=queue, value=json.dumps({"queue": queue}))
         if number >= half_a_turn:
             received = f"queue-{(number - half_a_turn) % arguments.queues}"
             record = {"type": "RECEIVE", "queue": received, "session_id": "s", "result": "MESSAGES", "messages": 1}
             producer.produce(TOPICS.receives, key=received, value=json.dumps(record))
     producer.flush()
-    return measured
+    return total
 
 
-def report(latencies_s: list[float], arguments: argparse.Namespace) -> None:
-    """Prints the figures with the machine they come from."""
-    latencies_s.sort()
-
-    def percentile_ms(share: float) -> float:
-        return latencies_s[min(len(latencies_s) - 1, int(share * len(latencies_s)))] * 1000
-
+def report(latencies_s: list[tuple[float, float]], arguments: argparse.Namespace) -> None:
+    """Prints the figures of each minute, and those after the warm-up with the machine they come from."""
+    by_minute: dict[int, list[float]] = {}
+    for at_s, latency_s in latencies_s:
+        by_minute.setdefault(int(at_s // 60) + 1, []).append(latency_s)
+    for minute, found in sorted(by_minute.items()):
+        print(f"minute {minute}: {percentiles(found)}")
+    measured = [latency_s for at_s, latency_s in latencies_s if at_s >= WARM_UP_S]
     print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
     print(
-        f"{arguments.rate:,} arrivals/s on {arguments.queues:,} INACTIVE queues, {len(latencies_s):,} notifications: "
-        f"p50 {percentile_ms(0.5):.0f} ms, p99 {percentile_ms(0.99):.0f} ms, p99.9 {percentile_ms(0.999):.0f} ms"
+        f"{arguments.rate:,} arrivals/s on {arguments.queues:,} INACTIVE queues, {len(measured):,} notifications: "
+        f"{percentiles(measured)}"
+    )
+
+
+def percentiles(found_s: list[float]) -> str:
+    """p50, p99 and p99.9 in milliseconds."""
+    ordered = sorted(found_s)
+    return ", ".join(
+        f"p{share:g} {ordered[min(len(ordered) - 1, int(share / 100 * len(ordered)))] * 1000:.0f} ms"
+        for share in (50, 99, 99.9)
     )
 
 
