@@ -8,6 +8,7 @@ from pyspark.sql.streaming import StreamingQuery
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 # A failed worker's message has its whole traceback.
 _LINES = 5
+_UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
 def reason_of(query: StreamingQuery) -> str | None:
@@ -20,5 +21,7 @@ def reason_of(query: StreamingQuery) -> str | None:
     # Behind it Spark writes the offsets and the plan.
     message = str(found.get().getMessage()).partition("=== Streaming Query ===")[0].strip()
     message = "\n".join(message.splitlines()[:_LINES])
+    if _UNREACHABLE in text:
+        message = f"Kafka has not answered for minutes; when it does, start again from the checkpoint. {message}"
     causes = [cause.strip() for cause in _CAUSE.findall(text)]
     return f"{message}. First cause: {causes[-1]}" if causes and causes[-1] not in message else message

@@ -183,5 +183,7 @@ def _write(rows: DataFrame, settings: PipelineSettings) -> StreamingQuery:
 
 
 def _kafka_options(settings: PipelineSettings) -> dict[str, str]:
-    options = {f"kafka.{name}": value for name, value in settings.kafka_options.items()}
+    # While Kafka is away its clients would try again, and log it, each second.
+    options = {"kafka.reconnect.backoff.max.ms": "5000"}
+    options |= {f"kafka.{name}": value for name, value in settings.kafka_options.items()}
     return options | {"kafka.bootstrap.servers": settings.bootstrap_servers}
