@@ -24,6 +24,8 @@ from streaming.topic_watch import TopicWatch
 from streaming.topics import Topics
 from streaming.wakes import WakesParam, WakeTimes
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 # How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
 _POLL_INTERVAL_S = 0.25
 _READY_POLL_INTERVAL_S = 0.05
@@ -74,6 +76,8 @@ def run(settings: MonitorSettings) -> int:
     spark = spark_session.create(location)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
     with _stop_signals() as stop_is_asked:
+        if spark_session.is_submitted():
+            spark_session.forward_signals(_STOP_SIGNALS)
         try:
             progress_files.require_whole(spark, location)
             continue_from = settings.continue_from and _absolute(settings.continue_from)
@@ -157,7 +161,7 @@ def _stop_signals() -> Iterator[threading.Event]:
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop_is_asked.set()
 
-    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, ask) for number in _STOP_SIGNALS}
     try:
         yield stop_is_asked
     finally:
