@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from streaming.core.snapshot import FORMAT_VERSION
 from streaming.errors import UserError
-from streaming.shard_keys import balanced_keys
+from streaming.shard_keys import DEFAULT_SHARDS, balanced_keys
 from streaming.spark_session import shuffle_partitions
 from streaming.topic_watch import replaced_topics
 
@@ -26,6 +26,7 @@ class Layout(Struct):
         topic_prefix: Prefix of the topics whose offsets the checkpoint holds.
         shard_keys: The Spark key of each shard; None in older checkpoints: the shards' numbers.
         topic_ids: Kafka's id of each topic whose offsets the checkpoint holds; none in older checkpoints.
+        continued_from: The checkpoint whose state and offsets this one began with.
     """
 
     format_version: int
@@ -33,6 +34,7 @@ class Layout(Struct):
     topic_prefix: str
     shard_keys: list[int] | None = None
     topic_ids: dict[str, str] = {}
+    continued_from: str | None = None
 
     @property
     def keys(self) -> list[int]:
@@ -48,40 +50,77 @@ class Wanted:
         shards: Number of shards; None: the checkpoint's, or the default.
         topic_prefix: Prefix of the topics.
         topic_ids: Kafka's id of each topic whose offsets a checkpoint holds.
+        continue_from: The checkpoint that a new one goes on from; None: it begins with nothing.
     """
 
     shards: int | None
     topic_prefix: str
     topic_ids: Mapping[str, str]
+    continue_from: str | None
 
 
-def settle(spark: SparkSession, location: str, wanted: Wanted, default_shards: int) -> Layout:
+def settle(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
     """The layout of the checkpoint at a location; a new checkpoint gets the one asked for.
 
     Through Hadoop's file system, so that a location on HDFS or an object store works as a local folder does.
 
     Raises:
-        UserError: The checkpoint has another number of shards or another topic prefix than asked for, or belongs
-            to topics that are gone.
+        UserError: The checkpoint has another number of shards, another topic prefix or another origin than asked for,
+            or belongs to topics that are gone; or there is nothing to continue from.
     """
-    path, file_system = _open(spark, location)
+    layout = read_layout(spark, location)
+    if layout is None:
+        return _create(spark, location, wanted)
+    if wanted.shards is not None and wanted.shards != layout.shards:
+        raise UserError(
+            f"the checkpoint {location} has {layout.shards} shards, not {wanted.shards}: leave --shards out, or start "
+            f"with a new --checkpoint-location and --continue-from {location}"
+        )
+    _check_topics(layout, location, wanted)
+    if wanted.continue_from is not None and wanted.continue_from != layout.continued_from:
+        raise UserError(
+            f"the checkpoint {location} exists already and did not begin with {wanted.continue_from}: leave "
+            "--continue-from out, or start with a new --checkpoint-location"
+        )
+    return layout
+
+
+def read_layout(spark: SparkSession, location: str) -> Layout | None:
+    """The layout of the checkpoint at a location; None if there is no checkpoint.
+
+    Raises:
+        UserError: The checkpoint was written by a newer version.
+    """
+    path, file_system = open_path(spark, location, _FILE_NAME)
     if not file_system.exists(path):
-        count = wanted.shards or default_shards
-        keys = balanced_keys(count, shuffle_partitions(spark))
-        layout = Layout(FORMAT_VERSION, count, wanted.topic_prefix, keys, dict(wanted.topic_ids))
-        _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
-        return layout
-    layout = msgspec.json.decode(_read(spark, file_system, path), type=Layout)
+        return None
+    layout = msgspec.json.decode(read(spark, file_system, path), type=Layout)
     if layout.format_version > FORMAT_VERSION:
         raise UserError(
             f"the checkpoint {location} is of format {layout.format_version}, this version knows up to "
             f"{FORMAT_VERSION}: start the version that wrote it, or a newer one"
         )
-    if wanted.shards is not None and wanted.shards != layout.shards:
-        raise UserError(
-            f"the checkpoint {location} has {layout.shards} shards, not {wanted.shards}: leave --shards out, "
-            "or start with another --checkpoint-location"
-        )
+    return layout
+
+
+def _create(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
+    default_shards = DEFAULT_SHARDS
+    if wanted.continue_from is not None:
+        older = read_layout(spark, wanted.continue_from)
+        if older is None:
+            raise UserError(f"there is no checkpoint of a monitor at {wanted.continue_from}: correct --continue-from")
+        _check_topics(older, wanted.continue_from, wanted)
+        default_shards = older.shards
+    count = wanted.shards or default_shards
+    keys = balanced_keys(count, shuffle_partitions(spark))
+    topic_ids = dict(wanted.topic_ids)
+    layout = Layout(FORMAT_VERSION, count, wanted.topic_prefix, keys, topic_ids, wanted.continue_from)
+    path, file_system = open_path(spark, location, _FILE_NAME)
+    _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
+    return layout
+
+
+def _check_topics(layout: Layout, location: str, wanted: Wanted) -> None:
     if layout.topic_prefix != wanted.topic_prefix:
         raise UserError(
             f"the checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not "
@@ -90,12 +129,12 @@ def settle(spark: SparkSession, location: str, wanted: Wanted, default_shards: i
     problem = replaced_topics(layout.topic_ids, wanted.topic_ids)
     if problem is not None:
         raise UserError(f"the checkpoint {location} belongs to other topics: {problem}")
-    return layout
 
 
-def _open(spark: SparkSession, location: str) -> tuple[JavaObject, JavaObject]:
+def open_path(spark: SparkSession, *parts: str) -> tuple[JavaObject, JavaObject]:
+    """Hadoop's path of a file of a checkpoint, and the file system that it is on."""
     jvm = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(location, _FILE_NAME)  # type: ignore[union-attr]
+    path = jvm.org.apache.hadoop.fs.Path("/".join(parts))  # type: ignore[union-attr]
     return path, path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
@@ -107,8 +146,10 @@ def _write(file_system: JavaObject, path: JavaObject, new_path: JavaObject, cont
     file_system.rename(new_path, path)
 
 
-def _read(spark: SparkSession, file_system: JavaObject, path: JavaObject) -> bytes:
+def read(spark: SparkSession, file_system: JavaObject, path: JavaObject) -> bytes:
+    """The content of a file."""
     stream = file_system.open(path)
-    content = spark.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)  # type: ignore[union-attr]
-    stream.close()
-    return bytes(content)
+    try:
+        return bytes(spark.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))  # type: ignore[union-attr]
+    finally:
+        stream.close()

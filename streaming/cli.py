@@ -84,6 +84,13 @@ def monitor(
     checkpoint_location: Annotated[
         str, option("--checkpoint-location", "Folder or URI where progress and state are kept.")
     ] = "checkpoints/monitor",
+    continue_from: Annotated[
+        str | None,
+        option(
+            "--continue-from",
+            "Checkpoint of a stopped monitor: a new --checkpoint-location goes on from it, with other --shards.",
+        ),
+    ] = None,
     topic_prefix: TopicPrefix = "",
     server_name: Annotated[str, option("--server-name", "ServerName and ce_source of the notifications.")] = (
         "queue-activation"
@@ -163,6 +170,7 @@ def monitor(
         bootstrap_servers=bootstrap_servers,
         kafka_properties=properties.load(kafka_config),
         checkpoint_location=checkpoint_location,
+        continue_from=continue_from,
         topic_prefix=topic_prefix,
         shards=shards,
         trigger_interval_ms=trigger_interval.ms,

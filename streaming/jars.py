@@ -1,7 +1,7 @@
 """The jars that pip does not bring: fetched once through PySpark's Ivy, kept outside the checkout, always verified.
 
-`ivy.xml` says what is wanted, `jars.sha256` which jars that must give. `python -m streaming.jars --lock` fetches
-without looking at the lock and writes it anew.
+`ivy.xml` says what is wanted, `jars.sha256` which jars that must give. `python -m streaming.jars` prints those for
+Spark, for `spark-submit --jars`; with `--lock` it fetches without looking at the lock and writes that anew.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class JarsUnreachableError(UserError):
 
 
 def spark_jars() -> list[Path]:
-    """The jars for the class path of Spark's driver, fetched if they are not there yet."""
+    """The jars for Spark's class path, fetched if they are not there yet."""
     return _jars("spark")
 
 
@@ -277,9 +277,12 @@ def _write_lock() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["--lock"]:
-        sys.exit("usage: python -m streaming.jars --lock")
+    if sys.argv[1:] not in ([], ["--lock"]):
+        sys.exit("usage: python -m streaming.jars [--lock]")
     try:
-        _write_lock()
+        if sys.argv[1:]:
+            _write_lock()
+        else:
+            sys.stdout.write(",".join(map(str, spark_jars())) + "\n")
     except UserError as error:
         sys.exit(str(error))

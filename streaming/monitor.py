@@ -11,10 +11,11 @@ from types import FrameType
 
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming import checkpoint, failures, kafka_config, pipeline, progress_files, spark_session
+from streaming import checkpoint, failures, handover, kafka_config, pipeline, progress_files, spark_session
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
+from streaming.handover import Handover
 from streaming.outputs import ServerNames
 from streaming.pipeline import PipelineSettings
 from streaming.shards import ShardSettings
@@ -23,9 +24,7 @@ from streaming.topic_watch import TopicWatch
 from streaming.topics import Topics
 from streaming.wakes import WakesParam, WakeTimes
 
-# A shard's state is written whole when one of its queues changes, so shards stay small: 1,000 to 2,000 queues each
-# at 10,000 queues. Each costs a batch some 3 ms whatever is in it, so there are no more of them.
-DEFAULT_SHARDS = 8
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 # How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
 _POLL_INTERVAL_S = 0.25
@@ -37,11 +36,16 @@ _BROKERS_REPLICATION_FACTOR = -1
 
 @dataclass(frozen=True)
 class MonitorSettings:
-    """What `queue-activation monitor` is told; `shards` is None for the checkpoint's number, or the default."""
+    """What `queue-activation monitor` is told.
+
+    `shards` is None for the checkpoint's number, or the default. `continue_from` is the checkpoint whose state and
+    offsets a new one takes over.
+    """
 
     bootstrap_servers: str
     kafka_properties: Mapping[str, str]
     checkpoint_location: str
+    continue_from: str | None
     topic_prefix: str
     shards: int | None
     trigger_interval_ms: int
@@ -72,14 +76,18 @@ def run(settings: MonitorSettings) -> int:
     spark = spark_session.create(location)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
     with _stop_signals() as stop_is_asked:
+        if spark_session.is_submitted():
+            spark_session.forward_signals(_STOP_SIGNALS)
         try:
             progress_files.require_whole(spark, location)
-            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, topic_ids)
-            layout = checkpoint.settle(spark, location, wanted, DEFAULT_SHARDS)
+            continue_from = settings.continue_from and _absolute(settings.continue_from)
+            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, topic_ids, continue_from)
+            layout = checkpoint.settle(spark, location, wanted)
+            handed_over = handover.pending(spark, location, layout)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             query = pipeline.start(
                 spark,
-                _pipeline_settings(settings, location, layout.keys),
+                _pipeline_settings(settings, location, layout.keys, handed_over),
                 _shard_settings(settings),
                 partitions,
                 wakes,
@@ -91,15 +99,26 @@ def run(settings: MonitorSettings) -> int:
                 return wake_times.is_due()
 
             with Ticker(cluster, topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
-                return _supervise(query, ticker, TopicWatch(admin, topic_ids), stop_is_asked)
+
+                def is_ready() -> bool:
+                    if query.lastProgress is None:
+                        return False
+                    return handed_over is None or handover.end(spark, location, layout, query)
+
+                return _supervise(query, ticker, TopicWatch(admin, topic_ids), is_ready, stop_is_asked)
         finally:
             spark.stop()
 
 
-def _supervise(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, stop_is_asked: threading.Event) -> int:
+def _supervise(
+    query: StreamingQuery,
+    ticker: Ticker,
+    topic_watch: TopicWatch,
+    is_ready: Callable[[], bool],
+    stop_is_asked: threading.Event,
+) -> int:
     """Waits for the query to end, for its topics to be deleted, or to be asked to stop."""
-    is_ready = _await(lambda: query.lastProgress is not None, query, stop_is_asked, _READY_POLL_INTERVAL_S)
-    if is_ready:
+    if _await(is_ready, query, stop_is_asked, _READY_POLL_INTERVAL_S):
         _say("monitor ready")
         _await(lambda: topic_watch.problem() is not None, query, stop_is_asked, _POLL_INTERVAL_S)
     failure = failures.reason_of(query)
@@ -142,7 +161,7 @@ def _stop_signals() -> Iterator[threading.Event]:
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop_is_asked.set()
 
-    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, ask) for number in _STOP_SIGNALS}
     try:
         yield stop_is_asked
     finally:
@@ -156,7 +175,9 @@ def _shard_settings(settings: MonitorSettings) -> ShardSettings:
     )
 
 
-def _pipeline_settings(settings: MonitorSettings, location: str, shard_keys: list[int]) -> PipelineSettings:
+def _pipeline_settings(
+    settings: MonitorSettings, location: str, shard_keys: list[int], handed_over: Handover | None
+) -> PipelineSettings:
     return PipelineSettings(
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_properties,
@@ -165,6 +186,7 @@ def _pipeline_settings(settings: MonitorSettings, location: str, shard_keys: lis
         trigger_interval_ms=settings.trigger_interval_ms,
         max_offsets_per_trigger=settings.max_offsets_per_trigger,
         starting_offsets=settings.starting_offsets,
+        handover=handed_over,
     )
 
 

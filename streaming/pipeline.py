@@ -24,8 +24,10 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.blocks import BLOCKS_DDL, RECORDS, Source, pack
+from streaming.handover import Handover
 from streaming.outputs import DEAD_LETTER_VALUE_BYTES
-from streaming.shards import OUTPUT_SCHEMA, STATE_SCHEMA, ShardSettings, run_shard
+from streaming.shard_keys import shard_of
+from streaming.shards import OUTPUT_SCHEMA, STATE_SCHEMA, ShardSettings, StateRow, run_shard
 from streaming.topics import Topics
 from streaming.wakes import Wakes
 
@@ -48,6 +50,7 @@ class PipelineSettings:
         trigger_interval_ms: A batch begins at most this often.
         max_offsets_per_trigger: Limit of a batch, for arrivals and as many for the rest.
         starting_offsets: `earliest` or `latest`: where arrivals and receives begin without a checkpoint.
+        handover: What a new checkpoint begins with instead, if it goes on with another one.
     """
 
     bootstrap_servers: str
@@ -57,6 +60,7 @@ class PipelineSettings:
     trigger_interval_ms: int
     max_offsets_per_trigger: int
     starting_offsets: str
+    handover: Handover | None
 
 
 def start(
@@ -76,9 +80,11 @@ def start(
         wakes: Is told by the workers when each shard must be looked at again.
     """
     topics = Topics(shard_settings.topic_prefix)
+    # A partition that the other checkpoint does not know has been added since.
+    starting_offsets = "earliest" if settings.handover else settings.starting_offsets
     starts = {
-        topics.arrivals: settings.starting_offsets,
-        topics.receives: settings.starting_offsets,
+        topics.arrivals: starting_offsets,
+        topics.receives: starting_offsets,
         topics.commands: "earliest",  # definitions are rebuilt from all commands there ever were
         topics.ticks: "latest",
     }
@@ -86,10 +92,12 @@ def start(
         topic: {str(partition): _OFFSETS[start] for partition in range(partitions[topic])}
         for topic, start in starts.items()
     }
+    if settings.handover:
+        for topic in (topics.arrivals, topics.receives, topics.commands):
+            offsets[topic] |= settings.handover.offsets.get(topic, {})
     arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)})
     others = _read(spark, settings, offsets)
-    every_shard = F.array(*map(F.lit, settings.shard_keys))
-    shard = F.element_at(every_shard, F.pmod(F.xxhash64("key"), F.lit(len(settings.shard_keys))).cast("int") + 1)
+    shard = shard_of("key", settings.shard_keys)
     records = _records(arrivals, shard, F.lit(Source.ARRIVALS.value)).union(
         _records(
             others,
@@ -101,7 +109,8 @@ def start(
     )
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
-    return _write(_step(_pack(records, settings.shard_keys), shard_settings, wakes), settings)
+    states = settings.handover.states if settings.handover else {}
+    return _write(_step(_pack(records, settings.shard_keys), shard_settings, wakes, states), settings)
 
 
 def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]]) -> DataFrame:
@@ -150,12 +159,14 @@ def _pack(records: DataFrame, shard_keys: Sequence[int]) -> DataFrame:
     return records.mapInArrow(pack_records, BLOCKS_DDL)
 
 
-def _step(blocks: DataFrame, shard_settings: ShardSettings, wakes: "Accumulator[Wakes]") -> DataFrame:
+def _step(
+    blocks: DataFrame, shard_settings: ShardSettings, wakes: "Accumulator[Wakes]", states: Mapping[int, StateRow]
+) -> DataFrame:
     def step_shard(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         def report_wake(batch_ms: int, delay_ms: int) -> None:
             wakes.add({int(key[0]): (batch_ms, delay_ms)})
 
-        return run_shard(frames, state, shard_settings, report_wake)
+        return run_shard(frames, state, shard_settings, report_wake, states.get(int(key[0])))
 
     return blocks.groupBy("shard").applyInPandasWithState(
         step_shard,

@@ -4,6 +4,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from streaming import checkpoint
 from streaming.errors import UserError
 
 
@@ -15,29 +16,35 @@ def require_whole(spark: SparkSession, location: str) -> None:
     Raises:
         UserError: One is damaged; the message says what can be done.
     """
-    jvm = spark.sparkContext._jvm
     for folder in ("offsets", "commits"):
-        path = jvm.org.apache.hadoop.fs.Path(location, folder)  # type: ignore[union-attr]
-        file_system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-        if not file_system.exists(path):
-            continue
-        names = [status.getPath().getName() for status in file_system.listStatus(path)]
-        newest = max((int(name) for name in names if name.isdigit()), default=None)
+        newest = newest_batch(spark, location, folder)
         if newest is None:
             continue
-        stream = file_system.open(path.suffix(f"/{newest}"))
         try:
-            content = bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))  # type: ignore[union-attr]
+            content = read_batch(spark, location, folder, newest)
         except Py4JJavaError as error:
             if error.java_exception.getClass().getSimpleName() != "ChecksumException":
                 raise
             content = b""
-        finally:
-            stream.close()
         if not _is_whole(content):
             raise UserError(
                 f"the checkpoint {location} is damaged: {folder}/{newest} is not whole. {_remedy(folder, newest)}"
             )
+
+
+def newest_batch(spark: SparkSession, location: str, folder: str) -> int | None:
+    """The newest batch in `offsets` or `commits` of a checkpoint; None if there is none."""
+    path, file_system = checkpoint.open_path(spark, location, folder)
+    if not file_system.exists(path):
+        return None
+    names = [status.getPath().getName() for status in file_system.listStatus(path)]
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def read_batch(spark: SparkSession, location: str, folder: str, batch: int) -> bytes:
+    """The file of a batch in `offsets` or `commits` of a checkpoint."""
+    path, file_system = checkpoint.open_path(spark, location, folder, str(batch))
+    return checkpoint.read(spark, file_system, path)
 
 
 def _is_whole(content: bytes) -> bool:

@@ -40,6 +40,7 @@ from streaming.topics import Topics
 OUTPUT_SCHEMA = "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>"
 # The version is snapshot.FORMAT_VERSION; the rest is described at ShardState.
 STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, queues binary"
+StateRow = tuple[int, int, int, int, bytes]
 
 # Without an event the state is not written, and so neither is the clock. It is written at least this often, so that a
 # wall clock that is set back loses no more than this besides the jump.
@@ -75,6 +76,25 @@ class ShardState:
     wake_ms: int
     queues: dict[str, tuple[int, bytes]]
 
+    @classmethod
+    def of_row(cls, row: StateRow) -> "ShardState":
+        """The shard of a row of this version's format or of an older one's.
+
+        Raises:
+            UnknownFormatError: The row was written by a newer version.
+        """
+        version, clock_ms, batch_ms, wake_ms, packed_queues = row
+        _refuse_newer(version)
+        queues = _queues_decoder.decode(packed_queues)
+        if version < snapshot.FORMAT_VERSION:
+            queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
+        return cls(Clock(clock_ms, batch_ms), wake_ms, queues)
+
+    def to_row(self) -> StateRow:
+        """The shard by STATE_SCHEMA."""
+        packed_queues = _encoder.encode(self.queues)
+        return snapshot.FORMAT_VERSION, self.clock.now_ms, self.clock.batch_ms, self.wake_ms, packed_queues
+
 
 _queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
 _snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
@@ -86,6 +106,7 @@ def run_shard(
     state: GroupState,
     settings: ShardSettings,
     report_wake: Callable[[int, int], None],
+    taken_over: StateRow | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Takes one shard through one batch.
 
@@ -94,6 +115,7 @@ def run_shard(
         state: The shard's state, by STATE_SCHEMA.
         settings: The settings.
         report_wake: Is told the batch's timestamp, and how long after it the shard must be looked at again.
+        taken_over: What the shard begins with if it has no state yet.
 
     Yields:
         What is to be written, by OUTPUT_SCHEMA.
@@ -103,7 +125,7 @@ def run_shard(
     """
     garbage.spare_what_is_loaded("run_shard")
     with garbage.no_collection():
-        rows = _step(frames, state, settings, report_wake)
+        rows = _step(frames, state, settings, report_wake, taken_over)
     if rows:
         topic, key, value, headers = zip(*rows, strict=True)
         yield pd.DataFrame({"topic": topic, "key": key, "value": value, "headers": headers})
@@ -114,40 +136,36 @@ def _step(
     state: GroupState,
     settings: ShardSettings,
     report_wake: Callable[[int, int], None],
+    taken_over: StateRow | None,
 ) -> list[OutputRow]:
     """One batch of one shard: its state is moved on, the rows to be written are returned."""
     batch_ms = state.getCurrentProcessingTimeMs()
     batch = unpack(frames)
-    if not state.exists:
+    stored: StateRow | None = state.get if state.exists else taken_over
+    if stored is None:
         shard = ShardState(Clock(batch_ms, batch_ms), FOREVER_MS, {})
     else:
-        version, clock_ms, last_batch_ms, wake_ms, packed_queues = state.get
-        if version > snapshot.FORMAT_VERSION:
-            raise UnknownFormatError(
-                f"the checkpoint has state of format {version}, this version knows up to {snapshot.FORMAT_VERSION}: "
-                "start the version that wrote it, or a newer one"
-            )
+        version, clock_ms, last_batch_ms, wake_ms, _ = stored
+        _refuse_newer(version)
         since_ms = batch_ms - last_batch_ms
-        if not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
+        is_idle = not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS
+        if is_idle and state.exists:
             report_wake(batch_ms, wake_ms - clock_ms - since_ms)
             return []  # a tick, and nothing is due: the state is neither decoded nor written
-        queues = _queues_decoder.decode(packed_queues)
-        if version < snapshot.FORMAT_VERSION:
-            queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
-        shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, queues)
+        shard = ShardState.of_row(stored)
     shard.clock.advance(batch_ms)
     rows = run_batch(shard, batch, settings)
     report_wake(batch_ms, shard.wake_ms - shard.clock.now_ms)
-    state.update(
-        (
-            snapshot.FORMAT_VERSION,
-            shard.clock.now_ms,
-            shard.clock.batch_ms,
-            shard.wake_ms,
-            _encoder.encode(shard.queues),
-        )
-    )
+    state.update(shard.to_row())
     return rows
+
+
+def _refuse_newer(version: int) -> None:
+    if version > snapshot.FORMAT_VERSION:
+        raise UnknownFormatError(
+            f"the checkpoint has state of format {version}, this version knows up to {snapshot.FORMAT_VERSION}: "
+            "start the version that wrote it, or a newer one"
+        )
 
 
 def _upgrade(blob: bytes, version: int) -> bytes:

@@ -1,18 +1,24 @@
-"""The Spark session of the monitor: local, small, and quick with small batches.
+"""The Spark session of the monitor, quick with small batches: local, or the one that spark-submit was asked for.
 
 The reasons for each setting are measurements; docs/architecture.md, "Spark's settings", has the figures.
 """
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from signal import Signals
+from typing import ClassVar
 
+from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
+from streaming.errors import UserError
 from streaming.jars import spark_jars
 from streaming.java import find_java
+from streaming.shard_keys import DEFAULT_SHARDS
 
 _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 
@@ -27,6 +33,28 @@ _JVM_OPTIONS = (
     "-XX:CompileThresholdScaling=10",
 )
 
+# Settings for every master.
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    # Batches only when there is data: the tick is data.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    # Spark's other limit, of bytes, would measure what it has after each record: a third of what reading costs.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+_CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process: then the JVM, its class path and the master are spark-submit's."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
 
 def is_local(location: str) -> bool:
     """Whether a checkpoint location is a folder of this machine."""
@@ -39,13 +67,72 @@ def shuffle_partitions(spark: SparkSession) -> int:
 
 
 def create(checkpoint_location: str) -> SparkSession:
-    """Starts Spark in this process's JVM.
-
-    The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
-    progress. It ends when this process does, because its standard input is this process's.
+    """Starts Spark: as spark-submit was asked for if that has started this process, else local.
 
     Raises:
         UserError: Java or the jars are missing.
+    """
+    return _create_submitted() if is_submitted() else _create_local(checkpoint_location)
+
+
+def _create_submitted() -> SparkSession:
+    """Starts Spark in spark-submit's JVM, with our settings where the user has none."""
+    # Executors run the interpreter that the driver runs unless they are told another one; PySpark's python3 may lack
+    # what is needed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    SparkContext._ensure_initialized()
+    if not SparkContext._jvm.org.apache.spark.util.Utils.classIsLoadable(_CONNECTOR):  # type: ignore[union-attr]
+        raise UserError('Spark lacks the Kafka connector: spark-submit --jars "$(python -m streaming.jars)" ...')
+    conf = SparkConf()
+    # More parts than shards would be empty.
+    partitions = conf.get("spark.sql.shuffle.partitions", conf.get("spark.cores.max", str(DEFAULT_SHARDS)))
+    settings = _SETTINGS | {
+        "spark.executor.extraJavaOptions": " ".join(_JVM_OPTIONS),
+        # Fixed by the checkpoint.
+        "spark.sql.shuffle.partitions": partitions,
+        # What is read is spread over so many tasks. Spark's own number is that of the executors' cores so far, and the
+        # query is planned before all of them are there.
+        "spark.default.parallelism": partitions,
+    }
+    for name, value in settings.items():
+        conf.setIfMissing(name, value)
+    return SparkSession(SparkContext(conf=conf))
+
+
+def forward_signals(signals: Iterable[Signals]) -> None:
+    """Lets the JVM of spark-submit hand signals on to this process, which stops in order, and not act on them itself.
+
+    Whoever stops spark-submit knows the JVM's process only; without this the JVM would end at once, and cancel the
+    batch in progress.
+    """
+    jvm = SparkContext._jvm
+    ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
+    for number in signals:
+        java_signal = jvm.sun.misc.Signal(number.name.removeprefix("SIG"))  # type: ignore[union-attr]
+        jvm.sun.misc.Signal.handle(java_signal, _SignalForwarder(number))  # type: ignore[union-attr]
+
+
+class _SignalForwarder:
+    """Java's handler of a signal."""
+
+    def __init__(self, number: Signals) -> None:
+        self._number = number
+
+    def handle(self, _signal: JavaObject) -> None:
+        """Sends this process the signal that the JVM got."""
+        os.kill(os.getpid(), self._number)
+
+    class Java:
+        """What py4j reads: the interface that the class implements."""
+
+        implements: ClassVar = ["sun.misc.SignalHandler"]
+
+
+def _create_local(checkpoint_location: str) -> SparkSession:
+    """Starts Spark in a JVM of this process.
+
+    The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
+    progress. It ends when this process does, because its standard input is this process's.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.parent.parent)
@@ -60,7 +147,7 @@ def create(checkpoint_location: str) -> SparkSession:
 def _conf(checkpoint_location: str) -> SparkConf:
     cores = os.cpu_count() or 1
     conf = SparkConf().setAppName("queue-activation").setMaster(f"local[{cores},{_LOCAL_TRIES}]")
-    settings = {
+    settings = _SETTINGS | {
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars()),
         "spark.driver.extraJavaOptions": " ".join(
             (f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}", *_JVM_OPTIONS)
@@ -68,19 +155,8 @@ def _conf(checkpoint_location: str) -> SparkConf:
         "spark.driver.memory": "2g",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         # Fixed by the checkpoint; more than one or two per core make a batch slow.
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.adaptive.enabled": "false",
-        # Batches only when there is data: the tick is data.
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.minBatchesToRetain": "20",
-        # Spark's other limit, of bytes, would measure what it has after each record: a third of what reading costs.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-        # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
-        "spark.python.unix.domain.socket.enabled": "true",
     }
     if is_local(checkpoint_location):
         # Hadoop's own local file system starts a `chmod` process for every file it writes.

@@ -12,7 +12,7 @@ from streaming.activations import ActivationFormat
 from streaming.blocks import RECORDS, Source, pack
 from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
-from streaming.shards import ShardSettings, run_shard
+from streaming.shards import ShardSettings, StateRow, run_shard
 
 SETTINGS = ShardSettings(
     CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
@@ -120,12 +120,14 @@ class FakeShard:
     """One shard, batch by batch; records get offsets and timestamps in the order in which they are given.
 
     `wakes` is what it told the driver: (batch timestamp, how long after it the shard must be looked at again).
+    `taken_over` is what it begins with if it has no state.
     """
 
     settings: ShardSettings = SETTINGS
     state: FakeGroupState = field(default_factory=FakeGroupState)
     offset: int = 0
     wakes: list[tuple[int, int]] = field(default_factory=list)
+    taken_over: StateRow | None = None
 
     def batch(self, batch_ms: int, *records: Record) -> list[Output]:
         """Runs one batch, a tick with it; returns what it wrote."""
@@ -139,7 +141,7 @@ class FakeShard:
         """Runs one batch of these very rows."""
         self.state.batch_ms = batch_ms
         outputs = []
-        for rows in run_shard(iter(frames), self.state, self.settings, self._report_wake):
+        for rows in run_shard(iter(frames), self.state, self.settings, self._report_wake, self.taken_over):
             for topic, key, value, headers in rows.itertuples(index=False):
                 outputs.append(Output(topic, key, value, dict(headers or [])))
         return outputs

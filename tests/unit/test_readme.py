@@ -47,6 +47,10 @@ def check_command(words: list[str], environment: dict[str, str]) -> None:
     name = program.rpartition("/")[2]
     if name == COMMAND:
         check_queue_activation(arguments, environment)
+    elif name == "spark-submit":
+        program = next(word for word in arguments if word.endswith(".py"))
+        check_python([program])
+        check_queue_activation(arguments[arguments.index(program) + 1 :], environment)
     elif name == "make":
         check_make(arguments)
     elif name.startswith("python"):

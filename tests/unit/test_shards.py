@@ -224,5 +224,26 @@ class TestTicks:
         assert [one.key for one in of_topic(outputs, "queue-monitors")] == [b"a"]
 
 
+class TestHandover:
+    @staticmethod
+    def older() -> FakeShard:
+        shard = FakeShard()
+        assert len(activations(shard.batch(0, arrival()))) == 1
+        return shard
+
+    def test_a_shard_without_state_begins_with_what_it_takes_over_and_keeps_it_at_once(self) -> None:
+        newer = FakeShard(taken_over=self.older().state.get)
+        assert newer.batch(SECOND) == []
+        assert newer.state.exists
+        assert activations(newer.batch(2 * SECOND, arrival())) == []  # notified already
+        assert reasons(newer.batch(T)) == [("Q", "TIMEOUT_EXPIRED")]
+
+    def test_a_shard_with_state_takes_nothing_over(self) -> None:
+        newer = FakeShard()
+        newer.batch(SECOND)
+        newer.taken_over = self.older().state.get
+        assert len(activations(newer.batch(2 * SECOND, arrival()))) == 1
+
+
 def reasons(outputs: list[Output]) -> list[tuple[str, str]]:
     return [(one.json["queue"], one.json["reason"]) for one in activations(outputs)]

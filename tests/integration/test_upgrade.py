@@ -1,0 +1,77 @@
+"""A checkpoint of an older version goes on where it was: by itself, or with another number of shards.
+
+tests/fixtures/make_checkpoint.py, which wrote it, says what state each queue is in.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
+from tests.integration.monitor_topics import Tail
+from tests.integration.monitors import Monitored
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def take_checkpoint(version: str, folder: Path, topic_prefix: str) -> None:
+    """Copies a checkpoint; wherever it names a topic, it gets this prefix."""
+    shutil.copytree(FIXTURES / f"checkpoint-{version}", folder)
+    for path in (folder / "queue-activation.json", *folder.glob("offsets/*"), *folder.glob("sources/*/*")):
+        path.write_text(path.read_text().replace(PREFIX, topic_prefix))
+
+
+def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
+    """Fills the topics up to where the checkpoint has read them; nobody reads these records again."""
+    newest = max((checkpoint / "offsets").iterdir(), key=lambda path: int(path.name))
+    for line in newest.read_text().splitlines()[2:]:
+        for topic, ends in json.loads(line).items():
+            for partition, end in ends.items():
+                for _ in range(end):
+                    monitored.producer.produce(topic, b"read before", partition=int(partition))
+    monitored.producer.flush()
+
+
+@pytest.mark.parametrize("shards", [None, 3], ids=["same-shards", "other-shards"])
+def test_what_the_checkpoint_of_0_1_0_knows_is_still_known(
+    broker: EmbeddedBroker, tmp_path: Path, shards: int | None
+) -> None:
+    options = ["--external-activation-timeout", "2m", "--transaction-lease", "1s"]
+    monitored = Monitored(broker.bootstrap_servers, tmp_path, options)
+    older = tmp_path / "older" if shards else monitored.checkpoint
+    take_checkpoint("0.1.0", older, monitored.prefix)
+    fill_topics(monitored, older)
+    if shards:
+        options += ["--continue-from", str(older), "--shards", str(shards)]
+    monitored.arrive("inactive", "silent", "waiting", "task")  # while nobody monitors
+    tasks = Tail(monitored.bootstrap_servers, monitored.topics.tasks, "read_committed")
+    with monitored.running(), monitored.activations() as activations, monitored.view() as view:
+        for queue in ("inactive", "timed-out", "receiving", "transaction"):
+            activations.wait_for(queue, 1)
+        # It expects an answer until long after the test.
+        silent = view.wait_for("silent", lambda row: row["unread_messages"] == 2)
+        waiting = view.wait_for("waiting", lambda row: row["unread_messages"] == 1)
+        task = view.wait_for("task", lambda row: row["unread_messages"] == 2)
+        found = {
+            queue: [(record["sequence"], record["reason"]) for record in activations.of(queue)]
+            for queue in ("inactive", "timed-out", "receiving", "transaction", "silent", "waiting")
+        }
+        started = list(tasks.records())
+    tasks.close()
+    assert found == {
+        "inactive": [(2, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")],
+        "timed-out": [(2, "TIMEOUT_EXPIRED")],
+        "receiving": [(2, "MESSAGES_ACCUMULATING")],
+        "transaction": [(2, "MESSAGES_ACCUMULATING")],
+        "silent": [],
+        "waiting": [],
+    }
+    assert (silent["state"], waiting["tasks_waiting"], task["tasks_running"]) == ("NOTIFIED", 1, 1)
+    assert started == [], "the task that runs was started again"
+    if shards is None:
+        # Not what this machine's cores suggest.
+        parts = {path.name for path in (monitored.checkpoint / "state" / "0").glob("[0-9]*")}
+        assert parts == set(map(str, range(STATE_PARTITIONS)))
