@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
+from streaming.access import WatchfulAdmin
 from streaming.errors import UserError
 
 KafkaConfig = Mapping[str, str]
@@ -28,13 +28,13 @@ def client_settings(bootstrap_servers: str, kafka_config: KafkaConfig | None) ->
     return {"logger": _log, **(kafka_config or {}), "bootstrap.servers": bootstrap_servers}
 
 
-def admin_client(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> AdminClient:
+def admin_client(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> WatchfulAdmin:
     """A client for questions about topics and consumer groups; each user of `kafka_config` opens one first.
 
     Raises:
         UserError: `kafka_config` has a property that librdkafka does not know, or a value it does not take.
     """
     try:
-        return AdminClient(client_settings(bootstrap_servers, kafka_config))
+        return WatchfulAdmin(client_settings(bootstrap_servers, kafka_config))
     except KafkaException as exception:
         raise UserError(f"the Kafka client does not take its settings: {exception}") from exception

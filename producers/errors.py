@@ -5,6 +5,8 @@ Mistakes in the way the clients are used (a name, a missing topic) are `streamin
 
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming.access import RightMissingError, denial
+
 
 class TransactionAbortedError(Exception):
     """The Kafka transaction was aborted: nothing of it is visible, and the client can be used again."""
@@ -19,6 +21,18 @@ class ClientUnusableError(Exception):
 
     Whether the transaction in progress took effect is not known.
     """
+
+
+class ClientRefusedError(ClientUnusableError, RightMissingError):
+    """Kafka does not allow this client what it needs, any more; also an error that the user can put right."""
+
+
+def unusable(what: str, error: KafkaError) -> ClientUnusableError:
+    """The error of a client that can go on no more, with what the user can do if it was refused a right."""
+    denied = denial(error)
+    if isinstance(denied, RightMissingError):
+        return ClientRefusedError(f"{what}: {denied}")
+    return ClientUnusableError(f"{what}: {error}")
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:

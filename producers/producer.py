@@ -9,8 +9,9 @@ from typing import Self
 import msgspec
 
 from producers.clients import KafkaConfig, admin_client
-from producers.queue_topics import check_queue_names, check_topics_exist
+from producers.queue_topics import check_queue_names, check_topics
 from producers.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
+from streaming.access import rights
 from streaming.records import MessageArrived
 from streaming.topics import Topics
 
@@ -79,7 +80,8 @@ class QueueProducer:
         """Sends messages, to one queue or several: on return all are visible, after an error none.
 
         Raises:
-            UserError: A queue's name cannot be a topic's, or the topic does not exist; nothing was sent.
+            UserError: A queue's name cannot be a topic's, or the topic does not exist, or Kafka does not allow this
+                client to write to it; nothing was sent.
             TransactionAbortedError: Kafka did not take them; they can be sent again.
             ClientUnusableError: This producer can send no more, and whether the messages were sent is not known.
         """
@@ -114,5 +116,6 @@ class QueueProducer:
         new = [queue for queue in queues if queue not in self._known_queues]
         if new:
             check_queue_names(new, self._topics)
-            check_topics_exist(self._admin, new, self._topics.arrivals)
+            arrivals = self._topics.arrivals
+            check_topics(self._admin, rights(writes=[*new, arrivals]), arrivals)
             self._known_queues.update(new)

@@ -8,7 +8,7 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from producers.clients import KafkaConfig, client_settings
-from producers.errors import ClientUnusableError
+from producers.errors import unusable
 from producers.own_partitions import OwnPartition, OwnPartitions
 
 _log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class QueueConsumer:
         if error.code() == KafkaError._PARTITION_EOF and number is not None and offset is not None:
             self.partitions.end(number, offset)
         elif error.fatal() or error.code() in _LASTING_ERRORS:
-            raise ClientUnusableError(f"queue {self._queue!r} cannot be read: {error}")
+            raise unusable(f"queue {self._queue!r} cannot be read", error)
         else:
             _log.warning("queue %s: %s", self._queue, error)
 

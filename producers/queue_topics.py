@@ -1,13 +1,14 @@
 """The topics that hold queues: queue `orders` is the topic `orders`. Checking and creating them."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation, NewTopic
 
 from producers.clients import REQUEST_TIMEOUT_S, KafkaConfig, admin_client
 from producers.errors import kafka_error
+from streaming.access import Rights, WatchfulAdmin, denial, partitions_of
 from streaming.errors import UserError
 from streaming.records import is_queue_name
 from streaming.topics import Topics, topic_name_problem
@@ -47,11 +48,14 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     created = admin.create_topics(new_topics, request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S)
     for name, future in created.items():
         try:
-            future.result()
+            admin.result(future)
         except KafkaException as exception:
-            if kafka_error(exception).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UserError(f"the topic of queue {name!r} cannot be created: {exception}") from exception
-    _lastingly_missing(admin, names)
+            error = kafka_error(exception)
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UserError(
+                    f"the topic of queue {name!r} cannot be created: {denial(error) or error}"
+                ) from exception
+    _lastingly_missing(admin, dict.fromkeys(names, (AclOperation.DESCRIBE,)))
 
 
 def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
@@ -68,13 +72,15 @@ def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
             raise UserError(f"queue {queue!r} cannot be a Kafka topic: {problem}")
 
 
-def check_topics_exist(admin: AdminClient, queues: Collection[str], monitor_topic: str) -> None:
-    """Checks that the queues' topics and one of the monitor's exist; creates nothing, whatever the broker's settings.
+def check_topics(admin: WatchfulAdmin, rights: Rights, monitor_topic: str) -> None:
+    """Checks that topics exist, queues' and one of the monitor's, and that the client has its rights on them.
+
+    It creates nothing, whatever the broker's settings.
 
     Raises:
-        UserError: One does not exist, or Kafka cannot be reached.
+        UserError: One does not exist, or Kafka refuses or cannot be reached.
     """
-    missing = _lastingly_missing(admin, {*queues, monitor_topic})
+    missing = _lastingly_missing(admin, rights)
     if not missing:
         return
     if monitor_topic in missing:
@@ -88,24 +94,14 @@ def check_topics_exist(admin: AdminClient, queues: Collection[str], monitor_topi
     )
 
 
-def _lastingly_missing(admin: AdminClient, names: Collection[str]) -> set[str]:
+def _lastingly_missing(admin: WatchfulAdmin, rights: Rights) -> set[str]:
     """The topics that do not exist, after giving new ones the time to become known."""
     deadline = time.monotonic() + _PROPAGATION_S
     while True:
-        missing = _missing_topics(admin, names)
+        try:
+            missing = rights.keys() - partitions_of(admin, rights, REQUEST_TIMEOUT_S).keys()
+        except KafkaException as exception:
+            raise UserError(f"Kafka does not answer for the topics {', '.join(rights)}: {exception}") from exception
         if not missing or time.monotonic() >= deadline:
             return missing
         time.sleep(_PROPAGATION_S / 20)
-
-
-def _missing_topics(admin: AdminClient, names: Collection[str]) -> set[str]:
-    futures = admin.describe_topics(TopicCollection([*names]), request_timeout=REQUEST_TIMEOUT_S)
-    missing = set()
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as exception:
-            if kafka_error(exception).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise UserError(f"Kafka does not answer for topic {name!r}: {exception}") from exception
-            missing.add(name)
-    return missing

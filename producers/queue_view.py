@@ -11,7 +11,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from producers.clients import KafkaConfig, admin_client
 from producers.errors import kafka_error
@@ -72,7 +72,7 @@ class QueueView:
             consumer_group: The consumer group of all its readers.
             kafka_config: More librdkafka properties.
         """
-        self.admin: AdminClient = admin_client(bootstrap_servers, kafka_config)
+        self.admin = admin_client(bootstrap_servers, kafka_config)
         self._queue = queue
         self._consumer_group = consumer_group
 

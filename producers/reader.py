@@ -12,13 +12,21 @@ from typing import Self
 import msgspec
 from confluent_kafka import KafkaException
 
-from producers.clients import KafkaConfig
-from producers.errors import ClientUnusableError, ReceiveRolledBackError, TransactionAbortedError, is_rebalance
+from producers.clients import REQUEST_TIMEOUT_S, KafkaConfig
+from producers.errors import (
+    ClientUnusableError,
+    ReceiveRolledBackError,
+    TransactionAbortedError,
+    is_rebalance,
+    kafka_error,
+    unusable,
+)
 from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
-from producers.queue_topics import check_queue_names, check_topics_exist
+from producers.queue_topics import check_queue_names, check_topics
 from producers.queue_view import NothingFound, QueueView
 from producers.session_reports import SessionReports
 from producers.transactions import TransactionalProducer
+from streaming.access import check_group, rights
 from streaming.records import Commit, Receive, Rollback
 from streaming.topics import Topics
 
@@ -78,7 +86,8 @@ class QueueReader:
                 Those that its correctness rests on cannot be changed.
 
         Raises:
-            UserError: The queue's name cannot be a topic's, a topic does not exist, or Kafka cannot be reached.
+            UserError: The queue's name cannot be a topic's, a topic does not exist, or Kafka refuses or cannot be
+                reached.
         """
         topics = Topics(topic_prefix)
         check_queue_names([queue], topics)
@@ -90,7 +99,8 @@ class QueueReader:
         self._is_closed = False
         consumer_group = group_id or queue
         self._view = QueueView(bootstrap_servers, queue, consumer_group, kafka_config)
-        check_topics_exist(self._view.admin, [queue], topics.receives)
+        check_topics(self._view.admin, rights(reads=[queue], writes=[topics.receives]), topics.receives)
+        check_group(self._view.admin, consumer_group, REQUEST_TIMEOUT_S)
         self._producer = TransactionalProducer(bootstrap_servers, kafka_config=kafka_config)
         self._consumer = QueueConsumer(bootstrap_servers, queue, consumer_group, kafka_config)
         self._reports = SessionReports(bootstrap_servers, topics.receives, queue, self.session_id, kafka_config)
@@ -213,7 +223,7 @@ class QueueReader:
         try:
             found = self._view.look(self._consumer.partitions.positions())
         except KafkaException as exception:
-            raise ClientUnusableError(f"Kafka tells nothing about queue {self._queue!r}: {exception}") from exception
+            raise unusable(f"Kafka tells nothing about queue {self._queue!r}", kafka_error(exception)) from exception
         if found:
             self._commit_ends()
         return found

@@ -7,7 +7,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from producers.clients import PARTITIONER, REQUEST_TIMEOUT_S, KafkaConfig, client_settings
-from producers.errors import ClientUnusableError
+from producers.errors import ClientUnusableError, unusable
 from streaming.records import ReceiveRecord, SessionAlive, SessionEnded
 
 # Six of these fit into the monitor's leases of 60 s (contract, queue-receives).
@@ -111,4 +111,4 @@ class SessionReports:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise ClientUnusableError(f"a report to topic {self._topic!r} was lost: {self._failure}")
+            raise unusable(f"a report to topic {self._topic!r} was lost", self._failure)

@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from producers.clients import PARTITIONER, REQUEST_TIMEOUT_S, KafkaConfig, client_settings
-from producers.errors import ClientUnusableError, TransactionAbortedError, kafka_error
+from producers.errors import ClientRefusedError, ClientUnusableError, TransactionAbortedError, kafka_error, unusable
+from streaming.access import Denials, RightMissingError, denial
 from streaming.errors import UserError
 
 # An open transaction hides all later records of its partitions from every reader, so it must not last.
 TRANSACTION_TIMEOUT_MS = 10_000
 
 _RETRY_BACKOFF_S = 0.1
+# How often one who waits for Kafka's first answer looks whether it is refused.
+_LOOK_INTERVAL_S = 1.0
 
 # librdkafka gives undelivered records up at the transaction's time-out, and aborting after that is quick. A commit that
 # gives up a moment earlier leaves an abort that was seen to hang for half a minute after the broker was back.
@@ -44,6 +47,7 @@ class TransactionalProducer:
         self._unusable: str | None = None
         self._is_aborting = False
         self._deadline = 0.0
+        self._denials = Denials()
         self._producer = Producer(
             client_settings(bootstrap_servers, kafka_config)
             | {
@@ -54,19 +58,32 @@ class TransactionalProducer:
                 # Otherwise, after an outage, a transaction with offsets can wait for ever for a coordinator that
                 # librdkafka has given up (its issues 5456 and 5511).
                 "metadata.recovery.strategy": "none",
+                "error_cb": self._denials,
             }
         )
         try:
-            _retry(self._producer.init_transactions, time.monotonic() + REQUEST_TIMEOUT_S)
+            _retry(self._init, time.monotonic() + REQUEST_TIMEOUT_S)
         except KafkaException as exception:
-            raise UserError(f"no transactional producer on Kafka at {bootstrap_servers}: {exception}") from exception
+            denied = denial(kafka_error(exception))
+            what = f"no transactional producer on Kafka at {bootstrap_servers}"
+            raise denied or UserError(f"{what}: {exception}") from exception
+
+    def _init(self, timeout_s: float) -> None:
+        try:
+            self._producer.init_transactions(min(timeout_s, _LOOK_INTERVAL_S))
+        except KafkaException as exception:
+            if kafka_error(exception).retriable():
+                self._producer.poll(0)
+                self._denials.check()
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction: committed at the end of the block, aborted when the block or the commit fails.
 
         Raises:
-            TransactionAbortedError: Kafka refused the commit or a record; nothing is visible.
+            TransactionAbortedError: Kafka did not take the commit or a record; nothing is visible.
+            ClientRefusedError: It did not because this client has no right to; nothing is visible.
             ClientUnusableError: This producer can do no more.
         """
         if self._unusable is not None:
@@ -87,9 +104,7 @@ class TransactionalProducer:
             _retry(self._producer.commit_transaction, time.monotonic() + self._timeout_s + _COMMIT_GRACE_S)
         except (KafkaException, BufferError) as error:
             self._abort(error)
-            raise TransactionAbortedError(
-                f"the Kafka transaction was aborted, nothing of it is visible: {error}"
-            ) from error
+            raise _aborted(error) from error
         except BaseException as error:
             self._abort(error)
             raise
@@ -142,8 +157,17 @@ class TransactionalProducer:
             self._is_aborting = False
 
     def _end(self, exception: KafkaException) -> ClientUnusableError:
-        self._unusable = f"the transactional producer cannot go on, close it and open a new one: {exception}"
-        return ClientUnusableError(self._unusable)
+        error = unusable("the transactional producer cannot go on, close it and open a new one", kafka_error(exception))
+        self._unusable = str(error)
+        return error
+
+
+def _aborted(error: KafkaException | BufferError) -> TransactionAbortedError | ClientRefusedError:
+    what = "the Kafka transaction was aborted, nothing of it is visible"
+    denied = denial(kafka_error(error)) if isinstance(error, KafkaException) else None
+    if isinstance(denied, RightMissingError):
+        return ClientRefusedError(f"{what}: {denied}")
+    return TransactionAbortedError(f"{what}: {error}")
 
 
 def _retry(call: Callable[[float], None], deadline: float) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Message
 from msgspec import Struct, field
 
 from streaming.core.notification import EventType
+from streaming.records import is_queue_name
 
 _CLOUD_EVENT_TYPES = {
     EventType.QUEUE_ACTIVATION.value: "queue.activation.v1",
@@ -131,17 +132,23 @@ def headers_of(record: ActivationRecord, activation_format: ActivationFormat) ->
 
 
 def decode(message: Message) -> Activation | None:
-    """What a record of queue-activations says, in either format; None if nothing can be made of it."""
+    """What a record of queue-activations says, in either format; None if nothing can be made of it.
+
+    A queue's name in it is one: whoever may write the topic must not get other characters into command lines.
+    """
     value = message.value()
     if value is None:
         return None
     headers = dict(message.headers() or [])
     try:
         if headers.get("content-type") == b"application/xml":
-            return _from_headers({name: text.decode() for name, text in headers.items() if isinstance(text, bytes)})
-        return _decoder.decode(value)
+            texts = {name: text.decode() for name, text in headers.items() if isinstance(text, bytes)}
+            activation = _from_headers(texts)
+        else:
+            activation = _decoder.decode(value)
     except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
         return None
+    return activation if is_queue_name(activation.queue) else None
 
 
 def _from_headers(headers: dict[str, str]) -> Activation:

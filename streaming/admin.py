@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
+from streaming.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
 from streaming.errors import UserError
-from streaming.topics import Topics, TopicSpec
+from streaming.topics import TopicSpec
 
 REQUEST_TIMEOUT_S = 10.0
+_NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,27 @@ class Admin:
         self._cluster = cluster
         # The client's own log would repeat, line by line, what the one error says.
         try:
-            self._client = AdminClient(cluster.client_config(log_level=0))
+            self._client = WatchfulAdmin(cluster.client_config(log_level=0))
         except KafkaException as error:
             raise wrong_properties(error) from None
 
-    def partitions(self) -> dict[str, int]:
-        """The number of partitions of each topic there is.
+    def require_topics(self, rights: Rights) -> dict[str, int]:
+        """The number of partitions of each topic; the monitor's topics must be there, and allow what the client needs.
 
         Raises:
-            UserError: Kafka cannot be reached.
+            UserError: Kafka cannot be reached or refuses, or a topic is missing.
         """
         try:
-            metadata = self._client.list_topics(timeout=REQUEST_TIMEOUT_S)
+            partitions = partitions_of(self._client, rights, REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise self._unreachable(error) from None
-        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+        missing = sorted(rights.keys() - partitions.keys())
+        if missing:
+            raise UserError(
+                f"topics are missing: {', '.join(missing)}. `queue-activation topics` creates them, with the same "
+                "--bootstrap-servers and --topic-prefix"
+            )
+        return partitions
 
     def topic_ids(self, names: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, str]:
         """Kafka's own id of each of these topics that exists: one that is created again has another.
@@ -63,33 +71,26 @@ class Admin:
         futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         for name, future in futures.items():
             try:
-                ids[name] = str(future.result().topic_id)
+                ids[name] = str(self._client.result(future).topic_id)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._unreachable(error) from None
+                reason: KafkaError = error.args[0]
+                if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise denial(reason) or self._unreachable(error) from None
         return ids
 
-    def require_topics(self, topics: Topics) -> dict[str, int]:
-        """The number of partitions of each topic, all of the monitor's among them.
+    def require_group(self, group_id: str) -> None:
+        """Checks that the client may be a member of a consumer group.
 
         Raises:
-            UserError: Kafka cannot be reached, or a topic is missing.
+            UserError: Kafka refuses.
         """
-        partitions = self.partitions()
-        missing = sorted({spec.name for spec in topics.specs()} - partitions.keys())
-        if missing:
-            prefix = f" --topic-prefix {topics.prefix}" if topics.prefix else ""
-            raise UserError(
-                f"topics are missing: {', '.join(missing)}. Create them with: "
-                f"queue-activation topics --bootstrap-servers {self._cluster.bootstrap_servers}{prefix}"
-            )
-        return partitions
+        check_group(self._client, group_id, REQUEST_TIMEOUT_S)
 
     def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
         """Creates the topics that do not exist yet, and returns their names.
 
         Raises:
-            UserError: Kafka cannot be reached or refuses.
+            UserError: Kafka cannot be reached, or refuses.
         """
         new_topics = [
             NewTopic(
@@ -101,13 +102,15 @@ class Admin:
             for spec in specs
         ]
         created = []
-        self.partitions()  # says in one clear message that Kafka cannot be reached
         for name, future in self._client.create_topics(new_topics, request_timeout=REQUEST_TIMEOUT_S).items():
             try:
-                future.result()
+                self._client.result(future)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise UserError(f"topic {name} could not be created: {error.args[0].str()}") from None
+                reason: KafkaError = error.args[0]
+                if reason.code() in _NOBODY_ANSWERS:
+                    raise self._unreachable(error) from None
+                if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise UserError(f"topic {name} could not be created: {denial(reason) or reason.str()}") from None
             else:
                 created.append(name)
         return created
@@ -116,9 +119,11 @@ class Admin:
         """What of the topics' settings differs from what the monitor relies on, one sentence each."""
         resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
         sentences = []
-        for resource, future in self._client.describe_configs(list(resources)).items():
+        for resource, future in self._client.describe_configs(
+            list(resources), request_timeout=REQUEST_TIMEOUT_S
+        ).items():
             try:
-                entries = future.result(timeout=REQUEST_TIMEOUT_S)
+                entries = self._client.result(future)
             except KafkaException as error:
                 sentences.append(f"the settings of topic {resource.name} cannot be read: {error.args[0].str()}")
                 continue
@@ -128,7 +133,11 @@ class Admin:
         return sentences
 
     def _unreachable(self, error: KafkaException) -> UserError:
+        # A broker that expects TLS hangs up without a word.
+        is_plain = "security.protocol" not in self._cluster.config
+        secured = " If it is secured, --kafka-config must say how (docs/security.md)." if is_plain else ""
         return UserError(
             f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({error.args[0].str()}). Check "
             "--bootstrap-servers and that the broker runs; `queue-activation broker` starts one on this machine."
+            + secured
         )

@@ -10,7 +10,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn, Self
@@ -42,8 +43,10 @@ _LOG_TAIL_LINES = 15
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
+listeners={protocol}://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners={protocol}://{host}:{port}
+listener.security.protocol.map={protocol}:{protocol},CONTROLLER:PLAINTEXT
+inter.broker.listener.name={protocol}
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@{host}:{controller_port}
 # Relative to the data directory, in which the broker runs: a path here would need Java's escapes.
@@ -72,6 +75,21 @@ log.cleaner.dedupe.buffer.size=8388608
 """
 
 
+@dataclass(frozen=True)
+class BrokerSecurity:
+    """Who may do what on the broker; by default everybody may do everything.
+
+    Attributes:
+        protocol: Kafka's security protocol of the port for clients, which is also the name of its listener.
+        settings: Further lines of server.properties.
+        format_arguments: Further arguments of `StorageTool format`, for the users there are from the start.
+    """
+
+    protocol: str = "PLAINTEXT"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    format_arguments: Sequence[str] = ()
+
+
 class _PortTakenError(Exception):
     """The broker could not bind one of its ports."""
 
@@ -83,13 +101,15 @@ class EmbeddedBroker:
     afterwards.
     """
 
-    def __init__(self, port: int = 0, data_dir: Path | None = None) -> None:
+    def __init__(self, port: int = 0, data_dir: Path | None = None, security: BrokerSecurity | None = None) -> None:
         """Only takes note; `with` starts it.
 
         Args:
             port: Where it listens on 127.0.0.1; 0: on a free port.
             data_dir: Where topics, settings and log (broker.log) are kept; None: in a temporary folder.
+            security: Who may do what; None: everybody everything.
         """
+        self._security = security or BrokerSecurity()
         self._wanted_port = port
         self._data_dir = data_dir.absolute() if data_dir is not None else None
         self._port = 0
@@ -150,10 +170,10 @@ class EmbeddedBroker:
         ]
         for _ in range(_MAX_PORT_ATTEMPTS):
             self._port, controller_port = _free_ports(self._wanted_port)
-            settings = _SETTINGS.format(host=HOST, port=self._port, controller_port=controller_port)
-            (folder / _SETTINGS_FILE).write_text(settings, encoding="ascii")
+            _write_settings(folder / _SETTINGS_FILE, self._port, controller_port, self._security)
             if not (folder / "kafka" / "meta.properties").exists():
-                _format([java, *_FORMAT_JVM_OPTIONS, *java_options], folder, self._log_file)
+                java_command = [java, *_FORMAT_JVM_OPTIONS, *java_options]
+                _format(java_command, self._security.format_arguments, folder, self._log_file)
             broker = [java, *_BROKER_JVM_OPTIONS, *java_options, "kafka.Kafka", _SETTINGS_FILE]
             with contextlib.suppress(_PortTakenError):
                 self._process = resources.enter_context(_run(broker, folder, self._log_file))
@@ -231,12 +251,21 @@ def _free_ports(wanted_port: int) -> tuple[int, int]:
         return broker.getsockname()[1], controller.getsockname()[1]
 
 
-def _format(java: list[str | Path], folder: Path, log_file: Path) -> None:
+def _write_settings(path: Path, port: int, controller_port: int, security: BrokerSecurity) -> None:
+    text = _SETTINGS.format(protocol=security.protocol, host=HOST, port=port, controller_port=controller_port)
+    text += "".join(f"{name}={value}\n" for name, value in security.settings.items())
+    # There may be passwords in it: nobody else may ever read it, not even while it is written.
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="ascii")
+
+
+def _format(java: list[str | Path], arguments: Sequence[str], folder: Path, log_file: Path) -> None:
     """Makes the data directory of a new cluster; its meta.properties, written last, says that it is complete."""
     # A first bit of 0, so that the id does not begin with a dash and look like an option.
     cluster_id = base64.urlsafe_b64encode(bytes([uuid.uuid4().bytes[0] & 0x7F]) + uuid.uuid4().bytes[1:])
     tool = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster_id.decode().rstrip("=")]
-    with ChildProcess([*java, *tool, "--config", _SETTINGS_FILE], log_file=log_file, cwd=folder) as process:
+    with ChildProcess([*java, *tool, "--config", _SETTINGS_FILE, *arguments], log_file=log_file, cwd=folder) as process:
         try:
             exit_code = process.wait(_START_TIMEOUT_S)
         except subprocess.TimeoutExpired:

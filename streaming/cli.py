@@ -19,6 +19,7 @@ from streaming.options import (
     TopicPrefix,
     cluster,
     duration,
+    kafka_properties,
     option,
 )
 
@@ -162,13 +163,12 @@ def monitor(
 
     Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress.
     """
-    from streaming import kafka_config as properties
     from streaming.monitor import MonitorSettings, run
     from streaming.outputs import ServerNames
 
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
-        kafka_properties=properties.load(kafka_config),
+        kafka_properties=kafka_properties(kafka_config),
         checkpoint_location=checkpoint_location,
         continue_from=continue_from,
         topic_prefix=topic_prefix,

@@ -115,11 +115,12 @@ def workload(
     from producers import workload as work
     from producers.producer import QueueProducer
     from producers.queue_topics import create_queue_topics
+    from streaming.access import rights
     from streaming.admin import Admin
 
     kafka = cluster(bootstrap_servers, kafka_config)
     topics = Topics(topic_prefix)
-    Admin(kafka).require_topics(topics)
+    Admin(kafka).require_topics(rights(writes=[topics.arrivals, *([] if send_messages else [topics.receives])]))
     settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, readers, queue_prefix)
     pace = _paced_with_progress(run_duration.ms)
     if send_messages:

@@ -14,7 +14,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
+from streaming.access import denial, rights
+from streaming.admin import REQUEST_TIMEOUT_S, Admin, Cluster, wrong_properties
 from streaming.errors import UserError
 
 
@@ -35,8 +36,10 @@ class TopicFollower:
         """Starts at the beginning, or behind the last record there is now.
 
         Raises:
-            UserError: A topic is missing, or Kafka cannot be reached.
+            UserError: A topic is missing, or Kafka refuses or cannot be reached.
         """
+        numbers = Admin(cluster).require_topics(rights(reads=topics))
+        partitions = [TopicPartition(topic, number) for topic in topics for number in range(numbers[topic])]
         config = {
             "group.id": "queue-activation-follower",  # the client demands one; nothing is ever committed
             "enable.auto.commit": False,
@@ -51,7 +54,6 @@ class TopicFollower:
         except KafkaException as error:
             raise wrong_properties(error) from None
         try:
-            partitions = [partition for topic in topics for partition in self._partitions(topic)]
             for partition in partitions:
                 partition.offset = self._end(partition) if start is Start.END else OFFSET_BEGINNING
         except KafkaException as error:
@@ -59,12 +61,6 @@ class TopicFollower:
             raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None
         self._consumer.assign(partitions)
         self._unfinished = {(partition.topic, partition.partition) for partition in partitions}
-
-    def _partitions(self, topic: str) -> list[TopicPartition]:
-        found = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
-        if found.error is not None:
-            raise UserError(f"topic {topic} is missing; `queue-activation topics` creates it")
-        return [TopicPartition(topic, partition) for partition in found.partitions]
 
     def _end(self, partition: TopicPartition) -> int:
         _, end = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
@@ -79,7 +75,11 @@ class TopicFollower:
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> Message | None:
-        """The next record, or None if there is none within the time; brief outages are waited out."""
+        """The next record, or None if there is none within the time; outages are waited out.
+
+        Raises:
+            UserError: Kafka does not let this client read, whenever it is asked.
+        """
         message = self._consumer.poll(timeout_s)
         if message is None:
             return None
@@ -88,6 +88,8 @@ class TopicFollower:
             return message
         if error.code() == KafkaError._PARTITION_EOF:
             self._unfinished.discard((message.topic(), message.partition()))
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise denial(error) or UserError(error.str())
         elif error.fatal():
             raise UserError(f"reading from Kafka failed: {error.str()}")
         return None

@@ -1,6 +1,7 @@
 """One file of Kafka client properties for every client: Java's own words, and librdkafka's made from them."""
 
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,12 +9,19 @@ from streaming.errors import UserError
 
 # What librdkafka calls otherwise, or does not need. Everything else has one name in both.
 _LIBRDKAFKA_NAMES = {"sasl.mechanism": "sasl.mechanisms", "ssl.truststore.location": "ssl.ca.location"}
-_JAVA_ONLY = {"sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password"}
+_JAVA_ONLY = {"sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
 _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_SECRET_NAME = re.compile(r"password|secret|jaas|credential|ssl\.keystore\.key", re.IGNORECASE)
+_READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+# A `\` at the end of a line, unless it is itself after a `\`.
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t]*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def load(path: Path | None) -> dict[str, str]:
-    r"""Reads a Java properties file: lines `name=value`, continued after a `\`, and comments; no file, no properties.
+    r"""Reads a Java properties file: lines `name=value` with Java's escapes, and comments; no file, no properties.
 
     Raises:
         UserError: The file cannot be read, or a line is no property.
@@ -21,7 +29,7 @@ def load(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        lines = re.sub(r"\\\n[ \t]*", "", path.read_text()).splitlines()
+        lines = _CONTINUED.sub(r"\1", path.read_text()).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the Kafka properties {path}: {error}") from None
     properties = {}
@@ -31,19 +39,38 @@ def load(path: Path | None) -> dict[str, str]:
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
             raise UserError(f"{path}, line {number}: write name=value")
-        properties[name.strip()] = value.strip()
+        properties[name.strip()] = _ESCAPE.sub(_unescaped, value.strip())
     return properties
+
+
+def exposure(path: Path, properties: Mapping[str, str]) -> str | None:
+    """What to say if the file has credentials that its group or others may read; None if there is nothing to say."""
+    if not any(_SECRET_NAME.search(name) for name in properties) or not path.stat().st_mode & _READ_BY_OTHERS:
+        return None
+    return f"{path} has credentials, and not only its owner can read it: chmod 600 {path}"
 
 
 def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     """The same properties in librdkafka's words, user and password taken from sasl.jaas.config.
 
     Raises:
-        UserError: A Java key store, which librdkafka cannot read.
+        UserError: A Java key store, which librdkafka cannot read, or a type that Java would take for one.
     """
-    if properties.get("ssl.truststore.type", "PEM").upper() != "PEM":
-        raise UserError("set ssl.truststore.type=PEM: the Python clients can read only PEM files")
     config = {_LIBRDKAFKA_NAMES.get(name, name): value for name, value in properties.items() if name not in _JAVA_ONLY}
+    for store in ("ssl.truststore", "ssl.keystore"):
+        default = "JKS" if f"{store}.location" in properties else "PEM"  # Java's
+        if properties.get(f"{store}.type", default) != "PEM":
+            raise UserError(f"set {store}.type=PEM: the Python clients can read only PEM files")
+    if "ssl.keystore.location" in config:
+        # Java's one file has the key and the certificate.
+        config["ssl.key.location"] = config["ssl.certificate.location"] = config.pop("ssl.keystore.location")
+    if config.get("ssl.endpoint.identification.algorithm") == "":
+        config["ssl.endpoint.identification.algorithm"] = "none"
     for name, value in _CREDENTIAL.findall(properties.get("sasl.jaas.config", "")):
         config[f"sasl.{name}"] = re.sub(r"\\(.)", r"\1", value)
     return config
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)

@@ -11,7 +11,8 @@ from types import FrameType
 
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming import checkpoint, failures, handover, kafka_config, pipeline, progress_files, spark_session
+from streaming import access, checkpoint, failures, handover, kafka_config, pipeline, progress_files, spark_session
+from streaming.access import Rights, rights
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
@@ -66,7 +67,7 @@ def run(settings: MonitorSettings) -> int:
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, kafka_config.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
-    partitions = admin.require_topics(topics)
+    partitions = admin.require_topics(_rights(topics))
     topic_ids = admin.topic_ids(topics.counted())
     for sentence in admin.other_settings(topics.specs()):
         _say(f"warning: {sentence}")
@@ -110,6 +111,12 @@ def run(settings: MonitorSettings) -> int:
             spark.stop()
 
 
+def _rights(topics: Topics) -> Rights:
+    inputs = [topics.arrivals, topics.receives, topics.commands, topics.ticks]
+    outputs = [spec.name for spec in topics.specs() if spec.name not in inputs]
+    return rights(reads=inputs, writes=[topics.ticks, *outputs])
+
+
 def _supervise(
     query: StreamingQuery,
     ticker: Ticker,
@@ -117,11 +124,22 @@ def _supervise(
     is_ready: Callable[[], bool],
     stop_is_asked: threading.Event,
 ) -> int:
-    """Waits for the query to end, for its topics to be deleted, or to be asked to stop."""
+    """Waits for the query to end, for its topics to be deleted, or to be asked to stop; returns the exit code.
+
+    Raises:
+        AccessDeniedError: Kafka does not let the query go on.
+    """
+
+    def has_to_end() -> bool:
+        return ticker.denied is not None or topic_watch.problem() is not None
+
     if _await(is_ready, query, stop_is_asked, _READY_POLL_INTERVAL_S):
         _say("monitor ready")
-        _await(lambda: topic_watch.problem() is not None, query, stop_is_asked, _POLL_INTERVAL_S)
+        _await(has_to_end, query, stop_is_asked, _POLL_INTERVAL_S)
     failure = failures.reason_of(query)
+    denied = ticker.denied or access.java_denial(failure or "")
+    if denied is not None:
+        raise denied
     problem = None if stop_is_asked.is_set() else topic_watch.problem_now()
     if problem is not None:
         _say(f"error: topics were {problem}")

@@ -36,6 +36,15 @@ KafkaConfig = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")]
 
 
+def kafka_properties(config: Path | None) -> dict[str, str]:
+    """What the file of --kafka-config says, in Java's words, with a warning if others can read its secrets."""
+    properties = kafka_config.load(config)
+    warning = kafka_config.exposure(config, properties) if config is not None else None
+    if warning is not None:
+        typer.echo(f"warning: {warning}", err=True)
+    return properties
+
+
 def cluster(bootstrap_servers: str, config: Path | None) -> Cluster:
     """The cluster that the options name."""
-    return Cluster(bootstrap_servers, kafka_config.for_librdkafka(kafka_config.load(config)))
+    return Cluster(bootstrap_servers, kafka_config.for_librdkafka(kafka_properties(config)))

@@ -41,6 +41,17 @@ def own_environment() -> dict[str, str]:
     }
 
 
+def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> dict[str, str]:
+    """The variables that tell a program where Kafka is; of a file with secrets only its name."""
+    variables = {
+        "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": bootstrap_servers,
+        "QUEUE_ACTIVATION_TOPIC_PREFIX": topic_prefix,
+    }
+    if kafka_config is not None:
+        variables["QUEUE_ACTIVATION_KAFKA_CONFIG"] = str(kafka_config.absolute())
+    return variables
+
+
 def start_at_gate(
     command: Sequence[str | Path], *, log_file: Path | None, env: Mapping[str, str] | None, cwd: Path | None
 ) -> subprocess.Popen[bytes]:

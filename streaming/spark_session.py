@@ -25,6 +25,8 @@ _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 # Three more tries for a task, so that a killed Python worker does not end the query; `local[N]` alone has one try.
 _LOCAL_TRIES = 4
 _LOOPBACK = "127.0.0.1"
+# Whatever of an option's name or value looks like this is not shown. Spark's own pattern leaves JAAS to its luck.
+_SECRET = r"(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key"  # noqa: S105
 _JVM_OPTIONS = (
     # No collector beside the batches: they take all cores.
     "-XX:+UseParallelGC",
@@ -35,6 +37,7 @@ _JVM_OPTIONS = (
 
 # Settings for every master.
 _SETTINGS = {
+    "spark.redaction.regex": _SECRET,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -155,6 +158,8 @@ def _conf(checkpoint_location: str) -> SparkConf:
         "spark.driver.memory": "2g",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
+        # Other users of the machine could otherwise ask the driver's ports for a batch's plan, passwords in it.
+        "spark.authenticate": "true",
         # Fixed by the checkpoint; more than one or two per core make a batch slow.
         "spark.sql.shuffle.partitions": str(cores),
     }

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
+from streaming.access import RightMissingError, denial
 from streaming.admin import Cluster
 from streaming.shards import CLOCK_SAVE_INTERVAL_MS
 
@@ -20,13 +21,18 @@ LONGEST_PAUSE_S = CLOCK_SAVE_INTERVAL_MS / 1000
 
 
 class Ticker:
-    """Writes ticks from a thread of its own while the block runs."""
+    """Writes ticks from a thread of its own while the block runs.
+
+    Attributes:
+        denied: Kafka does not allow it to write ticks; None: it does.
+    """
 
     def __init__(self, cluster: Cluster, topic: str, interval_ms: int, is_due: Callable[[], bool]) -> None:
         """Prepares it; `is_due` is asked once per interval whether a shard must be looked at."""
         # A tick that cannot be delivered within its interval is worth nothing: the next one says the same.
         timeout_ms = max(interval_ms, 1_000)
         self._producer = Producer(cluster.client_config(**{"message.timeout.ms": timeout_ms, "log_level": 0}))
+        self.denied: RightMissingError | None = None
         self._topic = topic
         self._interval_s = interval_ms / 1000
         self._is_due = is_due
@@ -53,7 +59,12 @@ class Ticker:
             now_s = time.monotonic()
             if self._is_due() or now_s - last_tick_s >= max(LONGEST_PAUSE_S, self._interval_s):
                 last_tick_s = now_s
-                self._producer.produce(self._topic, b"")
+                self._producer.produce(self._topic, b"", on_delivery=self._on_delivery)
             self._producer.poll(0)
             # After a machine's sleep the looks that were missed are not made up for.
             next_look_s = max(next_look_s + self._interval_s, now_s)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
+        denied = denial(error) if error is not None else None
+        if isinstance(denied, RightMissingError):
+            self.denied = denied

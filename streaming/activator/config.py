@@ -1,15 +1,15 @@
 """The activator's config file: which program for which queue."""
 
 import fnmatch
+import hashlib
 import re
-import shlex
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
 
-from streaming import durations
+from streaming import command_words, durations
 from streaming.core.activator import Policy
 from streaming.core.settings import MAX_QUEUE_READERS
 
@@ -75,8 +75,9 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             words = self.words
         except ValueError as error:
             return f"`command` is no command line: {error}"
-        if not words or not words[0].strip():
-            return "`command` must not be empty"
+        problem = command_words.problem(words, {"queue": "QUEUE_ACTIVATION_QUEUE"})
+        if problem is not None:
+            return f"`command` {problem}"
         for name, text in [("command", word) for word in words] + [("log_file", self.log_file or "")]:
             unknown = [found for found in _PLACEHOLDER.findall(text) if found != "queue"]
             if unknown:
@@ -117,13 +118,13 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     @cached_property
     def words(self) -> list[str]:
         """The command line's words, placeholders in them."""
-        return shlex.split(self.command) if isinstance(self.command, str) else self.command
+        return command_words.split(self.command)
 
     @cached_property
     def policy(self) -> Policy:
         """What the decisions need of it."""
         return Policy(
-            entry=msgspec.json.encode(self).decode(),
+            entry=self._without_secrets(),
             min_programs=self.min,
             max_programs=self.max,
             startup_grace_ms=durations.parse(self.startup_grace).ms,
@@ -134,6 +135,13 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             max_restarts=self.max_restarts,
         )
 
+    def _without_secrets(self) -> str:
+        """The entry as it is kept on disk, as JSON: of the environment, which may have secrets, only a digest."""
+        fields = msgspec.to_builtins(self)
+        if self.environment:
+            fields["environment"] = hashlib.sha256(msgspec.json.encode(self.environment)).hexdigest()
+        return msgspec.json.encode(fields).decode()
+
     def matches(self, queue: str) -> bool:
         """Whether the program is for this queue."""
         return fnmatch.fnmatchcase(queue, self.queue) if self.is_pattern else queue == self.queue
@@ -143,8 +151,12 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return self.notification is None or notification is None or notification == self.notification
 
     def command_for(self, queue: str) -> list[str]:
-        """The command line for a queue."""
-        return [word.replace("{queue}", queue) for word in self.words]
+        """The command line for a queue.
+
+        Raises:
+            OptionLikeNameError: The queue's name would be taken for an option.
+        """
+        return command_words.fill(self.words, {"queue": queue})
 
     def log_file_for(self, queue: str) -> Path | None:
         """Where the output for a queue goes; a name with slashes does not lead out of the folder."""

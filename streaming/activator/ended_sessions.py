@@ -4,6 +4,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from producers.clients import PARTITIONER
+from streaming.access import RightMissingError, denial
 from streaming.admin import Cluster, wrong_properties
 from streaming.records import SessionEnded
 
@@ -25,13 +26,18 @@ class EndedSessions:
         self._topic = topic
         self._unsent: list[tuple[str, str]] = []
         self._acknowledged: list[str] = []
+        self._denied: RightMissingError | None = None
 
     def report(self, session_id: str, queue: str) -> None:
         """Sends a report without waiting for Kafka."""
         self._unsent.append((session_id, queue))
 
     def take_acknowledged(self) -> list[str]:
-        """The sessions whose report Kafka has; returns at once."""
+        """The sessions whose report Kafka has; returns at once.
+
+        Raises:
+            RightMissingError: Kafka does not allow the reports.
+        """
         unsent, self._unsent = self._unsent, []
         for at, (session_id, queue) in enumerate(unsent):
             try:
@@ -40,6 +46,8 @@ class EndedSessions:
                 self._unsent += unsent[at:]
                 break
         self._producer.poll(0)
+        if self._denied is not None:
+            raise self._denied
         acknowledged, self._acknowledged = self._acknowledged, []
         return acknowledged
 
@@ -60,6 +68,8 @@ class EndedSessions:
                 self._acknowledged.append(session_id)
             else:
                 self._unsent.append((session_id, queue))
+                denied = denial(error)
+                self._denied = denied if isinstance(denied, RightMissingError) else self._denied
 
         record = msgspec.json.encode(SessionEnded(queue, session_id))
         self._producer.produce(self._topic, record, queue.encode(), on_delivery=on_delivery)

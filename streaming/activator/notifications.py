@@ -8,6 +8,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec import Struct
 
+from streaming.access import RightMissingError, denial
 from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.core.activator import ViewRow
 from streaming.errors import UserError
@@ -80,7 +81,7 @@ class Notifications:
         """The records that have come, as soon as there is one, or none within the time.
 
         Raises:
-            UserError: Another activator has taken this one's place in the group.
+            UserError: Another activator has taken this one's place in the group, or Kafka allows this one none.
         """
         messages: list[Message] = []
         while len(messages) < _MAX_NOTIFICATIONS:
@@ -97,7 +98,7 @@ class Notifications:
                     "on a copy of the state directory?"
                 )
             else:
-                self.problem = error.str()
+                self._take_problem(error)
         self._probe()
         return messages
 
@@ -132,8 +133,15 @@ class Notifications:
         self.is_assigned = True
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.problem = error.str()
+        # What follows a refusal says less than it.
+        if denial(error) or (error.code() == KafkaError._ALL_BROKERS_DOWN and self.problem is None):
+            self._take_problem(error)
+
+    def _take_problem(self, error: KafkaError) -> None:
+        denied = denial(error)
+        if isinstance(denied, RightMissingError):
+            raise denied
+        self.problem = str(denied) if denied else error.str()
 
     def _probe(self) -> None:
         """Without records nothing else would tell that Kafka is back."""

@@ -19,6 +19,7 @@ from typing import Self
 from confluent_kafka import Message
 
 from streaming import activations
+from streaming.access import rights
 from streaming.activator.config import Config
 from streaming.activator.ended_sessions import EndedSessions
 from streaming.activator.notifications import MonitorsView, Notifications
@@ -83,7 +84,7 @@ class Activator:
         """Reads the config, takes hold of the state, of the programs of an earlier run, and of Kafka.
 
         Raises:
-            UserError: The config is wrong, the state is in use, a topic is missing or Kafka cannot be reached.
+            UserError: The config is wrong, the state is in use, a topic is missing, Kafka refuses or cannot be reached.
         """
         settings = self._settings
         self._config = TomlFile(settings.config_file, Config)
@@ -91,14 +92,14 @@ class Activator:
             lock = StateLock(settings.state_directory)
             resources.callback(lock.close)
             self._store = resources.enter_context(Store(settings.state_directory))
-            Admin(settings.cluster).require_topics(self._topics)
+            group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
+            self._check_access(group_id)
             self._view = MonitorsView(settings.cluster, self._topics.monitors)
             resources.callback(self._view.close)
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
             self._about = self._store.about()
-            group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
             self._notifications = Notifications(
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id
             )
@@ -132,7 +133,7 @@ class Activator:
         """Waits so long for a notification, and does what there is to do.
 
         Raises:
-            UserError: Another activator has taken this one's place in the consumer group.
+            UserError: Another activator has taken this one's place in the consumer group, or Kafka refuses.
         """
         messages = self._notifications.poll(timeout_s)
         step = _Step(self._now_ms())
@@ -151,6 +152,11 @@ class Activator:
             self._decide(queue, step)
         self._finish(step)
         self._notifications.done(messages)
+
+    def _check_access(self, group_id: str) -> None:
+        admin, topics = Admin(self._settings.cluster), self._topics
+        admin.require_topics(rights(reads=[topics.activations, topics.monitors], writes=[topics.receives]))
+        admin.require_group(group_id)
 
     def _begin(self, step: _Step) -> None:
         """The first step: programs of an earlier run are found again, or have ended meanwhile."""
@@ -278,7 +284,8 @@ class Activator:
                 Path(entry.directory) if entry.directory is not None else None,
                 entry.log_file_for(queue),
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # ValueError: a name that cannot be a word of a command line.
             self._note(step, queue, "cannot be started", str(error))
             self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
         else:

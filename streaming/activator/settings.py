@@ -7,7 +7,7 @@ from producers.reader import SESSION_ID_VARIABLE
 from streaming.activator.config import ProgramEntry
 from streaming.admin import Cluster
 from streaming.outputs import iso_time
-from streaming.processes import own_environment
+from streaming.processes import connection_environment, own_environment
 
 DEFAULT_GROUP_ID = "queue-activation-activator"
 READY = "ready"
@@ -45,15 +45,15 @@ class ActivatorEvent:
 def environment_for(
     settings: ActivatorSettings, entry: ProgramEntry, queue: str, session_id: str, notification_id: str | None
 ) -> dict[str, str]:
-    """A program's environment; with it `queue-activation read QUEUE` needs no option."""
-    environment = {**own_environment(), **entry.environment}
-    environment |= {
+    """A program's environment; with it `queue-activation read QUEUE` needs no option.
+
+    The entry may say otherwise where Kafka is, and with which file of properties: a reader has a user of its own.
+    """
+    return {
+        **own_environment(),
+        **connection_environment(settings.cluster.bootstrap_servers, settings.topic_prefix, settings.kafka_config_file),
+        **entry.environment,
         SESSION_ID_VARIABLE: session_id,
         "QUEUE_ACTIVATION_QUEUE": queue,
         "QUEUE_ACTIVATION_NOTIFICATION_ID": notification_id or "",
-        "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": settings.cluster.bootstrap_servers,
-        "QUEUE_ACTIVATION_TOPIC_PREFIX": settings.topic_prefix,
     }
-    if settings.kafka_config_file is not None:
-        environment["QUEUE_ACTIVATION_KAFKA_CONFIG"] = str(settings.kafka_config_file.absolute())
-    return environment

@@ -2,15 +2,16 @@
 
 import os
 import re
-import shlex
 from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
-from streaming import durations
+from streaming import command_words, durations
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000
+# The names that may stand in a command line, and where the program finds them besides.
+_VARIABLES = {"queue": "QUEUE_ACTIVATION_QUEUE", "procedure": "QUEUE_ACTIVATION_PROCEDURE"}
 
 
 def _two_per_core() -> int:
@@ -61,7 +62,8 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
             words = self.words()
         except ValueError as error:
             return f"`command` is no command line: {error}"
-        return None if words and words[0] else "`command` must not be empty"
+        problem = command_words.problem(words, _VARIABLES)
+        return None if problem is None else f"`command` {problem}"
 
     def words(self) -> list[str]:
         """The words of the command line.
@@ -69,7 +71,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             ValueError: A quotation has no end.
         """
-        return shlex.split(self.command) if isinstance(self.command, str) else list(self.command or ())
+        return command_words.split(self.command or [])
 
     def fits(self, name: str) -> bool:
         """Whether it runs the procedure of that name."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from streaming import command_words
 from streaming.host.config import HostConfig, Procedure
 from streaming.outputs import StartActivatedTask
 from streaming.processes import own_environment
@@ -47,7 +48,8 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
         connection: Environment variables that say where Kafka is; the procedure's own may replace them.
 
     Raises:
-        CannotStartError: The procedure is not in the configuration, or its directory or program is not there.
+        CannotStartError: The procedure is not in the configuration, or its directory or program is not there, or a name
+            would be taken for an option.
     """
     procedure = config.procedure(task.procedure_name)
     if procedure is None:
@@ -83,8 +85,11 @@ def _function_words(function: str) -> list[str]:
 
 
 def _command_words(procedure: Procedure, task: StartActivatedTask) -> list[str]:
-    name = task.procedure_name or ""
-    return [word.replace("{queue}", task.queue).replace("{procedure}", name) for word in procedure.words()]
+    names = {"queue": task.queue, "procedure": task.procedure_name or ""}
+    try:
+        return command_words.fill(procedure.words(), names)
+    except command_words.OptionLikeNameError as error:
+        raise CannotStartError(str(error)) from None
 
 
 def _of_task(task: StartActivatedTask) -> dict[str, str]:

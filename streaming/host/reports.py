@@ -6,6 +6,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from producers.clients import PARTITIONER
+from streaming.access import RightMissingError, denial
 from streaming.admin import Cluster, wrong_properties
 from streaming.records import ReceiveRecord
 
@@ -33,6 +34,7 @@ class Reports:
 
     Attributes:
         is_kafka_away: Whether Kafka could not be reached, and has not been since.
+        denied: Kafka does not allow the reports; None: it does.
     """
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
@@ -47,6 +49,7 @@ class Reports:
             UserError: The client does not take its properties.
         """
         self.is_kafka_away = False
+        self.denied: RightMissingError | None = None
         self._topic = topic
         self._say = say
         self._next_probe_ms = 0
@@ -100,5 +103,8 @@ class Reports:
             self.away(error.str())
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
-        if error is not None and error.code() != KafkaError._PURGE_QUEUE:
+        denied = denial(error) if error is not None else None
+        if isinstance(denied, RightMissingError):
+            self.denied = denied
+        elif error is not None and error.code() != KafkaError._PURGE_QUEUE:
             self._say(f"Kafka refused a report to topic {self._topic}: {error.str()}")

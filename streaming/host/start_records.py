@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from streaming.access import denial
 from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.core.task_host import RecentTasks
 from streaming.errors import UserError
@@ -159,7 +160,7 @@ class StartRecords:
             if self._is_positioned:
                 self._fetched.append(message)
         elif error.fatal() or error.code() in _LASTING_ERRORS:
-            raise UserError(f"topic {self._topic} cannot be read: {error.str()}")
+            raise UserError(f"topic {self._topic} cannot be read: {denial(error) or error.str()}")
 
     def _record(self, message: Message) -> StartRecord:
         partition, offset = message.partition(), message.offset()

@@ -10,6 +10,7 @@ import msgspec
 
 from producers.errors import ClientUnusableError, TransactionAbortedError, is_rebalance
 from producers.transactions import TransactionalProducer
+from streaming.access import RightMissingError
 from streaming.admin import Cluster
 from streaming.errors import UserError
 from streaming.host.start_records import StartRecord, StartRecords
@@ -58,6 +59,7 @@ class Taking:
 
         Raises:
             NotTakenError: It has not, or nobody knows whether it has: then it must not be started.
+            RightMissingError: Kafka does not allow it.
         """
         group = self._records.group_metadata()
         if group is None:
@@ -69,6 +71,9 @@ class Taking:
         except TransactionAbortedError as error:
             self._records.rewind()
             raise NotTakenError(str(error), is_rebalance(error)) from error
+        except RightMissingError:
+            self._producer = None
+            raise
         except (ClientUnusableError, UserError) as error:
             self._producer = None
             # As another member: what the old producer may still commit is nobody's then, and Kafka refuses it.

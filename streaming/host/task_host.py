@@ -14,6 +14,7 @@ from threading import Event
 from types import TracebackType
 from typing import Self
 
+from streaming.access import rights
 from streaming.admin import Admin, Cluster
 from streaming.core.task_host import Duty, TaskHandlers
 from streaming.errors import UserError
@@ -24,7 +25,7 @@ from streaming.host.run_function import CANNOT_IMPORT
 from streaming.host.start_records import StartRecord, StartRecords
 from streaming.host.taking import NotTakenError, Taking
 from streaming.outputs import StartActivatedTask
-from streaming.processes import ChildProcess
+from streaming.processes import ChildProcess, connection_environment
 from streaming.records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted
 from streaming.toml_file import TomlFile
 from streaming.topics import Topics
@@ -61,16 +62,6 @@ class HostSettings:
     topic_prefix: str = ""
     group_id: str = ""
     kafka_config: Path | None = None
-
-    def connection(self) -> dict[str, str]:
-        """Environment variables that say the same to the tasks."""
-        variables = {
-            "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": self.cluster.bootstrap_servers,
-            "QUEUE_ACTIVATION_TOPIC_PREFIX": self.topic_prefix,
-        }
-        if self.kafka_config is not None:
-            variables["QUEUE_ACTIVATION_KAFKA_CONFIG"] = str(self.kafka_config.absolute())
-        return variables
 
 
 class Happening(StrEnum):
@@ -134,6 +125,9 @@ class TaskHost:
         self._settings = settings
         self._say = say
         self._on_change = on_change
+        self._connection = connection_environment(
+            settings.cluster.bootstrap_servers, settings.topic_prefix, settings.kafka_config
+        )
         self._config = TomlFile(settings.config_file, HostConfig)
         self._topics = Topics(settings.topic_prefix)
         self._name = f"{socket.gethostname()}:{os.getpid()}"[-_MAX_HOST_LENGTH:]
@@ -148,11 +142,13 @@ class TaskHost:
         """Joins the consumer group of the hosts.
 
         Raises:
-            UserError: Kafka cannot be reached, or a topic is missing.
+            UserError: Kafka refuses or cannot be reached, or a topic is missing.
         """
         cluster = self._settings.cluster
-        Admin(cluster).require_topics(self._topics)
         group_id = self._settings.group_id or f"{self._settings.topic_prefix}queue-activation-host"
+        admin = Admin(cluster)
+        admin.require_topics(rights(reads=[self._topics.tasks], writes=[self._topics.receives]))
+        admin.require_group(group_id)
         self._reports = Reports(cluster, self._topics.receives, self._log)
         self._records = StartRecords(cluster, self._topics.tasks, group_id)
         try:
@@ -188,9 +184,11 @@ class TaskHost:
         """Does what is due, then waits for a task, no longer than told, and takes it.
 
         Raises:
-            UserError: Kafka does not let the host read queue-tasks.
+            UserError: Kafka does not let the host read queue-tasks, or report.
         """
         self._attend()
+        if self._reports.denied is not None:
+            raise self._reports.denied
         now_ms = _now_ms()
         if now_ms >= self._next_look_ms:
             self._next_look_ms = now_ms + CONFIG_INTERVAL_MS
@@ -263,7 +261,7 @@ class TaskHost:
         if _wall_ms() >= record.expires_ms:
             return f"it came too late: the monitor has given it up at {task.expires_at}", None
         try:
-            wanted = invocation(self._config.current, task, self._settings.connection())
+            wanted = invocation(self._config.current, task, self._connection)
             require_program(wanted)
         except CannotStartError as error:
             return str(error), None

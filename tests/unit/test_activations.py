@@ -115,3 +115,12 @@ def test_a_disabled_queue_without_an_event_notification(settings: Any) -> None:
 )
 def test_what_is_no_notification_is_none(value: bytes | None, headers: Any) -> None:
     assert decode(Message(value, headers)) is None
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x1b[2J", "a.b.c.d", "x" * 129])
+def test_a_queue_whose_name_is_none_is_no_notification(name: str) -> None:
+    for _, written in history("Q"):
+        replaced = written.headers | {"ce_subject": name.encode()}
+        value = json.dumps(written.json | {"queue": name}) if b"{" in (written.value or b"") else "<EVENT_INSTANCE/>"
+        assert decode(message(written)) is not None
+        assert decode(message(replace(written, value=value.encode(), headers=replaced))) is None

@@ -78,6 +78,8 @@ def test_only_one_event_notifications_records(tmp_path: Path) -> None:
         ({"command": []}, 3, "`command` must not be empty"),
         ({"command": "sh -c 'x"}, 3, "`command` is no command line: No closing quotation"),
         ({"command": "read {topic}"}, 3, "`command` has the placeholder {topic}; there is only {queue}"),
+        ({"command": "{queue} --all"}, 3, "`command` must not let {queue} say which program is started"),
+        ({"command": "sh -c 'read {queue}'"}, 3, "`command` has {queue} in a shell's script"),
         ({"log_file": "{name}"}, 4, "`log_file` has the placeholder {name}"),
         ({"max": 0}, 4, "`max` must be at least 1, and at most 32767"),
         ({"min": 3, "max": 2}, 5, "`max` must be at least 3, as `min` is"),
@@ -96,6 +98,20 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, fields: dict[str, A
     with pytest.raises(UserError) as raised:
         load(tmp_path, entry(**fields))
     assert f"activator.toml, line {line}: {reason}" in str(raised.value)
+
+
+def test_a_queues_name_becomes_no_option(tmp_path: Path) -> None:
+    found = load(tmp_path, entry(queue="*", command="read {queue}")).entry_for("-x")
+    assert found is not None
+    with pytest.raises(ValueError, match="'-x' would be taken for an option of read"):
+        found.command_for("-x")
+
+
+def test_no_secret_of_the_environment_is_kept_on_disk(tmp_path: Path) -> None:
+    entries = [entry() + f'environment = {{ TOKEN = "{token}" }}\n' for token in ("secret-1", "secret-2")]
+    policies = [load(tmp_path, text).programs[0].policy for text in entries]
+    assert policies[0].entry != policies[1].entry
+    assert "secret" not in policies[0].entry
 
 
 def test_an_empty_variable_name(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def test_a_procedure_that_is_not_there(tmp_path: Path) -> None:
         (f"{SHORTEST}[[procedures]]\nname = ''\n", 5, "`name` must not be empty"),
         ("[[procedures]]\nname = 'p'\nfunction = 'payments.run'\n", 3, "`function` must be written as module:function"),
         ("[[procedures]]\nname = 'p'\ncommand = ' '\n", 3, "`command` must not be empty"),
+        ("[[procedures]]\nname = 'p'\ncommand = '{procedure}'\n", 3, "must not let {procedure} say which program"),
+        ("[[procedures]]\nname = 'p'\ncommand = ['sh', '-c', 'x {queue}']\n", 3, "has {queue} in a shell's script"),
         ("[[procedures]]\nname = 'p'\ncommand = []\n", 3, "`command` must not be empty"),
         ("[[procedures]]\nname = 'p'\ncommand = \"a 'b\"\n", 3, "`command` is no command line: No closing quotation"),
     ],

@@ -32,6 +32,12 @@ def test_a_name_is_one_word_whatever_is_in_it() -> None:
     assert invocation(config, task(None), CONNECTION).words == ["run", ""]
 
 
+def test_a_name_that_would_be_an_option_is_not_started() -> None:
+    config = HostConfig([Procedure("*", command="run {procedure}")])
+    with pytest.raises(CannotStartError, match="'--all' would be taken for an option of run"):
+        invocation(config, task("--all"), CONNECTION)
+
+
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_HOST", "1")
     monkeypatch.setenv("QUEUE_ACTIVATION_GROUP_ID", "of the host")

@@ -62,6 +62,58 @@ def test_user_and_password_come_from_jaas() -> None:
     assert config == {"sasl.username": "me", "sasl.password": 'a="b" c'}
 
 
-def test_a_java_key_store_is_refused() -> None:
-    with pytest.raises(UserError, match="PEM"):
-        kafka_config.for_librdkafka({"ssl.truststore.type": "JKS"})
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"ssl.truststore.type": "JKS"},
+        {"ssl.truststore.location": "/ca.pem"},  # Java's default is no PEM file
+        {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "pem"},  # nor does Java know this word
+        {"ssl.keystore.location": "/me.p12", "ssl.keystore.type": "PKCS12"},
+    ],
+)
+def test_what_java_or_librdkafka_would_not_read_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=r"set ssl\.(trust|key)store\.type=PEM"):
+        kafka_config.for_librdkafka(properties)
+
+
+def test_a_client_certificate_and_no_check_of_names() -> None:
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "/me.pem",
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    assert kafka_config.for_librdkafka(properties) == {
+        "ssl.key.location": "/me.pem",
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+def test_javas_escapes(tmp_path: Path) -> None:
+    text = "a=1 \\\n   2\nb=\\\\ \\t\\u00e9\\x\nc=ends with \\\\\nd=4\n"
+    assert load(tmp_path / "file", text) == {"a": "1 2", "b": "\\ \té" + "x", "c": "ends with \\", "d": "4"}
+
+
+def test_a_backslash_in_a_password_is_escaped_for_java_and_for_jaas(tmp_path: Path) -> None:
+    line = r'sasl.jaas.config=x.LoginModule required username="me" password="a\\\\b\\\"c";'
+    assert kafka_config.for_librdkafka(load(tmp_path / "file", line))["sasl.password"] == r'a\b"c'
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_exposed"),
+    [
+        ("sasl.jaas.config", 0o600, False),
+        ("sasl.jaas.config", 0o640, True),
+        ("ssl.key.password", 0o604, True),
+        ("security.protocol", 0o644, False),
+    ],
+)
+def test_a_file_with_credentials_that_others_can_read(tmp_path: Path, name: str, mode: int, is_exposed: bool) -> None:
+    path = tmp_path / "file"
+    properties = load(path, f"{name}=x\n")
+    path.chmod(mode)
+    warning = kafka_config.exposure(path, properties)
+    assert (warning is not None) == is_exposed
+    assert warning is None or f"chmod 600 {path}" in warning

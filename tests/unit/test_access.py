@@ -1,0 +1,84 @@
+"""Refusals: which errors are one, and what they tell the user to change."""
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation
+
+from producers.errors import ClientRefusedError, ClientUnusableError, unusable
+from streaming.access import AccessDeniedError, Denials, RightMissingError, denial, java_denial, rights
+from streaming.errors import UserError
+
+LET_IN = {
+    KafkaError._AUTHENTICATION: "sasl.jaas.config",
+    KafkaError._SSL: "ssl.truststore.location",
+}
+RIGHTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "consumer group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+}
+
+
+@pytest.mark.parametrize("code", [*LET_IN, *RIGHTS])
+def test_a_refusal_says_what_to_change_and_what_kafka_said(code: int) -> None:
+    denied = denial(KafkaError(code, "Kafka's words"))
+    assert isinstance(denied, UserError)
+    assert isinstance(denied, RightMissingError) == (code in RIGHTS)
+    assert {**LET_IN, **RIGHTS}[code] in str(denied)
+    assert ("docs/security.md" in str(denied)) == (code in RIGHTS)
+    assert "(Kafka's words)" in str(denied)
+    assert "\n" not in str(denied)
+
+
+@pytest.mark.parametrize("code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TRANSPORT])
+def test_an_outage_is_no_refusal(code: int) -> None:
+    assert denial(KafkaError(code)) is None
+
+
+def test_the_last_refusal_is_kept_whatever_follows() -> None:
+    denials = Denials()
+    denials.check()
+    denials(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    denials(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    with pytest.raises(AccessDeniedError, match="wrong password"):
+        denials.check()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("TopicAuthorizationException: Not authorized to access topics: [t]", "docs/security.md"),
+        ("SaslAuthenticationException: Authentication failed", "sasl.jaas.config"),
+        ("SslAuthenticationException: SSL handshake failed", "ssl.truststore.location"),
+        ("GroupAuthorizationException: Not authorized to access group: g", "consumer group"),
+    ],
+)
+def test_the_same_from_the_jvm(line: str, said: str) -> None:
+    trace = f"[STREAM_FAILED] Query terminated.\norg.apache.kafka.common.errors.{line}\n\tat org.apache.kafka.Some\n"
+    denied = java_denial(trace)
+    assert denied is not None
+    assert said in str(denied)
+    assert str(denied).endswith(f"({line.partition(': ')[2]})")
+
+
+def test_another_failure_in_the_jvm_is_no_refusal() -> None:
+    assert java_denial("org.apache.kafka.common.errors.TimeoutException: too late") is None
+
+
+def test_rights_on_a_topic_that_is_read_and_written() -> None:
+    assert rights(reads=["a", "b"], writes=["b", "c"]) == {
+        "a": [AclOperation.READ],
+        "b": [AclOperation.READ, AclOperation.WRITE],
+        "c": [AclOperation.WRITE],
+    }
+
+
+def test_a_client_that_lost_a_right_is_unusable_and_the_user_can_put_it_right() -> None:
+    refused = unusable("it cannot go on", KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "no"))
+    assert isinstance(refused, ClientRefusedError)
+    assert isinstance(refused, UserError)
+    other = unusable("it cannot go on", KafkaError(KafkaError._FATAL, "no"))
+    assert type(other) is ClientUnusableError
+    for error in (refused, other):
+        assert str(error).startswith("it cannot go on: ")
