@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from streaming import cli_activator, cli_clients, cli_host, durations
+from streaming import cli_activator, cli_clients, cli_host, durations, logs
 from streaming.activations import ActivationFormat
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.durations import Duration
 from streaming.errors import UserError
+from streaming.logs import LogFormat
 from streaming.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     KafkaConfig,
+    LogFormatOption,
     TopicPrefix,
     cluster,
     duration,
@@ -149,6 +151,7 @@ def monitor(
     default_database: Annotated[
         str, option("--default-database", "DatabaseName of queues whose name has no database.")
     ] = "kafka",
+    log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Run the Spark job that decides when queues are activated.
@@ -159,6 +162,7 @@ def monitor(
     from streaming.monitor import MonitorSettings, run
     from streaming.outputs import ServerNames
 
+    logs.configure(log_format)
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
         kafka_properties=properties.load(kafka_config),
@@ -206,5 +210,5 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        typer.echo(f"error: {error}", err=True)
+        logs.report(str(error))
         sys.exit(2)

@@ -1,5 +1,6 @@
 """Runs the monitor: checks what it needs, starts the query and the tick, and stops both after the batch in progress."""
 
+import logging
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from types import FrameType
 
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming import checkpoint, failures, kafka_config, pipeline, progress_files, spark_session
+from streaming import checkpoint, failures, kafka_config, logs, pipeline, progress_files, spark_session
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
@@ -33,6 +34,8 @@ _READY_POLL_INTERVAL_S = 0.05
 
 # Kafka's own word for "as the broker is set".
 _BROKERS_REPLICATION_FACTOR = -1
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def run(settings: MonitorSettings) -> int:
     partitions = admin.require_topics(topics)
     topic_ids = admin.topic_ids(topics.counted())
     for sentence in admin.other_settings(topics.specs()):
-        _say(f"warning: {sentence}")
+        _log.warning("%s", sentence)
     if settings.logs_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
     location = _absolute(settings.checkpoint_location)
@@ -105,11 +108,11 @@ def _supervise(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, s
     failure = failures.reason_of(query)
     problem = None if stop_is_asked.is_set() else topic_watch.problem_now()
     if problem is not None:
-        _say(f"error: topics were {problem}")
+        logs.report(f"topics were {problem}")
         query.stop()
         return 1
     if failure is not None:
-        _say(f"error: the monitor's query failed: {failure}")
+        logs.report(f"the monitor's query failed: {failure}")
         return 1
     ticker.stop()
     # query.stop() would cancel the batch in progress. Without ticks there is soon none, unless events keep coming;
