@@ -151,6 +151,11 @@ def monitor(
     default_database: Annotated[
         str, option("--default-database", "DatabaseName of queues whose name has no database.")
     ] = "kafka",
+    metrics_port: Annotated[
+        int | None,
+        option("--metrics-port", "Serve /metrics, /healthz and /readyz on this port (not served).", min=1, max=65535),
+    ] = None,
+    metrics_host: Annotated[str, option("--metrics-host", "Address to serve them on.")] = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
@@ -159,6 +164,7 @@ def monitor(
     Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress.
     """
     from streaming import kafka_config as properties
+    from streaming.metrics.service import MetricsSettings
     from streaming.monitor import MonitorSettings, run
     from streaming.outputs import ServerNames
 
@@ -175,6 +181,7 @@ def monitor(
         names=ServerNames(server_name, default_database),
         activation_format=activation_format,
         logs_batches=log_batches,
+        metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,8 +16,9 @@ from streaming import checkpoint, failures, kafka_config, logs, pipeline, progre
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
+from streaming.metrics.service import Metrics, MetricsSettings
 from streaming.outputs import ServerNames
-from streaming.pipeline import PipelineSettings
+from streaming.pipeline import PipelineSettings, WorkerReports
 from streaming.shards import ShardSettings
 from streaming.ticker import Ticker
 from streaming.topic_watch import TopicWatch
@@ -53,6 +54,7 @@ class MonitorSettings:
     names: ServerNames
     activation_format: ActivationFormat
     logs_batches: bool
+    metrics: MetricsSettings | None
     core: CoreSettings
 
 
@@ -71,6 +73,14 @@ def run(settings: MonitorSettings) -> int:
         _log.warning("%s", sentence)
     if settings.logs_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
+    with Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics:
+        return _run_query(settings, cluster, topics, partitions, metrics)
+
+
+def _run_query(
+    settings: MonitorSettings, cluster: Cluster, topics: Topics, partitions: Mapping[str, int], metrics: Metrics | None
+) -> int:
+    """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
     spark = spark_session.create(location)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
@@ -85,7 +95,7 @@ def run(settings: MonitorSettings) -> int:
                 _pipeline_settings(settings, location, layout.keys),
                 _shard_settings(settings),
                 partitions,
-                wakes,
+                WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
             )
             wake_times = WakeTimes(layout.keys)
 

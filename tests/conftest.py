@@ -11,7 +11,10 @@ from streaming.jars import JarsUnreachableError, broker_jars, spark_jars
 from streaming.java import find_java
 
 # Tests that run Spark go one after the other; those that need a broker only go beside them, for they mostly wait.
-SPARK_TESTS = ("test_scenarios.py", "test_monitor.py", "test_monitor_kills.py", "test_commands.py", "test_demo.py")
+SPARK_TESTS = (
+    *("test_scenarios.py", "test_monitor.py", "test_metrics.py", "test_monitor_kills.py"),
+    *("test_commands.py", "test_demo.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,60 @@
+"""Where the input topics end, asked of Kafka now and then: what lags behind, and whether Kafka answers at all."""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streaming.admin import Cluster
+
+_REQUEST_TIMEOUT_S = 5.0
+
+
+class EndOffsets:
+    """The ends of the input topics.
+
+    Attributes:
+        answered_s: When Kafka answered last, by time.monotonic(); None before the first answer.
+    """
+
+    def __init__(self, cluster: Cluster, partitions: Mapping[str, int], topics: Iterable[str]) -> None:
+        """Prepares the requests.
+
+        Args:
+            cluster: The cluster.
+            partitions: The number of partitions of each topic.
+            topics: The topics to ask for.
+        """
+        self.answered_s: float | None = None
+        self._client = AdminClient(cluster.client_config(log_level=0))
+        self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def look(self) -> None:
+        """Asks Kafka, and waits for the answer for 5 s at most."""
+        # The monitor reads what is committed, so that is where a topic ends for it.
+        asked = self._client.list_offsets(
+            {place: OffsetSpec.latest() for place in self._places},  # type: ignore[no-untyped-call]
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_REQUEST_TIMEOUT_S,
+        )
+        ends = dict(self._ends)  # another thread reads the old one
+        for place, future in asked.items():
+            with suppress(KafkaException):
+                ends[place.topic, place.partition] = future.result().offset
+                self.answered_s = time.monotonic()
+        self._ends = ends
+
+    def lag(self, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+        """How many offsets each topic's readers are behind; nothing for a topic of which one side is not known.
+
+        Args:
+            offsets: topic -> partition -> offset of the first record that was not read.
+        """
+        lags: dict[str, int] = {}
+        for (topic, number), end in self._ends.items():
+            if number in offsets.get(topic, {}):
+                lags[topic] = lags.get(topic, 0) + max(0, end - offsets[topic][number])
+        return lags
