@@ -74,12 +74,21 @@ def run(settings: MonitorSettings) -> int:
     if settings.logs_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
     with Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics:
-        return _run_query(settings, cluster, topics, partitions, metrics)
+        return _run_query(settings, _Kafka(cluster, admin, topics, partitions, topic_ids), metrics)
 
 
-def _run_query(
-    settings: MonitorSettings, cluster: Cluster, topics: Topics, partitions: Mapping[str, int], metrics: Metrics | None
-) -> int:
+@dataclass(frozen=True)
+class _Kafka:
+    """The cluster, and what was found there at the start."""
+
+    cluster: Cluster
+    admin: Admin
+    topics: Topics
+    partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+
+
+def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None) -> int:
     """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
     spark = spark_session.create(location)
@@ -87,14 +96,14 @@ def _run_query(
     with _stop_signals() as stop_is_asked:
         try:
             progress_files.require_whole(spark, location)
-            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, topic_ids)
+            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids)
             layout = checkpoint.settle(spark, location, wanted, DEFAULT_SHARDS)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout.keys),
                 _shard_settings(settings),
-                partitions,
+                kafka.partitions,
                 WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
             )
             wake_times = WakeTimes(layout.keys)
@@ -103,8 +112,8 @@ def _run_query(
                 wake_times.update(wakes.value)
                 return wake_times.is_due()
 
-            with Ticker(cluster, topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
-                return _supervise(query, ticker, TopicWatch(admin, topic_ids), stop_is_asked)
+            with Ticker(kafka.cluster, kafka.topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
+                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), stop_is_asked)
         finally:
             spark.stop()
 

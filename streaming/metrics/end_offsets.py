@@ -28,7 +28,8 @@ class EndOffsets:
             topics: The topics to ask for.
         """
         self.answered_s: float | None = None
-        self._client = AdminClient(cluster.client_config(log_level=0))
+        self._cluster = cluster
+        self._client = self._new_client()
         self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
         self._ends: dict[tuple[str, int], int] = {}
 
@@ -40,12 +41,19 @@ class EndOffsets:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=_REQUEST_TIMEOUT_S,
         )
-        ends = dict(self._ends)  # another thread reads the old one
+        found = {}
         for place, future in asked.items():
             with suppress(KafkaException):
-                ends[place.topic, place.partition] = future.result().offset
-                self.answered_s = time.monotonic()
-        self._ends = ends
+                found[place.topic, place.partition] = future.result().offset
+        self._ends = self._ends | found  # another thread reads the old one
+        if found:
+            self.answered_s = time.monotonic()
+        else:
+            # After an outage the same client has no answer to this request any more, a new one has (librdkafka 2.x).
+            self._client = self._new_client()
+
+    def _new_client(self) -> AdminClient:
+        return AdminClient(self._cluster.client_config(log_level=0))
 
     def lag(self, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
         """How many offsets each topic's readers are behind; nothing for a topic of which one side is not known.

@@ -14,6 +14,7 @@ from tests.command_lines import ROOT
 
 SCRIPT = """
 import logging, sys
+import producers.clients
 from streaming.logs import LogFormat, configure
 configure(LogFormat(sys.argv[1]))
 log = logging.getLogger("streaming.part")
