@@ -48,8 +48,9 @@ class EndOffsets:
         self._ends = self._ends | found  # another thread reads the old one
         if found:
             self.answered_s = time.monotonic()
-        else:
-            # After an outage the same client has no answer to this request any more, a new one has (librdkafka 2.x).
+        if len(found) < len(self._places):
+            # librdkafka's ListOffsets keeps the leader's epoch: once a leader has changed, or was away, the broker
+            # refuses it (FENCED_LEADER_EPOCH) for as long as the client lives. A new client asks anew.
             self._client = self._new_client()
 
     def _new_client(self) -> AdminClient:

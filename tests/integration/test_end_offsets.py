@@ -50,6 +50,9 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
 
     with EmbeddedBroker(port, tmp_path):
         wait_until(answers, DEADLINE_S, "an answer after the outage")
+        produce(cluster, "after", 1)
+        ends.look()
+    assert ends.lag(READ) == {"arrivals": 6}  # the aborted record and the end of its transaction have offsets too
 
 
 def produce(cluster: Cluster, value: str, count: int) -> None:
