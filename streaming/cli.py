@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from streaming import cli_activator, cli_clients, cli_host, durations
+from streaming import cli_activator, cli_clients, cli_host, durations, logs
 from streaming.activations import ActivationFormat
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.durations import Duration
 from streaming.errors import UserError
+from streaming.logs import LogFormat
 from streaming.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     KafkaConfig,
+    LogFormatOption,
     TopicPrefix,
     cluster,
     duration,
@@ -157,15 +159,23 @@ def monitor(
     default_database: Annotated[
         str, option("--default-database", "DatabaseName of queues whose name has no database.")
     ] = "kafka",
+    metrics_port: Annotated[
+        int | None,
+        option("--metrics-port", "Serve /metrics, /healthz and /readyz on this port (not served).", min=1, max=65535),
+    ] = None,
+    metrics_host: Annotated[str, option("--metrics-host", "Address to serve them on.")] = "127.0.0.1",
+    log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Run the Spark job that decides when queues are activated.
 
     Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress.
     """
+    from streaming.metrics.service import MetricsSettings
     from streaming.monitor import MonitorSettings, run
     from streaming.outputs import ServerNames
 
+    logs.configure(log_format)
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
         kafka_properties=kafka_properties(kafka_config),
@@ -179,6 +189,7 @@ def monitor(
         names=ServerNames(server_name, default_database),
         activation_format=activation_format,
         logs_batches=log_batches,
+        metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,
@@ -214,5 +225,5 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        typer.echo(f"error: {error}", err=True)
+        logs.report(str(error))
         sys.exit(2)

@@ -1,22 +1,27 @@
 """The command `queue-activation activator`, and what it is asked while it runs: `activator status`."""
 
 import json
+import logging
 import signal
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from streaming import logs
 from streaming.errors import UserError
+from streaming.logs import LogFormat
 from streaming.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     Json,
     KafkaConfig,
+    LogFormatOption,
     TopicPrefix,
     cluster,
     option,
@@ -30,6 +35,8 @@ StateDirectory = Annotated[
     Path,
     option("--state-directory", "Where it keeps which programs run and what is still to be answered.", file_okay=False),
 ]
+
+_log = logging.getLogger(__name__)
 
 app = typer.Typer()
 
@@ -49,6 +56,7 @@ def activator(
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
+    log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Start reader programs for notifications, as a config file says; one line for each decision, with its reason.
@@ -59,6 +67,7 @@ def activator(
         return
     if config is None:
         raise UserError("the activator needs --config FILE, which says what program is started for which queues")
+    logs.configure(log_format)
     from streaming.activator.service import Activator
     from streaming.activator.settings import READY, ActivatorSettings
 
@@ -73,7 +82,12 @@ def activator(
     )
 
     def say(event: "ActivatorEvent") -> None:
-        typer.echo("activator ready" if event.what == READY else event.line())
+        if event.what == READY:
+            typer.echo("activator ready")
+        elif log_format is LogFormat.JSON:
+            _log.info("%s: %s", event.what, event.why, extra={"fields": asdict(event)})
+        else:
+            typer.echo(event.line())
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

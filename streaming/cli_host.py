@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from streaming.logs import LogFormat
 from streaming.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     KafkaConfig,
+    LogFormatOption,
     TopicPrefix,
     cluster,
     option,
@@ -25,6 +27,7 @@ def host(
         option("--group-id", "Consumer group of the hosts that share the work. Default: PREFIXqueue-activation-host."),
     ] = "",
     topic_prefix: TopicPrefix = "",
+    log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Run the procedures that internal activation starts, until Ctrl-C or SIGTERM.
@@ -36,7 +39,7 @@ def host(
     from streaming.host.task_host import HostSettings
 
     kafka = cluster(bootstrap_servers, kafka_config)
-    service.run(HostSettings(kafka, config, topic_prefix, group_id, kafka_config))
+    service.run(HostSettings(kafka, config, topic_prefix, group_id, kafka_config), log_format)
 
 
 def register(app: typer.Typer) -> None:

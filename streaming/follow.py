@@ -94,9 +94,14 @@ class TopicFollower:
             raise UserError(f"reading from Kafka failed: {error.str()}")
         return None
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether each partition was read up to where it ended, at some time since the start."""
+        return not self._unfinished
+
     def to_end(self) -> Iterator[Message]:
         """The records up to where each partition ends now."""
-        while self._unfinished:
+        while not self.is_at_end:
             message = self.poll(1.0)
             if message is not None:
                 yield message

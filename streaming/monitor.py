@@ -1,24 +1,36 @@
 """Runs the monitor: checks what it needs, starts the query and the tick, and stops both after the batch in progress."""
 
+import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming import access, checkpoint, failures, handover, kafka_config, pipeline, progress_files, spark_session
+from streaming import (
+    access,
+    checkpoint,
+    failures,
+    handover,
+    kafka_config,
+    logs,
+    pipeline,
+    progress_files,
+    spark_session,
+)
 from streaming.access import Rights, rights
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
 from streaming.core.settings import CoreSettings
 from streaming.handover import Handover
+from streaming.metrics.service import Metrics, MetricsSettings
 from streaming.outputs import ServerNames
-from streaming.pipeline import PipelineSettings
+from streaming.pipeline import PipelineSettings, WorkerReports
 from streaming.shards import ShardSettings
 from streaming.ticker import Ticker
 from streaming.topic_watch import TopicWatch
@@ -33,6 +45,8 @@ _READY_POLL_INTERVAL_S = 0.05
 
 # Kafka's own word for "as the broker is set".
 _BROKERS_REPLICATION_FACTOR = -1
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class MonitorSettings:
     names: ServerNames
     activation_format: ActivationFormat
     logs_batches: bool
+    metrics: MetricsSettings | None
     core: CoreSettings
 
 
@@ -70,9 +85,26 @@ def run(settings: MonitorSettings) -> int:
     partitions = admin.require_topics(_rights(topics))
     topic_ids = admin.topic_ids(topics.counted())
     for sentence in admin.other_settings(topics.specs()):
-        _say(f"warning: {sentence}")
+        _log.warning("%s", sentence)
     if settings.logs_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
+    with Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics:
+        return _run_query(settings, _Kafka(cluster, admin, topics, partitions, topic_ids), metrics)
+
+
+@dataclass(frozen=True)
+class _Kafka:
+    """The cluster, and what was found there at the start."""
+
+    cluster: Cluster
+    admin: Admin
+    topics: Topics
+    partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+
+
+def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None) -> int:
+    """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
     spark = spark_session.create(location)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
@@ -82,7 +114,7 @@ def run(settings: MonitorSettings) -> int:
         try:
             progress_files.require_whole(spark, location)
             continue_from = settings.continue_from and _absolute(settings.continue_from)
-            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, topic_ids, continue_from)
+            wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
             layout = checkpoint.settle(spark, location, wanted)
             handed_over = handover.pending(spark, location, layout)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
@@ -90,8 +122,8 @@ def run(settings: MonitorSettings) -> int:
                 spark,
                 _pipeline_settings(settings, location, layout.keys, handed_over),
                 _shard_settings(settings),
-                partitions,
-                wakes,
+                kafka.partitions,
+                WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
             )
             wake_times = WakeTimes(layout.keys)
 
@@ -99,14 +131,14 @@ def run(settings: MonitorSettings) -> int:
                 wake_times.update(wakes.value)
                 return wake_times.is_due()
 
-            with Ticker(cluster, topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
+            with Ticker(kafka.cluster, kafka.topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
 
                 def is_ready() -> bool:
                     if query.lastProgress is None:
                         return False
                     return handed_over is None or handover.end(spark, location, layout, query)
 
-                return _supervise(query, ticker, TopicWatch(admin, topic_ids), is_ready, stop_is_asked)
+                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), is_ready, stop_is_asked)
         finally:
             spark.stop()
 
@@ -142,11 +174,11 @@ def _supervise(
         raise denied
     problem = None if stop_is_asked.is_set() else topic_watch.problem_now()
     if problem is not None:
-        _say(f"error: topics were {problem}")
+        logs.report(f"topics were {problem}")
         query.stop()
         return 1
     if failure is not None:
-        _say(f"error: the monitor's query failed: {failure}")
+        logs.report(f"the monitor's query failed: {failure}")
         return 1
     ticker.stop()
     # query.stop() would cancel the batch in progress. Without ticks there is soon none, unless events keep coming;

@@ -7,6 +7,7 @@ import typer
 
 from streaming import durations, kafka_config
 from streaming.admin import Cluster
+from streaming.logs import LogFormat
 
 
 def option(name: str, help_text: str, **more: Any) -> Any:
@@ -32,6 +33,9 @@ KafkaConfig = Annotated[
         "Java properties file with further Kafka client settings (security and anything else), for every client.",
         dir_okay=False,
     ),
+]
+LogFormatOption = Annotated[
+    LogFormat, option("--log-format", "The log on stderr: lines for eyes, or one JSON object a line.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")]
 

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.blocks import BLOCKS_DDL, RECORDS, Source, pack
 from streaming.handover import Handover
 from streaming.outputs import DEAD_LETTER_VALUE_BYTES
+from streaming.row_counts import RowCounts, counted
 from streaming.shard_keys import shard_of
 from streaming.shards import OUTPUT_SCHEMA, STATE_SCHEMA, ShardSettings, StateRow, run_shard
 from streaming.topics import Topics
@@ -63,12 +64,25 @@ class PipelineSettings:
     handover: Handover | None
 
 
+@dataclass(frozen=True)
+class WorkerReports:
+    """What the workers tell the driver.
+
+    Attributes:
+        wakes: When each shard must be looked at again.
+        written: How many records they write, by topic; None if nobody asks.
+    """
+
+    wakes: "Accumulator[Wakes]"
+    written: "Accumulator[RowCounts] | None"
+
+
 def start(
     spark: SparkSession,
     settings: PipelineSettings,
     shard_settings: ShardSettings,
     partitions: Mapping[str, int],
-    wakes: "Accumulator[Wakes]",
+    reports: WorkerReports,
 ) -> StreamingQuery:
     """Starts the query.
 
@@ -77,7 +91,7 @@ def start(
         settings: The query's settings.
         shard_settings: The settings of its shards.
         partitions: The number of partitions of each input topic.
-        wakes: Is told by the workers when each shard must be looked at again.
+        reports: Where the workers tell what the driver must know.
     """
     topics = Topics(shard_settings.topic_prefix)
     # A partition that the other checkpoint does not know has been added since.
@@ -110,7 +124,7 @@ def start(
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
     states = settings.handover.states if settings.handover else {}
-    return _write(_step(_pack(records, settings.shard_keys), shard_settings, wakes, states), settings)
+    return _write(_step(_pack(records, settings.shard_keys), shard_settings, reports, states), settings)
 
 
 def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]]) -> DataFrame:
@@ -160,13 +174,16 @@ def _pack(records: DataFrame, shard_keys: Sequence[int]) -> DataFrame:
 
 
 def _step(
-    blocks: DataFrame, shard_settings: ShardSettings, wakes: "Accumulator[Wakes]", states: Mapping[int, StateRow]
+    blocks: DataFrame, shard_settings: ShardSettings, reports: WorkerReports, states: Mapping[int, StateRow]
 ) -> DataFrame:
+    wakes, written = reports.wakes, reports.written
+
     def step_shard(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         def report_wake(batch_ms: int, delay_ms: int) -> None:
             wakes.add({int(key[0]): (batch_ms, delay_ms)})
 
-        return run_shard(frames, state, shard_settings, report_wake, states.get(int(key[0])))
+        rows = run_shard(frames, state, shard_settings, report_wake, states.get(int(key[0])))
+        return rows if written is None else counted(rows, written)
 
     return blocks.groupBy("shard").applyInPandasWithState(
         step_shard,

@@ -12,8 +12,8 @@ from streaming.java import find_java
 
 # Tests that run Spark go one after the other; those that need a broker only go beside them, for they mostly wait.
 SPARK_TESTS = (
-    *("test_scenarios.py", "test_monitor.py", "test_monitor_kills.py", "test_cluster.py", "test_upgrade.py"),
-    *("test_secured.py", "test_commands.py", "test_demo.py"),
+    *("test_scenarios.py", "test_monitor.py", "test_metrics.py", "test_monitor_kills.py", "test_cluster.py"),
+    *("test_upgrade.py", "test_secured.py", "test_commands.py", "test_demo.py"),
 )
 
 

@@ -1,22 +1,40 @@
 """Runs a task host in the foreground until it is asked to stop."""
 
+import logging
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from threading import Event
 from types import FrameType
 
-from streaming.host.task_host import HostSettings, TaskHost
+from streaming import logs
+from streaming.host.task_host import READY, HostSettings, TaskHost
+from streaming.logs import LogFormat
+
+_log = logging.getLogger(__name__)
 
 
-def run(settings: HostSettings) -> None:
+def run(settings: HostSettings, log_format: LogFormat) -> None:
     """Runs until SIGTERM or Ctrl-C; a second one ends the waiting for running tasks. Prints `host ready`.
+
+    Its log is on standard output, or as JSON on standard error.
 
     Raises:
         UserError: Something is missing or wrong that the user can put right.
     """
-    with _stop_signals() as (stop, hurry), TaskHost(settings, _say) as host:
+    logs.configure(log_format)
+
+    def say(text: str) -> None:
+        if text == READY:
+            _print(text)
+        elif log_format is LogFormat.JSON:
+            _log.info("%s", text)
+        else:
+            _print(f"{datetime.now(UTC):%H:%M:%S} {text}")
+
+    with _stop_signals() as (stop, hurry), TaskHost(settings, say) as host:
         host.run(stop, hurry)
 
 
@@ -36,6 +54,6 @@ def _stop_signals() -> Iterator[tuple[Event, Event]]:
             signal.signal(number, handler)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

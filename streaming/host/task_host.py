@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from threading import Event
@@ -30,6 +29,8 @@ from streaming.records import SessionEnded, TaskExited, TaskFailedToStart, TaskS
 from streaming.toml_file import TomlFile
 from streaming.topics import Topics
 
+# What a host says, word for word, when it takes tasks.
+READY = "host ready"
 # How soon an exit or a signal is noticed.
 STEP_S = 0.2
 CONFIG_INTERVAL_MS = 1_000
@@ -116,7 +117,7 @@ class TaskHost:
 
         Args:
             settings: What the host is told.
-            say: Writes a line to its log.
+            say: Writes a line to its log; READY when it takes tasks.
             on_change: Called for every start, failed start and exit.
 
         Raises:
@@ -149,7 +150,7 @@ class TaskHost:
         admin = Admin(cluster)
         admin.require_topics(rights(reads=[self._topics.tasks], writes=[self._topics.receives]))
         admin.require_group(group_id)
-        self._reports = Reports(cluster, self._topics.receives, self._log)
+        self._reports = Reports(cluster, self._topics.receives, self._say)
         self._records = StartRecords(cluster, self._topics.tasks, group_id)
         try:
             self._taking = Taking(cluster, self._topics.receives, self._records)
@@ -177,7 +178,7 @@ class TaskHost:
             self.step(STEP_S)
             if self.is_ready and not has_said:
                 has_said = True
-                self._say("host ready")
+                self._say(READY)
         self.finish(hurry)
 
     def step(self, timeout_s: float) -> None:
@@ -204,9 +205,9 @@ class TaskHost:
         try:
             self._config.reload()
         except UserError as error:
-            self._log(f"the changed configuration is refused, the old one stays: {error}")
+            self._say(f"the changed configuration is refused, the old one stays: {error}")
         else:
-            self._log(f"the changed configuration {self._config.path} is in use")
+            self._say(f"the changed configuration {self._config.path} is in use")
 
     def finish(self, hurry: Event) -> None:
         """Leaves the tasks that wait to other hosts, and waits for the end of those that run.
@@ -218,7 +219,7 @@ class TaskHost:
         config = self._config.current
         deadline_ms = _now_ms() + config.stop_timeout_ms
         if self._hosted:
-            self._log(f"stopping: {self._those_that_run()} may end by themselves within {config.stop_timeout}")
+            self._say(f"stopping: {self._those_that_run()} may end by themselves within {config.stop_timeout}")
         while self._hosted and _now_ms() < deadline_ms and not hurry.wait(STEP_S):
             self._attend()
         self._end_all()
@@ -227,7 +228,7 @@ class TaskHost:
         handlers = self._config.current.handlers
         has_room = len(self._handlers) < handlers
         if self._had_room and not has_room:
-            self._log(f"all {handlers} handlers are busy: further tasks wait in topic {self._topics.tasks}")
+            self._say(f"all {handlers} handlers are busy: further tasks wait in topic {self._topics.tasks}")
         self._had_room = has_room
         return has_room
 
@@ -238,7 +239,7 @@ class TaskHost:
             if task is None or record.is_repeat:
                 what = "a repeat" if task is not None else f"no task: {record.problem}"
                 self._taking.commit(record, None)
-                self._log(f"record {record.offset} of {self._topics.tasks}[{record.partition}] is {what}")
+                self._say(f"record {record.offset} of {self._topics.tasks}[{record.partition}] is {what}")
                 return
             refusal, wanted = self._decide(record, task)
             if wanted is None:
@@ -249,7 +250,7 @@ class TaskHost:
         except NotTakenError as error:
             if not error.is_usual:
                 self._take_from_ms = _now_ms() + TAKE_AGAIN_MS
-                self._log(f"a task could not be taken: {error}")
+                self._say(f"a task could not be taken: {error}")
             return
         now_ms = _now_ms()
         self._hosted[task.task_id] = _Hosted(task, wanted)
@@ -294,7 +295,7 @@ class TaskHost:
         except OSError as error:
             if error.errno in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
-                self._log(f"{_name_of(task)} cannot be started at the moment, and is tried again: {error}")
+                self._say(f"{_name_of(task)} cannot be started at the moment, and is tried again: {error}")
             else:
                 self._fail(task, str(error))
             return
@@ -345,7 +346,7 @@ class TaskHost:
         processes = [hosted.process for hosted in self._hosted.values() if hosted.process is not None]
         if not processes:
             return
-        self._log(f"{self._those_that_run()} must end now")
+        self._say(f"{self._those_that_run()} must end now")
         for process in processes:
             os.kill(process.pid, signal.SIGTERM)  # not waited for yet, so the id is still its own
         deadline_s = time.monotonic() + TERM_GRACE_S
@@ -370,11 +371,8 @@ class TaskHost:
             how = f"was killed by signal {-change.exit_code}"
         else:
             how = f"exited with code {change.exit_code}"
-        self._log(f"{_name_of(task)}, task {task.task_id}: {how}")
+        self._say(f"{_name_of(task)}, task {task.task_id}: {how}")
         self._on_change(change)
-
-    def _log(self, text: str) -> None:
-        self._say(f"{datetime.now(UTC):%H:%M:%S} {text}")
 
 
 def _name_of(task: StartActivatedTask) -> str:

@@ -87,13 +87,16 @@ def test_a_reader_program_is_started_reads_the_queue_and_exits(monitored: Monito
     log, config, state = tmp_path / "activator.log", tmp_path / "activator.toml", str(tmp_path / "state")
     words = [*THIS_COMMAND, "read", "{queue}"]
     config.write_text(f'[[programs]]\nqueue = "orders-*"\ncommand = {json.dumps(words)}\n')
-    options = ["--config", str(config), "--state-directory", state]
+    options = ["--config", str(config), "--state-directory", state, "--log-format", "json"]
     with ChildProcess(command(monitored, "activator", *options), log_file=log):
         wait_until(lambda: "activator ready" in log.read_text(), DEADLINE_S, "the activator")
         with QueueProducer(monitored.bootstrap_servers, topic_prefix=monitored.prefix) as producer:
             producer.send(queue, b"the message")
         wait_until(lambda: "exited" in log.read_text(), DEADLINE_S, "the reader's exit")
-    assert "the message" in log.read_text().splitlines()
+    lines = log.read_text().splitlines()
+    assert {"activator ready", "the message"} < set(lines)
+    decisions = [json.loads(line) for line in lines if line.startswith("{")]
+    assert {decision["what"] for decision in decisions if decision["queue"] == queue} >= {"started", "exited"}
     status = _finish([*THIS_COMMAND, "activator", "status", "--state-directory", state])
     assert queue in status.stdout, status.stderr
     assert "exit code 0" in status.stdout

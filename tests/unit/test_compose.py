@@ -120,15 +120,23 @@ def test_named_volumes_are_declared_and_used() -> None:
     assert used == COMPOSE["volumes"].keys()
 
 
-def test_the_checkpoint_is_on_a_volume_and_its_health_is_looked_up_there() -> None:
+def test_the_checkpoint_is_on_a_volume() -> None:
     monitor = SERVICES["monitor"]
     checkpoint = monitor["environment"]["QUEUE_ACTIVATION_CHECKPOINT_LOCATION"]
     mounts = [volume.partition(":")[2] for volume in monitor["volumes"]]
 
     assert any(checkpoint.startswith(f"{mount}/") for mount in mounts)
-    assert f"{checkpoint}/commits" in monitor["healthcheck"]["test"][1]
     # The folder must belong to the image's user before a volume is mounted on it.
     assert any(mount in DOCKERFILE for mount in mounts)
+
+
+def test_the_monitors_health_is_asked_where_it_is_told_and_metrics_are_published() -> None:
+    monitor = SERVICES["monitor"]
+    port = monitor["environment"]["QUEUE_ACTIVATION_METRICS_PORT"]
+
+    assert f"http://127.0.0.1:{port}/readyz" in monitor["healthcheck"]["test"][-1]
+    assert monitor["environment"]["QUEUE_ACTIVATION_METRICS_HOST"] == "0.0.0.0"  # noqa: S104  (in a container)
+    assert monitor["ports"] == [f"127.0.0.1:{port}:{port}"]
 
 
 def test_kafka_listens_where_the_others_look() -> None:

@@ -1,0 +1,1 @@
+"""Metrics of a running monitor, and whether it works: what docs/metrics.md describes, over HTTP."""

@@ -1,0 +1,62 @@
+"""What the metrics ask Kafka: how far the monitor is behind, and whether Kafka answers, also after an outage."""
+
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from streaming.admin import Admin, Cluster
+from streaming.broker import EmbeddedBroker
+from streaming.metrics.end_offsets import EndOffsets
+from streaming.topics import TopicSpec
+from tests.waiting import wait_until
+
+DEADLINE_S = 60.0
+READ = {"arrivals": {0: 2, 1: 0}}
+
+
+def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
+    java_and_jars: None,  # noqa: ARG001
+    tmp_path: Path,
+) -> None:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        cluster = Cluster(broker.bootstrap_servers, {})
+        Admin(cluster).create_topics([TopicSpec("arrivals", True, {})], partitions=2, replication_factor=1)
+        ends = EndOffsets(cluster, {"arrivals": 2}, ["arrivals"])
+        assert (ends.answered_s, ends.lag(READ)) == (None, {})
+        produce(cluster, "committed", 5)
+        ends.look()
+        answered_s = ends.answered_s
+        assert answered_s is not None
+        assert ends.lag(READ) == {"arrivals": 3}
+        assert ends.lag({"arrivals": {0: 7}}) == {"arrivals": 0}  # a topic that was created again
+        assert ends.lag({"others": {0: 0}}) == {}
+        open_transaction = Producer(cluster.client_config(**{"transactional.id": "open"}))
+        open_transaction.init_transactions(DEADLINE_S)
+        open_transaction.begin_transaction()
+        open_transaction.produce("arrivals", b"not yet", partition=0)
+        open_transaction.flush()
+        ends.look()
+        assert ends.lag(READ) == {"arrivals": 3}
+        open_transaction.abort_transaction()
+    answered_s = ends.answered_s
+    for _ in range(3):
+        ends.look()
+    assert ends.answered_s == answered_s
+
+    def answers() -> bool:
+        ends.look()
+        return ends.answered_s != answered_s
+
+    with EmbeddedBroker(port, tmp_path):
+        wait_until(answers, DEADLINE_S, "an answer after the outage")
+        produce(cluster, "after", 1)
+        ends.look()
+    assert ends.lag(READ) == {"arrivals": 6}  # the aborted record and the end of its transaction have offsets too
+
+
+def produce(cluster: Cluster, value: str, count: int) -> None:
+    producer = Producer(cluster.client_config())
+    for _ in range(count):
+        producer.produce("arrivals", value, partition=0)
+    producer.flush()

@@ -1,0 +1,78 @@
+"""The log on stderr, of Python and of the JVM: text for eyes, JSON for programs."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from streaming.logs import FORMAT_VARIABLE
+from streaming.processes import THIS_COMMAND, own_environment
+from tests.command_lines import ROOT
+
+SCRIPT = """
+import logging, sys
+import producers.clients
+from streaming.logs import LogFormat, configure
+configure(LogFormat(sys.argv[1]))
+log = logging.getLogger("streaming.part")
+log.debug("no")
+log.info("two\\nlines", extra={"fields": {"queue": "Q"}})
+logging.getLogger("foreign").info("no")
+logging.getLogger("producers.librdkafka").error("no")
+logging.getLogger("foreign").warning("yes")
+raise ValueError("broken")
+"""
+
+
+def run(log_format: str) -> list[str]:
+    command = [sys.executable, "-B", "-c", SCRIPT, log_format]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    return ended.stderr.splitlines()
+
+
+def test_json_has_one_object_a_line_whatever_happens() -> None:
+    lines: list[dict[str, Any]] = [json.loads(line) for line in run("json")]
+
+    assert [(line["level"], line["logger"], line["message"]) for line in lines] == [
+        ("INFO", "streaming.part", "two\nlines"),
+        ("WARN", "foreign", "yes"),
+        ("FATAL", "streaming.logs", "broken"),
+    ]
+    assert lines[0]["queue"] == "Q"
+    assert lines[0]["time"].endswith("Z")
+    assert lines[2]["exception"].endswith("ValueError: broken")
+
+
+def test_the_jvms_lines_have_the_same_fields() -> None:
+    settings = (ROOT / "streaming" / "spark-log4j2.properties").read_text()
+    [pattern] = re.findall(r"^property\.json = (.+)%n$", settings, re.MULTILINE)
+    line = json.loads(re.sub(r"%(enc|d|p)(\{[^}]*\}+)*", "x", pattern))
+
+    assert f"env:{FORMAT_VARIABLE}:-text" in settings
+    assert list(line) == ["time", "level", "logger", "message", "exception"]
+
+
+def test_text_is_for_eyes() -> None:
+    two, lines, foreign, *traceback = run("text")
+
+    assert two.endswith(" INFO <string>: two")
+    assert lines == "lines"
+    assert foreign.endswith("yes")
+    assert traceback[-1] == "ValueError: broken"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_the_user_can_put_right_is_one_line(log_format: str) -> None:
+    command = [*THIS_COMMAND, "host", "--config", "nowhere.toml", "--log-format", log_format]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    [line] = ended.stderr.splitlines()
+    if log_format == "json":
+        assert (json.loads(line)["level"], "nowhere.toml" in json.loads(line)["message"]) == ("ERROR", True)
+    else:
+        assert line.startswith("error: ")

@@ -1,0 +1,202 @@
+"""What the monitor tells of itself, without Kafka and Spark."""
+
+import json
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from streaming.errors import UserError
+from streaming.metrics.batches import Batches
+from streaming.metrics.queues import QueuesByState
+from streaming.metrics.server import Page, Server
+from streaming.metrics.service import why_not_ready
+from streaming.row_counts import RowCountsParam
+from streaming.topics import Topics
+from tests.http_answers import get
+from tests.metric_names import DASHBOARD, documented_metrics, metrics_in, metrics_of_dashboard, metrics_of_rules, rules
+
+TOPICS = Topics("p-")
+
+
+def row(state: str | None, unread: int, second: int) -> bytes:
+    time = f"2026-01-01T00:00:{second:02d}.000Z"
+    return json.dumps({"state": state, "unread_messages": unread, "update_time": time, "more": 1}).encode()
+
+
+SECOND_0_S = 1_767_225_600.0
+
+
+class TestQueuesByState:
+    def test_each_queue_counts_in_its_last_state(self) -> None:
+        queues = QueuesByState()
+        queues.apply(b"a", row("NOTIFIED", 1, 0))
+        queues.apply(b"a", row("RECEIVES_OCCURRING", 1, 1))
+        queues.apply(b"b", row("INACTIVE", 0, 1))
+        queues.apply(b"c", row(None, 0, 1))
+        queues.apply(b"d", row("INACTIVE", 0, 1))
+        queues.apply(b"d", None)
+        queues.apply(b"never", None)
+        queues.apply(b"d", b"no row of a monitor")
+        assert queues.counts() == {"ABSENT": 1, "INACTIVE": 1, "NOTIFIED": 0, "RECEIVES_OCCURRING": 1}
+        queues.clear()
+        assert set(queues.counts().values()) == {0}
+
+    def test_a_queue_waits_from_its_first_notification_until_somebody_receives(self) -> None:
+        queues = QueuesByState()
+        assert queues.longest_wait_s(SECOND_0_S) == 0
+        queues.apply(b"a", row("NOTIFIED", 2, 10))
+        queues.apply(b"b", row("NOTIFIED", 1, 20))
+        queues.apply(b"a", row("NOTIFIED", 2, 40))  # a time-out
+        queues.apply(b"a", row("NOTIFIED", 5, 45))  # arrivals
+        assert queues.longest_wait_s(SECOND_0_S + 50) == 40
+        queues.apply(b"a", row("RECEIVES_OCCURRING", 4, 50))
+        assert queues.longest_wait_s(SECOND_0_S + 50) == 30
+        queues.apply(b"b", row("NOTIFIED", 0, 51))  # drained by other means
+        assert queues.longest_wait_s(SECOND_0_S + 60) == 0
+
+    def test_fewer_messages_were_taken_by_somebody(self) -> None:
+        queues = QueuesByState()
+        queues.apply(b"a", row("NOTIFIED", 5, 10))
+        queues.apply(b"a", row("NOTIFIED", 4, 30))
+        assert queues.longest_wait_s(SECOND_0_S + 50) == 20
+
+    def test_a_queue_that_is_dropped_does_not_wait(self) -> None:
+        queues = QueuesByState()
+        queues.apply(b"a", row("NOTIFIED", 5, 10))
+        queues.apply(b"a", None)
+        assert queues.longest_wait_s(SECOND_0_S + 50) == 0
+
+
+def progress(arrivals: int, others: int) -> dict[str, Any]:
+    ends = {"p-queue-receives": {"0": 7}, "p-queue-commands": {"0": 8}}
+    return {
+        "durationMs": {"triggerExecution": 300},
+        "sources": [
+            {"endOffset": {"p-queue-arrivals": {"0": 5, "1": 6}}, "numInputRows": arrivals},
+            {"endOffset": ends if others else None, "numInputRows": others},
+        ],
+    }
+
+
+class TestBatches:
+    def test_records_are_counted_by_source_and_the_offsets_kept(self) -> None:
+        registry = CollectorRegistry()
+        batches = Batches(TOPICS, registry)
+        assert batches.last_committed_s is None
+        batches.committed(progress(3, 0), {})
+        batches.committed(progress(4, 2), {})
+        read = "queue_activation_input_records_total"
+        assert registry.get_sample_value(read, {"source": "arrivals"}) == 7
+        assert registry.get_sample_value(read, {"source": "others"}) == 2
+        assert registry.get_sample_value("queue_activation_batch_duration_seconds_sum") == pytest.approx(0.6)
+        assert batches.offsets == {
+            "p-queue-arrivals": {0: 5, 1: 6},
+            "p-queue-receives": {0: 7},
+            "p-queue-commands": {0: 8},
+        }
+        assert batches.last_committed_s is not None
+
+    def test_lateness_is_from_the_instant_that_was_told_to_the_batch_that_came(self) -> None:
+        registry = CollectorRegistry()
+        batches = Batches(TOPICS, registry)
+
+        def late() -> tuple[float | None, float | None]:
+            name = "queue_activation_timer_lateness_seconds"
+            return registry.get_sample_value(f"{name}_count"), registry.get_sample_value(f"{name}_sum")
+
+        batches.committed(progress(1, 0), {3: (10_000, 5_000), 4: (10_000, 60_000)})
+        batches.committed(progress(1, 0), {3: (12_000, 3_000), 4: (12_000, 58_000)})  # nothing is due
+        assert late() == (0, 0)
+        batches.committed(progress(1, 0), {3: (15_700, 0), 4: (15_700, 54_300)})
+        assert late() == (1, pytest.approx(0.7))
+        batches.committed(progress(1, 0), {3: (15_700, 0), 4: (15_700, 54_300)})  # nothing new was told
+        assert late() == (1, pytest.approx(0.7))
+
+
+def test_what_tasks_have_written_is_added_to_a_new_counter() -> None:
+    param = RowCountsParam()
+    first = Counter({"a": 1})
+    assert param.addInPlace(first, Counter({"a": 2, "b": 3})) == {"a": 3, "b": 3}
+    assert first == {"a": 1}
+    assert param.zero(first) == {}
+
+
+@pytest.mark.parametrize(
+    ("is_active", "batch_age_s", "check_interval_s", "silence_s", "why_not"),
+    [
+        (True, 0.0, 1.0, 0.0, None),
+        (True, 29.9, 1.0, 14.9, None),
+        (True, 44.9, 15.0, 0.0, None),
+        (False, 0.0, 1.0, 0.0, "the query does not run"),
+        (True, None, 1.0, 0.0, "no batch is committed yet"),
+        (True, 30.6, 1.0, 0.0, "the last batch was committed 31 s ago, and 30 s are too long"),
+        (True, 45.6, 15.0, 0.0, "the last batch was committed 46 s ago, and 45 s are too long"),
+        (True, 0.0, 1.0, None, "Kafka does not answer"),
+        (True, 0.0, 1.0, 15.1, "Kafka does not answer"),
+    ],
+)
+def test_ready_is_a_monitor_with_a_fresh_batch_and_a_kafka(
+    is_active: bool, batch_age_s: float | None, check_interval_s: float, silence_s: float | None, why_not: str | None
+) -> None:
+    assert why_not_ready(is_active, batch_age_s, check_interval_s, silence_s) == why_not
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that is taken while the test runs."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_a_port_in_use_is_one_clear_message(port: int) -> None:
+    with pytest.raises(
+        UserError, match=rf"127\.0\.0\.1:{port}: Address already in use\. Choose another --metrics-port"
+    ):
+        Server("127.0.0.1", port, {})
+
+
+def test_a_host_that_is_not_this_machine_is_one_clear_message() -> None:
+    with pytest.raises(UserError, match=r"metrics cannot be served on 192\.0\.2\.1:9464: .*--metrics-host"):
+        Server("192.0.2.1", 9464, {})
+
+
+def test_each_path_has_its_page_and_silent_clients_hold_up_nobody() -> None:
+    pages = {"/good": lambda accept: Page(200, (accept or "").encode()), "/bad": lambda _: Page(503, b"why\n")}
+    with Server("127.0.0.1", 0, pages) as server, ExitStack() as clients:
+        for _ in range(3):
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        assert get(server.port, "/good?x=y") == (200, "text/plain")
+        assert get(server.port, "/bad") == (503, "why\n")
+        assert get(server.port, "/") == (404, "there is /metrics, /healthz and /readyz\n")
+    with pytest.raises(ConnectionRefusedError):
+        get(server.port, "/good")
+
+
+def test_the_files_for_prometheus_name_only_documented_metrics() -> None:
+    documented = documented_metrics()
+
+    def undocumented(names: set[str]) -> set[str]:
+        known = documented | {f"{name}_bucket" for name in documented}
+        return {name for name in names if not name.startswith("process_")} - known
+
+    assert undocumented(metrics_of_rules()) == set()
+    assert undocumented(metrics_of_dashboard()) == set()
+
+
+def test_a_wrong_name_in_an_expression_would_be_noticed() -> None:
+    assert metrics_in('sum by (le) (rate(a_total{b="c"}[5m])) > 1.5 or absent(d)') == {"a_total", "d"}
+    assert metrics_in("frob(a[5m])") == {"frob", "a"}
+
+
+def test_each_alert_is_explained() -> None:
+    document = (DASHBOARD.parents[1] / "docs" / "metrics.md").read_text()
+    for rule in rules():
+        assert f"`{rule['alert']}`" in document
+        assert rule["annotations"]["summary"]
