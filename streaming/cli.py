@@ -135,6 +135,12 @@ def monitor(
     queue_idle_expiry: Annotated[
         Duration, duration("--queue-idle-expiry", "After how long an idle queue that no command defined is forgotten.")
     ] = durations.parse("7d"),
+    max_queues: Annotated[
+        int,
+        option(
+            "--max-queues", "Records that would create more are dead letters; commands create as many again.", min=1
+        ),
+    ] = 300_000,
     activation_format: Annotated[
         ActivationFormat,
         option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
@@ -171,6 +177,7 @@ def monitor(
         names=ServerNames(server_name, default_database),
         activation_format=activation_format,
         logs_batches=log_batches,
+        max_queues=max_queues,
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,

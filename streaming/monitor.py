@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -50,6 +50,7 @@ class MonitorSettings:
     names: ServerNames
     activation_format: ActivationFormat
     logs_batches: bool
+    max_queues: int
     core: CoreSettings
 
 
@@ -80,7 +81,7 @@ def run(settings: MonitorSettings) -> int:
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout.keys),
-                _shard_settings(settings),
+                _shard_settings(settings, len(layout.keys)),
                 partitions,
                 wakes,
             )
@@ -150,10 +151,9 @@ def _stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _shard_settings(settings: MonitorSettings) -> ShardSettings:
-    return ShardSettings(
-        settings.core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches
-    )
+def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
+    core = replace(settings.core, max_queues_per_shard=-(-settings.max_queues // shards))
+    return ShardSettings(core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches)
 
 
 def _pipeline_settings(settings: MonitorSettings, location: str, shard_keys: list[int]) -> PipelineSettings:

@@ -21,7 +21,7 @@ from streaming.blocks import unpack
 from streaming.core import snapshot
 from streaming.core.events import Event
 from streaming.core.settings import CoreSettings
-from streaming.core.shard import Clock, step_queue
+from streaming.core.shard import Clock, Step, step_queue
 from streaming.core.times import FOREVER_MS
 from streaming.input_batch import QueueInput, by_key, topic_of
 from streaming.outputs import (
@@ -165,33 +165,43 @@ def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> li
     rows: list[OutputRow] = []
     for given in by_key(batch):
         name, events, wrong = given.decode()
+        step = None if name is None else _step_queue(shard, name, events, settings, context)
+        if step is not None and step.refused:
+            numbers = given.numbers_of(events, wrong)
+            wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
         for number, reason in wrong.items():
             rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics))
-        if name is None:
+        if name is None or step is None:
             continue
         due.discard(name)
         if settings.logs_batches:
             rows.append(batch_row(name, _logged(given, wrong, context.topics), context))
-        rows += _step_queue(shard, name, events, settings, context)
+        rows += _rows(name, step, settings, context)
     for name in sorted(due):
         if settings.logs_batches:
             rows.append(batch_row(name, [], context))
-        rows += _step_queue(shard, name, [], settings, context)
+        rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
     shard.wake_ms = min((wake_ms for wake_ms, _ in shard.queues.values()), default=FOREVER_MS)
     return rows
 
 
 def _step_queue(
     shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
-) -> list[OutputRow]:
-    """Moves one queue; returns the rows to be written."""
+) -> Step:
+    """Moves one queue of the shard."""
     stored = shard.queues.get(name)
     queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
-    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context))
+    others = len(shard.queues) - (stored is not None)
+    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), others)
     if step.queue is not None:
         shard.queues[name] = (step.wake_ms, _encoder.encode(snapshot.take(step.queue)))
     elif stored is not None:
         del shard.queues[name]
+    return step
+
+
+def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext) -> list[OutputRow]:
+    """What is to be written of a queue's step."""
     rows = activation_rows(name, step.notifications, context)
     rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
     if step.writes_view:
