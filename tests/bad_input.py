@@ -239,7 +239,7 @@ class Fuzzer:
         while True:
             record = self._any(is_text)
             if record.key is None or record.key.decode(errors="replace") not in self.others or not is_valid(record):
-                return as_read(record)
+                return record
 
     def _any(self, is_text: bool) -> Record:
         random = self.random

@@ -129,12 +129,9 @@ class Queue:
         is_wait = result is ReceiveResult.WAITING
         is_renewal = is_wait and sessions.is_waiting(event.session_id, now_ms)
         if sessions.by_id:  # most neither wait nor have a transaction open
-            if is_wait or (event.messages and event.transaction_id is not None):
-                sessions.require_room(event.session_id, event.transaction_id if event.messages else None)
-            if event.session_id in sessions.by_id:
-                sessions.heard(event.session_id, now_ms)
-                if not is_wait:
-                    sessions.end_wait(event.session_id)
+            sessions.received_or_waits(
+                event.session_id, event.transaction_id if event.messages else None, is_wait, now_ms
+            )
         if is_wait and self.definition.is_on:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:

@@ -84,12 +84,26 @@ class Sessions:
             if session.wait is not None:
                 session.wait.lease.renew(now_ms)
 
-    def require_room(self, session_id: str, transaction_id: str | None) -> None:
-        """Whoever is going to wait, or to receive in a transaction, must be known or fit in.
+    def received_or_waits(self, session_id: str, transaction_id: str | None, is_wait: bool, now_ms: int) -> None:
+        """A RECEIVE renews the session's leases and ends its wait, unless it begins to wait.
+
+        Args:
+            session_id: The session.
+            transaction_id: The transaction in which it has received messages, if any.
+            is_wait: Whether it begins to wait.
+            now_ms: The time.
 
         Raises:
-            RefusedEventError: There are too many sessions, or too many open transactions.
+            RefusedEventError: There are too many sessions, or too many open transactions, to remember this one.
         """
+        if is_wait or transaction_id is not None:
+            self._require_room(session_id, transaction_id)
+        if session_id in self.by_id:
+            self.heard(session_id, now_ms)
+            if not is_wait:
+                self.end_wait(session_id)
+
+    def _require_room(self, session_id: str, transaction_id: str | None) -> None:
         session = self.by_id.get(session_id)
         if session is None and len(self.by_id) >= MAX_SESSIONS:
             raise RefusedEventError(f"too many sessions: {MAX_SESSIONS} of the queue wait or have a transaction open")

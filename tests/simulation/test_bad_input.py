@@ -16,7 +16,7 @@ import pytest
 
 from streaming.blocks import Source
 from streaming.core.settings import CoreSettings
-from tests.bad_input import Fuzzer, is_valid
+from tests.bad_input import Fuzzer, as_read, is_valid
 from tests.fake_spark import (
     SETTINGS,
     TICK,
@@ -139,7 +139,7 @@ class TestFuzzedShard:
         kinds = {"valid": 0, "invalid": 0, "refused": 0}
         for number in range(BATCHES):
             batch_ms += random.choice((100, 1_000, 6_000, 61_000))
-            given = [fuzzer.record(is_text=number % 2 == 0) for _ in range(RECORDS)] + good_records(random)
+            given = [as_read(fuzzer.record(number % 2 == 0)) for _ in range(RECORDS)] + good_records(random)
             random.shuffle(given)
             given = numbering.place(given, batch_ms)
             before = shard.state.value
