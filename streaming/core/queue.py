@@ -10,11 +10,11 @@ from typing import Any
 
 from streaming.core import events
 from streaming.core.definition import ActivationClause, QueueDefinition
-from streaming.core.events import Event, ReceiveResult, RefusedEventError
+from streaming.core.events import Event, ReceiveResult
 from streaming.core.notification import EventType, Notification
 from streaming.core.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.sessions import Lease, Sessions
-from streaming.core.settings import MAX_EVENT_NOTIFICATIONS, MAX_MESSAGES, POISON_ROLLBACKS, CoreSettings
+from streaming.core.settings import MAX_MESSAGES, POISON_ROLLBACKS, CoreSettings
 from streaming.core.tasks import NameTask, Task, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -107,11 +107,7 @@ class Queue:
     # 1. events
 
     def apply(self, event: Event, now_ms: int) -> None:
-        """Applies one event without checking.
-
-        Raises:
-            RefusedEventError: A limit forbids it.
-        """
+        """Applies one event without checking; raises RefusedEventError if a limit forbids it."""
         if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
             self._set_unread(0, now_ms)  # D4: a surplus activation is harmless, a missing one is not
         _APPLY[type(event)](self, event, now_ms)
@@ -194,10 +190,7 @@ class Queue:
         self._define(lambda: self.definition.alter(event.options), now_ms)
 
     def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
-        notifications = self.definition.notifications
-        if event.notification not in notifications and len(notifications) >= MAX_EVENT_NOTIFICATIONS:
-            raise RefusedEventError(f"too many event notifications: the queue has {MAX_EVENT_NOTIFICATIONS}")
-        self._define(lambda: notifications.update({event.notification: event.service}), now_ms)
+        self._define(lambda: self.definition.create_notification(event.notification, event.service), now_ms)
 
     def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
         self._define(lambda: self.definition.notifications.pop(event.notification, None), now_ms)
@@ -261,14 +254,11 @@ class Queue:
     # 2. what is due, 3. the check
 
     def end_due(self, now_ms: int) -> None:
-        """Ends waits, transactions and tasks that are due; messages given back count as no rollback for poison.
-
-        The count stops at its limit here, once a batch: what one batch can add to it is far below what 64 bits hold.
-        """
+        """Ends waits, transactions and tasks that are due; messages given back count as no rollback for poison."""
         given_back = self.sessions.end_due(now_ms, self.settings)
         if given_back:
             self._add(given_back, now_ms)
-        if abs(self.unread) > MAX_MESSAGES:
+        if abs(self.unread) > MAX_MESSAGES:  # once a batch is enough: none can add what 64 bits do not hold
             self.unread = MAX_MESSAGES if self.unread > 0 else -MAX_MESSAGES
         for task_id in self.tasks.lost(now_ms, self.settings):
             self._task_ended(task_id, False, now_ms)

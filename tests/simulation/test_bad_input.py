@@ -40,7 +40,7 @@ RECORDS = 1_000
 LIMITS = {
     "streaming.core.sessions.MAX_SESSIONS": 6,
     "streaming.core.sessions.MAX_TRANSACTIONS": 8,
-    "streaming.core.queue.MAX_EVENT_NOTIFICATIONS": 4,
+    "streaming.core.definition.MAX_EVENT_NOTIFICATIONS": 4,
     "streaming.core.queue.MAX_MESSAGES": 10**10,
     "streaming.core.sessions.MAX_MESSAGES": 10**10,
     "streaming.core.tasks.MAX_QUEUE_READERS": 5,
