@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
@@ -9,13 +10,15 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from streaming.blocks import Source
 from streaming.broker import EmbeddedBroker
 from tests.bad_input import Fuzzer, is_valid
-from tests.fake_spark import Record, arrival
+from tests.fake_spark import Record, arrival, command
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import DEADLINE_S, Monitored
 from tests.seeds import fresh_seed
 from tests.waiting import wait_until
 
 RECORDS = 5_000
+# More than the records make, and they are spread unevenly over the shards.
+MAX_QUEUES = 2_000
 MIB = 2**20
 # Kafka's default for a record with its overhead is 1 MiB and 12 bytes.
 BROKERS_LIMIT_BYTES = MIB - 500
@@ -85,7 +88,7 @@ class Sender:
 def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
     seed = fresh_seed("BAD_INPUT_SEED")
     print(f"BAD_INPUT_SEED={seed} pytest {__file__}")  # noqa: T201  (shown if the test fails)
-    monitored = Monitored(broker.bootstrap_servers, tmp_path, [])
+    monitored = Monitored(broker.bootstrap_servers, tmp_path, ["--max-queues", str(MAX_QUEUES)])
     allow_large_records(monitored)
     sender, fuzzer = Sender(monitored), Fuzzer(seed, QUEUES, GOOD)
     letters = Tail(monitored.bootstrap_servers, monitored.topics.dead_letters, "read_committed")
@@ -103,8 +106,17 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: Embedd
             view.wait_for(queue, lambda row: row["unread_messages"] == rounds + 1)
             [activation] = activations.of(queue)
             assert (activation["sequence"], activation["reason"]) == (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")
-    found = places(letters)
+        found = places(letters)
+        flood = [arrival(f"flood-{number}") for number in range(2 * MAX_QUEUES)]
+        sender.send([*flood, command("CREATE_EVENT_NOTIFICATION", "defined", notification="n"), arrival("defined")])
+        wait_until(lambda: len(places(letters)) >= len(found) + MAX_QUEUES, DEADLINE_S, "the refused arrivals")
+        activations.wait_for("defined", 1)
+    refused = [letter for place, letter in places(letters).items() if place not in found]
     letters.close()
+    assert len(refused) < len(flood)
+    for letter in refused:
+        assert letter.key.startswith(b"flood-")
+        assert dict(letter.headers)["reason"].startswith(b"too many queues")
     assert len(found) > RECORDS // 3
     for place, letter in found.items():
         record = sender.sent[place]
@@ -115,7 +127,7 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: Embedd
         )
 
 
-def places(letters: Tail) -> dict[Place, object]:
+def places(letters: Tail) -> dict[Place, Any]:
     """The dead letters by the places of their records; fails if a record has two."""
     found = {}
     for letter in letters.records():

@@ -54,7 +54,7 @@ def queue_after(*events: Event) -> Queue:
 def is_refused(queue: Queue, event: Event, reason: str) -> bool:
     """Whether the event is refused, for that reason, and changes nothing."""
     before = snapshot.take(queue)
-    refused = step(queue, event).refused
+    refused = step(queue, event, now_ms=1).refused
     if refused:
         assert refused[0][0] is event
         assert reason in refused[0][1]
