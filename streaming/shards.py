@@ -46,6 +46,11 @@ STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, 
 CLOCK_SAVE_INTERVAL_MS = 10_000
 
 
+# What a queue counts for at least when a shard's room is measured: an ordinary one takes 230 bytes (docs/scale.md). One
+# with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
+QUEUE_BYTES = 512
+
+
 @dataclass(frozen=True)
 class ShardSettings:
     """What the function needs in every worker."""
@@ -69,11 +74,13 @@ class ShardState:
         clock: The shard's clock.
         wake_ms: When the first of its queues must be looked at.
         queues: name -> (when it must be looked at, its snapshot as msgpack).
+        size_bytes: What they took before this batch, and what was created in it takes.
     """
 
     clock: Clock
     wake_ms: int
     queues: dict[str, tuple[int, bytes]]
+    size_bytes: int = 0
 
 
 _queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
@@ -134,7 +141,7 @@ def _step(
         queues = _queues_decoder.decode(packed_queues)
         if version < snapshot.FORMAT_VERSION:
             queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
-        shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, queues)
+        shard = ShardState(Clock(clock_ms, last_batch_ms), wake_ms, queues, len(packed_queues))
     shard.clock.advance(batch_ms)
     rows = run_batch(shard, batch, settings)
     report_wake(batch_ms, shard.wake_ms - shard.clock.now_ms)
@@ -191,10 +198,13 @@ def _step_queue(
     """Moves one queue of the shard."""
     stored = shard.queues.get(name)
     queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
-    others = len(shard.queues) - (stored is not None)
+    others = max(len(shard.queues) - (stored is not None), shard.size_bytes // QUEUE_BYTES)
     step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), others)
     if step.queue is not None:
-        shard.queues[name] = (step.wake_ms, _encoder.encode(snapshot.take(step.queue)))
+        blob = _encoder.encode(snapshot.take(step.queue))
+        shard.queues[name] = (step.wake_ms, blob)
+        if stored is None:
+            shard.size_bytes += len(name.encode()) + len(blob)
     elif stored is not None:
         del shard.queues[name]
     return step

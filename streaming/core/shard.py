@@ -80,7 +80,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
         now_ms: The shard's time.
         settings: The settings of all queues.
         name_task: Gives a task that is started its id, by the activation's sequence.
-        other_queues: How many other queues the shard has.
+        other_queues: How many other queues the shard has, or has the room of.
     """
     existed = queue is not None
     state, counts = (queue.monitor.state, queue.counts()) if queue is not None else (None, None)
@@ -127,7 +127,7 @@ def _create(event: Event, settings: CoreSettings, other_queues: int) -> Queue | 
     if isinstance(event, CREATING_COMMANDS):
         limit *= COMMANDS_QUEUES_FACTOR
     if other_queues >= limit:
-        raise RefusedEventError(f"too many queues: {other_queues} others are in its shard, {limit} may be")
+        raise RefusedEventError(f"too many queues: its shard has {limit}, or what takes as much room")
     if isinstance(event, CreateQueue):
         return Queue(QueueDefinition(), settings)
     return Queue(QueueDefinition.automatic(settings.auto_create_queues), settings)

@@ -127,6 +127,19 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: Embedd
         )
 
 
+def test_what_unpacks_to_more_than_the_topic_takes_is_refused_by_the_broker(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    topics = Monitored(broker.bootstrap_servers, tmp_path, []).topics
+    packed = {"compression.type": "zstd", "message.max.bytes": 64 * MIB}
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers} | packed)
+    errors = []
+    for topic in (topics.arrivals, topics.receives, topics.commands):
+        producer.produce(topic, b"\0" * 32 * MIB, on_delivery=lambda error, _message: errors.append(error.code()))
+    assert producer.flush(DEADLINE_S) == 0
+    assert errors == [KafkaError.MSG_SIZE_TOO_LARGE] * 3
+
+
 def places(letters: Tail) -> dict[Place, Any]:
     """The dead letters by the places of their records; fails if a record has two."""
     found = {}

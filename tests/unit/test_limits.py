@@ -68,7 +68,7 @@ class TestQueues:
         full = step(None, event, others=10)
         assert full.queue is None
         assert not full.writes_view
-        assert full.refused == [(event, "too many queues: 10 others are in its shard, 10 may be")]
+        assert full.refused == [(event, "too many queues: its shard has 10, or what takes as much room")]
         assert step(None, event, others=9).queue is not None
 
     @pytest.mark.parametrize("command_", [create_queue(), alter(), notify()], ids=["create", "alter", "notification"])
@@ -76,7 +76,7 @@ class TestQueues:
         assert step(None, command_, others=19).queue is not None
         full = step(None, command_, others=20)
         assert full.queue is None
-        assert full.refused == [(command_, "too many queues: 20 others are in its shard, 20 may be")]
+        assert full.refused == [(command_, "too many queues: its shard has 20, or what takes as much room")]
 
     def test_a_queue_that_is_there_is_not_affected(self) -> None:
         queue = queue_after(received())
@@ -183,6 +183,17 @@ class TestShard:
         assert len(letters) == 5
         assert activations(outputs) == []
         assert shard.state.value == before
+
+    def test_long_names_count_for_several_queues(self) -> None:
+        shard = FakeShard(replace(SETTINGS, core=CoreSettings(max_queues_per_shard=6)))
+        long = ".".join(["\U0010ffff" * 128] * 3)
+        assert of_topic(shard.batch(0, arrival(long)), "queue-dead-letters") == []
+        for _ in range(2):  # within a batch, and when the state is read
+            outputs = shard.batch(0, arrival("a"), arrival(long[1:]), arrival("b"))
+        letters = of_topic(outputs, "queue-dead-letters")
+        assert [letter.key for letter in letters] == [b"b"]
+        assert shard.batch(0, arrival(long), arrival("a"), command("CREATE_QUEUE", "c")) != []
+        assert len(of_topic(shard.batch(0, arrival("d"), arrival(long)), "queue-dead-letters")) == 1
 
     def test_the_log_of_batches_has_what_was_taken(self) -> None:
         shard = FakeShard(self.SETTINGS)
