@@ -145,6 +145,12 @@ def monitor(
     queue_idle_expiry: Annotated[
         Duration, duration("--queue-idle-expiry", "After how long an idle queue that no command defined is forgotten.")
     ] = durations.parse("7d"),
+    max_queues: Annotated[
+        int,
+        option(
+            "--max-queues", "Records that would create more are dead letters; commands create as many again.", min=1
+        ),
+    ] = 300_000,
     activation_format: Annotated[
         ActivationFormat,
         option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
@@ -190,6 +196,7 @@ def monitor(
         activation_format=activation_format,
         logs_batches=log_batches,
         metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
+        max_queues=max_queues,
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,

@@ -1,8 +1,9 @@
 """The input of one batch of a shard: its records in the order in which they are applied, decoded queue by queue."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -103,6 +104,12 @@ class QueueInput:
             except records.InvalidRecordError as error:
                 wrong[number] = str(error)
         return found[0].queue if found else None, events_of(found), wrong
+
+    def numbers_of(self, events: list[Event], wrong: Container[int]) -> dict[int, list[int]]:
+        """The numbers of the records that each event is made of, by the event's identity; `events_of` backwards."""
+        valid = [number for number in range(len(self.sources)) if number not in wrong]
+        runs = groupby(valid, lambda number: number if self.sources[number] != Source.ARRIVALS else None)
+        return {id(event): list(run) for event, (_, run) in zip(events, runs, strict=True)}
 
     def origin(self, number: int, topics: Topics) -> SourceRecord:
         """One of the records as it came, and where it came from."""

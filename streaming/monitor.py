@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -70,6 +70,7 @@ class MonitorSettings:
     activation_format: ActivationFormat
     logs_batches: bool
     metrics: MetricsSettings | None
+    max_queues: int
     core: CoreSettings
 
 
@@ -121,7 +122,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout.keys, handed_over),
-                _shard_settings(settings),
+                _shard_settings(settings, len(layout.keys)),
                 kafka.partitions,
                 WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
             )
@@ -219,10 +220,9 @@ def _stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _shard_settings(settings: MonitorSettings) -> ShardSettings:
-    return ShardSettings(
-        settings.core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches
-    )
+def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
+    core = replace(settings.core, max_queues_per_shard=-(-settings.max_queues // shards))
+    return ShardSettings(core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches)
 
 
 def _pipeline_settings(

@@ -25,6 +25,8 @@ from streaming.topics import Topics
 # Dead letters carry the offending record up to here; a record near the broker's limit would not fit with its headers.
 DEAD_LETTER_KEY_BYTES = 1024
 DEAD_LETTER_VALUE_BYTES = 256 * 1024
+# A reason may quote the record.
+DEAD_LETTER_REASON_LENGTH = 1_000
 
 # Namespace of notification and task ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
 _IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11")
@@ -282,7 +284,7 @@ class SourceRecord:
 def dead_letter_row(source: SourceRecord, reason: str, topics: Topics) -> OutputRow:
     """The dead letter for a record that breaks the contract."""
     headers: Headers = [
-        ("reason", reason.encode(errors="replace")),
+        ("reason", reason[:DEAD_LETTER_REASON_LENGTH].encode(errors="replace")),
         ("source_topic", source.topic.encode()),
         ("source_partition", b"%d" % source.partition),
         ("source_offset", b"%d" % source.offset),

@@ -21,7 +21,7 @@ from streaming.blocks import unpack
 from streaming.core import snapshot
 from streaming.core.events import Event
 from streaming.core.settings import CoreSettings
-from streaming.core.shard import Clock, step_queue
+from streaming.core.shard import Clock, Step, step_queue
 from streaming.core.times import FOREVER_MS
 from streaming.input_batch import QueueInput, by_key, topic_of
 from streaming.outputs import (
@@ -47,6 +47,11 @@ StateRow = tuple[int, int, int, int, bytes]
 CLOCK_SAVE_INTERVAL_MS = 10_000
 
 
+# What a queue counts for at least when a shard's room is measured: an ordinary one takes 230 bytes (docs/scale.md). One
+# with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
+QUEUE_BYTES = 512
+
+
 @dataclass(frozen=True)
 class ShardSettings:
     """What the function needs in every worker."""
@@ -70,11 +75,13 @@ class ShardState:
         clock: The shard's clock.
         wake_ms: When the first of its queues must be looked at.
         queues: name -> (when it must be looked at, its snapshot as msgpack).
+        size_bytes: What they took before this batch, and what was created in it takes.
     """
 
     clock: Clock
     wake_ms: int
     queues: dict[str, tuple[int, bytes]]
+    size_bytes: int = 0
 
     @classmethod
     def of_row(cls, row: StateRow) -> "ShardState":
@@ -88,7 +95,7 @@ class ShardState:
         queues = _queues_decoder.decode(packed_queues)
         if version < snapshot.FORMAT_VERSION:
             queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
-        return cls(Clock(clock_ms, batch_ms), wake_ms, queues)
+        return cls(Clock(clock_ms, batch_ms), wake_ms, queues, len(packed_queues))
 
     def to_row(self) -> StateRow:
         """The shard by STATE_SCHEMA."""
@@ -183,33 +190,46 @@ def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> li
     rows: list[OutputRow] = []
     for given in by_key(batch):
         name, events, wrong = given.decode()
+        step = None if name is None else _step_queue(shard, name, events, settings, context)
+        if step is not None and step.refused:
+            numbers = given.numbers_of(events, wrong)
+            wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
         for number, reason in wrong.items():
             rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics))
-        if name is None:
+        if name is None or step is None:
             continue
         due.discard(name)
         if settings.logs_batches:
             rows.append(batch_row(name, _logged(given, wrong, context.topics), context))
-        rows += _step_queue(shard, name, events, settings, context)
+        rows += _rows(name, step, settings, context)
     for name in sorted(due):
         if settings.logs_batches:
             rows.append(batch_row(name, [], context))
-        rows += _step_queue(shard, name, [], settings, context)
+        rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
     shard.wake_ms = min((wake_ms for wake_ms, _ in shard.queues.values()), default=FOREVER_MS)
     return rows
 
 
 def _step_queue(
     shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
-) -> list[OutputRow]:
-    """Moves one queue; returns the rows to be written."""
+) -> Step:
+    """Moves one queue of the shard."""
     stored = shard.queues.get(name)
     queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
-    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context))
+    others = max(len(shard.queues) - (stored is not None), shard.size_bytes // QUEUE_BYTES)
+    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), others)
     if step.queue is not None:
-        shard.queues[name] = (step.wake_ms, _encoder.encode(snapshot.take(step.queue)))
+        blob = _encoder.encode(snapshot.take(step.queue))
+        shard.queues[name] = (step.wake_ms, blob)
+        if stored is None:
+            shard.size_bytes += len(name.encode()) + len(blob)
     elif stored is not None:
         del shard.queues[name]
+    return step
+
+
+def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext) -> list[OutputRow]:
+    """What is to be written of a queue's step."""
     rows = activation_rows(name, step.notifications, context)
     rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
     if step.writes_view:

@@ -9,8 +9,9 @@ TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-# The broker's clock orders the events of a batch, so no producer's clock can (contract, "All topics").
-_ORDERED = {"message.timestamp.type": "LogAppendTime"}
+# Of what anybody may write. The broker's clock orders the events of a batch, so no producer's clock can (contract, "All
+# topics"); and the broker unpacks what comes in, so a record of a gigabyte cannot come as a packet of a megabyte.
+_INPUT = {"message.timestamp.type": "LogAppendTime", "compression.type": "uncompressed"}
 _COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -48,10 +49,10 @@ class Topics:
     def specs(self) -> list[TopicSpec]:
         """All topics there must be, with their settings; commands are kept for ever, to rebuild definitions from."""
         return [
-            TopicSpec(self.arrivals, True, _ORDERED),
-            TopicSpec(self.receives, True, _ORDERED),
-            TopicSpec(self.commands, False, _ORDERED | {"retention.ms": "-1", "retention.bytes": "-1"}),
-            TopicSpec(self.ticks, False, _ORDERED | {"retention.ms": str(HOUR_MS)}),
+            TopicSpec(self.arrivals, True, _INPUT),
+            TopicSpec(self.receives, True, _INPUT),
+            TopicSpec(self.commands, False, _INPUT | {"retention.ms": "-1", "retention.bytes": "-1"}),
+            TopicSpec(self.ticks, False, _INPUT | {"retention.ms": str(HOUR_MS)}),
             TopicSpec(self.activations, True, {}),
             TopicSpec(self.tasks, True, {}),
             TopicSpec(self.activated_tasks, True, _COMPACTED),

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from streaming.core.events import QueueOptions
-from streaming.core.settings import DEFAULT_NOTIFICATION
+from streaming.core.events import QueueOptions, RefusedEventError
+from streaming.core.settings import DEFAULT_NOTIFICATION, MAX_EVENT_NOTIFICATIONS
 
 
 @dataclass(slots=True)
@@ -70,6 +70,12 @@ class QueueDefinition:
         self.external_activation_timeout_ms = None
         self.activation = None
         self.alter(options)
+
+    def create_notification(self, name: str, service: str | None) -> None:
+        """CREATE EVENT NOTIFICATION, or a new service for one that exists; beyond the limit RefusedEventError."""
+        if name not in self.notifications and len(self.notifications) >= MAX_EVENT_NOTIFICATIONS:
+            raise RefusedEventError(f"too many event notifications: the queue has {MAX_EVENT_NOTIFICATIONS}")
+        self.notifications[name] = service
 
     def alter(self, options: QueueOptions) -> None:
         """ALTER QUEUE: changes only what the options name."""

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+class RefusedEventError(Exception):
+    """An event that a limit forbids: it changes nothing. The message is the reason for the dead letter."""
+
+
 class ReceiveResult(Enum):
     """How a RECEIVE or GET CONVERSATION GROUP ended, or that it began to wait."""
 
@@ -177,4 +181,5 @@ Event = (
 )
 
 # Only these create a queue nobody has heard of (activation.md, "Creating and dropping").
-CREATING_EVENTS = (MessageArrived, Receive, CreateQueue, AlterQueue, CreateEventNotification)
+CREATING_COMMANDS = (CreateQueue, AlterQueue, CreateEventNotification)
+CREATING_EVENTS = (MessageArrived, Receive, *CREATING_COMMANDS)

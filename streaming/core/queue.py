@@ -14,7 +14,7 @@ from streaming.core.events import Event, ReceiveResult
 from streaming.core.notification import EventType, Notification
 from streaming.core.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.sessions import Lease, Sessions
-from streaming.core.settings import POISON_ROLLBACKS, CoreSettings
+from streaming.core.settings import MAX_MESSAGES, POISON_ROLLBACKS, CoreSettings
 from streaming.core.tasks import NameTask, Task, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -107,11 +107,11 @@ class Queue:
     # 1. events
 
     def apply(self, event: Event, now_ms: int) -> None:
-        """Applies one event without checking."""
+        """Applies one event without checking; raises RefusedEventError if a limit forbids it."""
         if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
             self._set_unread(0, now_ms)  # D4: a surplus activation is harmless, a missing one is not
-        self.last_event_ms = now_ms
         _APPLY[type(event)](self, event, now_ms)
+        self.last_event_ms = now_ms
         if self.unread <= 0:
             self.monitor.fire(Trigger.NOTHING_UNREAD, now_ms)
 
@@ -124,10 +124,10 @@ class Queue:
         sessions, monitor, result = self.sessions, self.monitor, event.result
         is_wait = result is ReceiveResult.WAITING
         is_renewal = is_wait and sessions.is_waiting(event.session_id, now_ms)
-        if event.session_id in sessions.by_id:  # most neither wait nor have a transaction open
-            sessions.heard(event.session_id, now_ms)
-            if not is_wait:
-                sessions.end_wait(event.session_id)
+        if sessions.by_id:  # most neither wait nor have a transaction open
+            sessions.received_or_waits(
+                event.session_id, event.transaction_id if event.messages else None, is_wait, now_ms
+            )
         if is_wait and self.definition.is_on:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
@@ -190,7 +190,7 @@ class Queue:
         self._define(lambda: self.definition.alter(event.options), now_ms)
 
     def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
-        self._define(lambda: self.definition.notifications.update({event.notification: event.service}), now_ms)
+        self._define(lambda: self.definition.create_notification(event.notification, event.service), now_ms)
 
     def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
         self._define(lambda: self.definition.notifications.pop(event.notification, None), now_ms)
@@ -258,6 +258,8 @@ class Queue:
         given_back = self.sessions.end_due(now_ms, self.settings)
         if given_back:
             self._add(given_back, now_ms)
+        if abs(self.unread) > MAX_MESSAGES:  # once a batch is enough: none can add what 64 bits do not hold
+            self.unread = MAX_MESSAGES if self.unread > 0 else -MAX_MESSAGES
         for task_id in self.tasks.lost(now_ms, self.settings):
             self._task_ended(task_id, False, now_ms)
 

@@ -6,10 +6,14 @@ A session is known while it waits or has received something in a transaction tha
 
 from dataclasses import dataclass
 
+from streaming.core.events import RefusedEventError
 from streaming.core.settings import (
     LEASE_OVERDUE_MS,
     MARK_LIFETIME_MS,
     MAX_MARKS,
+    MAX_MESSAGES,
+    MAX_SESSIONS,
+    MAX_TRANSACTIONS,
     CoreSettings,
 )
 from streaming.core.times import FOREVER_MS
@@ -64,10 +68,11 @@ class Session:
 class Sessions:
     """All sessions of one queue, and the marks of transactions that were given back."""
 
-    __slots__ = ("by_id", "marks")
+    __slots__ = ("by_id", "marks", "open_transactions")
 
     def __init__(self) -> None:
         self.by_id: dict[str, Session] = {}
+        self.open_transactions = 0
         # (session_id, transaction_id) -> (messages, when they were given back); the oldest first
         self.marks: dict[tuple[str, str], tuple[int, int]] = {}
 
@@ -78,6 +83,34 @@ class Sessions:
             session.transactions_lease.renew(now_ms)
             if session.wait is not None:
                 session.wait.lease.renew(now_ms)
+
+    def received_or_waits(self, session_id: str, transaction_id: str | None, is_wait: bool, now_ms: int) -> None:
+        """A RECEIVE renews the session's leases and ends its wait, unless it begins to wait.
+
+        Args:
+            session_id: The session.
+            transaction_id: The transaction in which it has received messages, if any.
+            is_wait: Whether it begins to wait.
+            now_ms: The time.
+
+        Raises:
+            RefusedEventError: There are too many sessions, or too many open transactions, to remember this one.
+        """
+        if is_wait or transaction_id is not None:
+            self._require_room(session_id, transaction_id)
+        if session_id in self.by_id:
+            self.heard(session_id, now_ms)
+            if not is_wait:
+                self.end_wait(session_id)
+
+    def _require_room(self, session_id: str, transaction_id: str | None) -> None:
+        session = self.by_id.get(session_id)
+        if session is None and len(self.by_id) >= MAX_SESSIONS:
+            raise RefusedEventError(f"too many sessions: {MAX_SESSIONS} of the queue wait or have a transaction open")
+        if transaction_id is None or (session is not None and transaction_id in session.transactions):
+            return
+        if self.open_transactions >= MAX_TRANSACTIONS:
+            raise RefusedEventError(f"too many transactions: {MAX_TRANSACTIONS} of the queue are open")
 
     def _open(self, session_id: str, now_ms: int) -> Session:
         return self.by_id.setdefault(session_id, Session(None, {}, Lease(now_ms)))
@@ -115,12 +148,16 @@ class Sessions:
     def received(self, session_id: str, transaction_id: str, messages: int, now_ms: int) -> None:
         """The session received messages in an open transaction."""
         transactions = self._open(session_id, now_ms).transactions
-        transactions[transaction_id] = transactions.get(transaction_id, 0) + messages
+        self.open_transactions += transaction_id not in transactions
+        transactions[transaction_id] = min(transactions.get(transaction_id, 0) + messages, MAX_MESSAGES)
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
         """Forgets an open transaction and returns what it received; 0 if it is not known."""
         session = self.by_id.get(session_id)
-        messages = session.transactions.pop(transaction_id, 0) if session is not None else 0
+        if session is None or transaction_id not in session.transactions:
+            return 0
+        messages = session.transactions.pop(transaction_id)
+        self.open_transactions -= 1
         self._close_if_idle(session_id)
         return messages
 
@@ -132,7 +169,10 @@ class Sessions:
     def end(self, session_id: str) -> list[int]:
         """The session is gone: returns what each of its open transactions received."""
         session = self.by_id.pop(session_id, None)
-        return list(session.transactions.values()) if session is not None else []
+        if session is None:
+            return []
+        self.open_transactions -= len(session.transactions)
+        return list(session.transactions.values())
 
     def waiting(self) -> int:
         """How many sessions wait without WHERE."""
@@ -163,7 +203,8 @@ class Sessions:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
             earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and then gone on with
-            self.marks[session_id, transaction_id] = (earlier + messages, now_ms)
+            self.marks[session_id, transaction_id] = (min(earlier + messages, MAX_MESSAGES), now_ms)
+        self.open_transactions -= len(session.transactions)
         session.transactions.clear()
         return given_back
 

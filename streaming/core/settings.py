@@ -19,6 +19,19 @@ MAX_MARKS = 1_000
 MARK_LIFETIME_MS = 24 * 3_600_000
 LEASE_OVERDUE_MS = 10_000
 
+# The sessions of a queue that wait or have a transaction open, and the open transactions of all of them. Each reader is
+# one session with one transaction; with identifiers of their greatest length these are 20 MB.
+MAX_SESSIONS = 10_000
+MAX_TRANSACTIONS = 10_000
+# Each activation of a queue writes a record for each of its event notifications.
+MAX_EVENT_NOTIFICATIONS = 100
+# Counts of messages stop here, as what a reader reports does (records.Unread): far below what 64 bits hold.
+MAX_MESSAGES = 10**12
+
+# Commands create queues beyond max_queues_per_shard, up to so many times as many: whoever sends messages to a great
+# many queues must not keep an administrator from defining one.
+COMMANDS_QUEUES_FACTOR = 2
+
 # D9: how long after it failed to start, was killed or lost, a task is started again.
 TASK_RETRY_MS = 5_000
 # The most a queue can ask for (CREATE QUEUE: MAX_QUEUE_READERS); so many tasks of a queue are remembered at most.
@@ -46,6 +59,7 @@ class CoreSettings:
         check_interval_ms: How often the monitors view may be written for a changed count.
         queue_idle_expiry_ms: After how long without events an automatic queue is forgotten.
         auto_create_queues: Whether a queue created by an event gets the event notification `default`.
+        max_queues_per_shard: A shard that has so many creates none that no command defines.
     """
 
     quiet_window_ms: int = 5_000
@@ -57,3 +71,4 @@ class CoreSettings:
     check_interval_ms: int = 1_000
     queue_idle_expiry_ms: int = 7 * 24 * 3_600_000
     auto_create_queues: bool = True
+    max_queues_per_shard: int = 37_500

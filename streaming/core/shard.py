@@ -4,10 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streaming.core.definition import QueueDefinition
-from streaming.core.events import CREATING_EVENTS, CreateQueue, DropQueue, Event
+from streaming.core.events import (
+    CREATING_COMMANDS,
+    CREATING_EVENTS,
+    CreateQueue,
+    DropQueue,
+    Event,
+    RefusedEventError,
+)
 from streaming.core.notification import Notification
 from streaming.core.queue import Queue
-from streaming.core.settings import CoreSettings
+from streaming.core.settings import COMMANDS_QUEUES_FACTOR, CoreSettings
 from streaming.core.tasks import NameTask, Task
 from streaming.core.times import FOREVER_MS
 
@@ -45,6 +52,7 @@ class Step:
         writes_view: Whether its row of the monitors view is to be written; without a queue: a tombstone.
         next_check_ms: The next instant at which its check could decide otherwise without an event.
         wake_ms: When it must be stepped at the latest.
+        refused: The events that a limit forbids, and why; they have changed nothing.
     """
 
     queue: Queue | None
@@ -53,10 +61,16 @@ class Step:
     writes_view: bool = False
     next_check_ms: int = FOREVER_MS
     wake_ms: int = FOREVER_MS
+    refused: list[tuple[Event, str]] = field(default_factory=list)
 
 
-def step_queue(
-    queue: Queue | None, batch: Iterable[Event], now_ms: int, settings: CoreSettings, name_task: NameTask
+def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and nothing that belongs together)
+    queue: Queue | None,
+    batch: Iterable[Event],
+    now_ms: int,
+    settings: CoreSettings,
+    name_task: NameTask,
+    other_queues: int = 0,
 ) -> Step:
     """Takes one queue through one batch: applies its events, ends what is due, checks once.
 
@@ -66,11 +80,13 @@ def step_queue(
         now_ms: The shard's time.
         settings: The settings of all queues.
         name_task: Gives a task that is started its id, by the activation's sequence.
+        other_queues: How many other queues the shard has, or has the room of.
     """
     existed = queue is not None
     state, counts = (queue.monitor.state, queue.counts()) if queue is not None else (None, None)
     notifications: list[Notification] = []
     tasks: dict[str, Task | None] = {}
+    refused: list[tuple[Event, str]] = []
     for event in batch:
         if isinstance(event, DropQueue):
             if queue is not None:
@@ -78,10 +94,13 @@ def step_queue(
                 tasks |= queue.tasks.take_changes() | dict.fromkeys(queue.tasks.running)
             queue = None
             continue
-        if queue is None:
-            queue = _create(event, settings)
-        if queue is not None:
-            queue.apply(event, now_ms)
+        try:
+            if queue is None:
+                queue = _create(event, settings, other_queues)
+            if queue is not None:
+                queue.apply(event, now_ms)
+        except RefusedEventError as refusal:
+            refused.append((event, str(refusal)))
     if queue is not None:
         queue.end_due(now_ms)
         queue.check(now_ms, name_task)
@@ -90,16 +109,25 @@ def step_queue(
         if queue.is_idle_expired(now_ms):
             queue = None
     if queue is None:
-        return Step(None, notifications, tasks, writes_view=existed)
+        return Step(None, notifications, tasks, writes_view=existed, refused=refused)
     writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
     next_check_ms = queue.next_check_ms()
-    return Step(queue, notifications, tasks, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms))
+    return Step(queue, notifications, tasks, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms), refused)
 
 
-def _create(event: Event, settings: CoreSettings) -> Queue | None:
-    """The queue that an event creates before it is applied; None if it creates none."""
+def _create(event: Event, settings: CoreSettings, other_queues: int) -> Queue | None:
+    """The queue that an event creates before it is applied; None if it creates none.
+
+    Raises:
+        RefusedEventError: It would create one, and the shard has too many.
+    """
     if not isinstance(event, CREATING_EVENTS):
         return None
+    limit = settings.max_queues_per_shard
+    if isinstance(event, CREATING_COMMANDS):
+        limit *= COMMANDS_QUEUES_FACTOR
+    if other_queues >= limit:
+        raise RefusedEventError(f"too many queues: its shard has {limit}, or what takes as much room")
     if isinstance(event, CreateQueue):
         return Queue(QueueDefinition(), settings)
     return Queue(QueueDefinition.automatic(settings.auto_create_queues), settings)

@@ -7,6 +7,7 @@ starts. Its host repeats that it lives; one not heard of for the task lease is l
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from streaming.core.events import RefusedEventError
 from streaming.core.sessions import Lease
 from streaming.core.settings import MAX_QUEUE_READERS, TASK_RETRY_MS, CoreSettings
 from streaming.core.times import FOREVER_MS
@@ -71,10 +72,15 @@ class Tasks:
 
         One that is not known is running nevertheless: it was given up too early, or the monitor began without the
         checkpoint that knew it. If it may be adopted it counts, so that max_queue_readers is kept.
+
+        Raises:
+            RefusedEventError: One that is not known, and there are as many as can be asked for.
         """
         task = self.running.get(task_id)
         if task is None:
-            if may_adopt and len(self.running) < MAX_QUEUE_READERS:
+            if may_adopt:
+                if len(self.running) >= MAX_QUEUE_READERS:
+                    raise RefusedEventError(f"too many tasks: {MAX_QUEUE_READERS} of the queue are running")
                 self.running[task_id] = self._changed[task_id] = Task(None, None, 0, now_ms, host, True, Lease(now_ms))
             return
         task.lease.renew(now_ms)

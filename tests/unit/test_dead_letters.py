@@ -248,6 +248,12 @@ def test_key_and_value_are_cut_and_the_whole_length_told() -> None:
     assert cut[0].headers["value_bytes"] == b"900000"
 
 
+def test_a_reason_that_quotes_the_record_is_cut() -> None:
+    [letter] = FakeShard().batch(0, arrival(type="x" * 60_000))
+    assert letter.headers["reason"].startswith(b"Invalid value 'xxx")
+    assert len(letter.headers["reason"]) == 1_000
+
+
 def test_the_queue_itself_goes_on_after_a_bad_record_between_good_ones() -> None:
     bad = replace(arrival(count=5), key=b"other")
     outputs = FakeShard().batch(

@@ -1,0 +1,168 @@
+"""A shard that is given anything at all: 100,000 records from seeds, and what must hold batch by batch.
+
+A record is either valid or becomes one dead letter, and a dead letter has changed nothing: the same batch without it
+writes the same and leaves the same state. Whatever the records are, well-behaved queues beside them get theirs as if
+they were alone. A batch run again gives the same bytes. A failure prints its seed and the command that replays it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from random import Random
+from zlib import crc32
+
+import msgspec
+import pytest
+
+from streaming.blocks import Source
+from streaming.core.settings import CoreSettings
+from tests.bad_input import Fuzzer, as_read, is_valid
+from tests.fake_spark import (
+    SETTINGS,
+    TICK,
+    FakeGroupState,
+    FakeShard,
+    Output,
+    Record,
+    arrival,
+    command,
+    frame,
+    of_topic,
+    receive,
+    record,
+)
+from tests.seeds import seeds
+
+FIXED_SEEDS = (1, 2, 3, 4)
+BATCHES = 20
+RECORDS = 1_000
+
+LIMITS = {
+    "streaming.core.sessions.MAX_SESSIONS": 6,
+    "streaming.core.sessions.MAX_TRANSACTIONS": 8,
+    "streaming.core.definition.MAX_EVENT_NOTIFICATIONS": 4,
+    "streaming.core.queue.MAX_MESSAGES": 10**10,
+    "streaming.core.sessions.MAX_MESSAGES": 10**10,
+    "streaming.core.tasks.MAX_QUEUE_READERS": 5,
+}
+GOOD = [f"good-{number}" for number in range(5)]
+TASKS = "queue-activated-tasks"
+GOOD_KEYS = {queue.encode() for queue in GOOD}
+# More than there is room for.
+FUZZED = [f"q{number}" for number in range(60)] + ["Ünicode.\u202e.😀", ".".join(["\U0010ffff" * 128] * 3)]
+LIMITED = CoreSettings(max_queues_per_shard=30)
+
+
+def good_records(random: Random) -> list[Record]:
+    """What ordinary senders, readers and administrators tell in a batch."""
+    kinds = (
+        arrival,
+        arrival,
+        lambda queue: receive("EMPTY", queue),
+        lambda queue: receive("WAITING", queue),
+        lambda queue: receive("MESSAGES", queue, messages=1, transaction_id="t"),
+        lambda queue: record(
+            Source.RECEIVES, {"type": "COMMIT", "queue": queue, "session_id": "r", "transaction_id": "t"}
+        ),
+        lambda queue: command("ALTER_QUEUE", queue, activation={"procedure_name": "p"}),
+    )
+    return [random.choice(kinds)(queue) for queue in GOOD for _ in range(random.randrange(4))]
+
+
+@dataclass
+class Numbering:
+    """Gives records their places: those of a key are in one partition, in order."""
+
+    offset: int = 0
+
+    def place(self, records: Iterable[Record], batch_ms: int) -> list[Record]:
+        placed = []
+        for one in records:
+            self.offset += 1
+            partition = crc32(one.key or b"") % 3
+            placed.append(replace(one, offset=self.offset, partition=partition, timestamp_ms=batch_ms + self.offset))
+        return placed
+
+
+def by_key(outputs: Iterable[Output]) -> dict[bytes | None, list[Output]]:
+    """What was written, dead letters apart, key by key, in order but for tasks of one id in several queues."""
+    found = defaultdict(list)
+    for output in outputs:
+        if output.topic != "queue-dead-letters":
+            found[output.key].append(output)
+    return {key: sorted(rows, key=repr) if rows[0].topic == TASKS else rows for key, rows in found.items()}
+
+
+def of_good(outputs: Iterable[Output]) -> dict[bytes | None, list[Output]]:
+    return {key: rows for key, rows in by_key(outputs).items() if key in GOOD_KEYS}
+
+
+def queues_of(shard: FakeShard) -> dict[str, tuple[int, bytes]]:
+    return msgspec.msgpack.decode(shard.state.get[4], type=dict[str, tuple[int, bytes]])
+
+
+def run(shard: FakeShard, batch_ms: int, records: list[Record]) -> list[Output]:
+    return shard.batch_as_is(batch_ms, [frame([*records, TICK])])
+
+
+def dead_letters(records: list[Record], outputs: list[Output]) -> dict[int, str]:
+    """The reason for each dead letter by its record's offset; checks that it is that record's and the only one."""
+    letters = of_topic(outputs, "queue-dead-letters")
+    sent = {one.offset: one for one in records}
+    reasons = {}
+    for letter in letters:
+        one = sent[int(letter.headers["source_offset"])]
+        assert int(letter.headers["source_partition"]) == one.partition
+        topic = f"queue-{one.source.name.lower()}"
+        assert letter.headers["source_topic"] == topic.encode()
+        assert (letter.key, letter.value) == (one.key and one.key[:1024], one.value)
+        reasons[one.offset] = letter.headers["reason"].decode()
+    assert len(reasons) == len(letters), "one dead letter for a record"
+    return reasons
+
+
+class TestFuzzedShard:
+    @pytest.fixture(autouse=True)
+    def limits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, limit in LIMITS.items():
+            monkeypatch.setattr(name, limit)
+
+    @pytest.mark.parametrize("seed", seeds("BAD_INPUT_SEED", FIXED_SEEDS))
+    def test_every_record_is_valid_or_a_dead_letter_that_changed_nothing(self, seed: int) -> None:
+        print(f"BAD_INPUT_SEED={seed} pytest {__file__}")  # noqa: T201  (shown if the test fails)
+        fuzzer, numbering = Fuzzer(seed, FUZZED, GOOD), Numbering()
+        random = fuzzer.random
+        shard, alone = FakeShard(replace(SETTINGS, core=LIMITED)), FakeShard()
+        batch_ms, first = 0, numbering.place([arrival(queue) for queue in GOOD], 0)
+        run(shard, batch_ms, first)
+        run(alone, batch_ms, first)
+        kinds = {"valid": 0, "invalid": 0, "refused": 0}
+        for number in range(BATCHES):
+            batch_ms += random.choice((100, 1_000, 6_000, 61_000))
+            given = [as_read(fuzzer.record(number % 2 == 0)) for _ in range(RECORDS)] + good_records(random)
+            random.shuffle(given)
+            given = numbering.place(given, batch_ms)
+            before = shard.state.value
+
+            outputs = run(shard, batch_ms, given)
+            reasons = dead_letters(given, outputs)
+            for one in given:
+                reason = reasons.get(one.offset, "")
+                kind = "refused" if reason.startswith("too many ") else "invalid" if reason else "valid"
+                kinds[kind] += 1
+                assert is_valid(one) in (None, kind != "invalid"), (one, reason)
+
+            again = FakeShard(shard.settings, FakeGroupState(before))
+            assert run(again, batch_ms, given) == outputs, "the same batch again"
+            assert again.state.value == shard.state.value
+
+            without = FakeShard(SETTINGS, FakeGroupState(before))
+            rest = run(without, batch_ms, [one for one in given if one.offset not in reasons])
+            assert by_key(rest) == by_key(outputs), "a dead letter has changed nothing"
+            assert queues_of(without) == queues_of(shard)
+
+            theirs = [one for one in given if one.key in GOOD_KEYS and one.offset not in reasons]
+            good = run(alone, batch_ms, theirs)
+            assert of_good(outputs) == of_good(good)
+            assert {queue: queues_of(shard)[queue] for queue in GOOD} == queues_of(alone)
+        assert all(count > BATCHES * RECORDS // 200 for count in kinds.values()), kinds
