@@ -32,7 +32,8 @@ lint: $(STAMP) ## style, format and types
 test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
 	$(BIN)/coverage run -m pytest tests/unit
 	@$(BIN)/coverage report
-	$(BIN)/pytest -n 2 --dist loadgroup tests/simulation tests/integration tests/acceptance tests/faults/test_monitor_kills.py
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/faults/test_monitor_kills.py tests/integration \
+		tests/acceptance tests/simulation
 
 demo: $(STAMP) ## the whole of it on this machine; ends by itself
 	@$(BIN)/queue-activation demo

@@ -10,19 +10,6 @@ from streaming.errors import UserError
 from streaming.jars import JarsUnreachableError, broker_jars, spark_jars
 from streaming.java import find_java
 
-# Tests that run Spark go one after the other; those that need a broker only go beside them, for they mostly wait.
-SPARK_TESTS = (
-    *("test_scenarios.py", "test_monitor.py", "test_metrics.py", "test_monitor_kills.py", "test_cluster.py"),
-    *("integration/test_bad_input.py", "test_upgrade.py", "test_secured.py", "test_commands.py", "test_demo.py"),
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts each test into the group that pytest-xdist gives to one of its two workers."""
-    for item in items:
-        group = "spark" if item.path.as_posix().endswith(SPARK_TESTS) else "clients"
-        item.add_marker(pytest.mark.xdist_group(group))
-
 
 def needed_service_is_missing(error: Exception) -> None:
     """Skips the test on a laptop; fails it in CI (CI=true), where nothing may be missing."""
