@@ -151,6 +151,10 @@ def monitor(
             "--max-queues", "Records that would create more are dead letters; commands create as many again.", min=1
         ),
     ] = 300_000,
+    driver_memory: Annotated[
+        str,
+        option("--driver-memory", "Heap of Spark's JVM, and as much beside it; spark-submit has its own option."),
+    ] = "2g",
     activation_format: Annotated[
         ActivationFormat,
         option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
@@ -197,6 +201,7 @@ def monitor(
         logs_batches=log_batches,
         metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
         max_queues=max_queues,
+        driver_memory=driver_memory,
         core=CoreSettings(
             quiet_window_ms=quiet_window.ms,
             external_activation_timeout_ms=external_activation_timeout.ms,

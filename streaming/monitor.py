@@ -71,6 +71,7 @@ class MonitorSettings:
     logs_batches: bool
     metrics: MetricsSettings | None
     max_queues: int
+    driver_memory: str
     core: CoreSettings
 
 
@@ -107,7 +108,7 @@ class _Kafka:
 def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None) -> int:
     """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
-    spark = spark_session.create(location)
+    spark = spark_session.create(location, settings.driver_memory)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
     with _stop_signals() as stop_is_asked:
         if spark_session.is_submitted():

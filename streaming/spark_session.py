@@ -4,6 +4,7 @@ The reasons for each setting are measurements; docs/architecture.md, "Spark's se
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,6 +52,7 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
+_MEMORY = re.compile(r"[1-9][0-9]*[mg]")
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
@@ -69,13 +71,19 @@ def shuffle_partitions(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
-def create(checkpoint_location: str) -> SparkSession:
+def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
     """Starts Spark: as spark-submit was asked for if that has started this process, else local.
 
+    Args:
+        checkpoint_location: Where the checkpoint is; a local folder has a quicker file system.
+        driver_memory: The heap of the JVM that is started here, such as `2g`.
+
     Raises:
-        UserError: Java or the jars are missing.
+        UserError: Java or the jars are missing, or the memory is none.
     """
-    return _create_submitted() if is_submitted() else _create_local(checkpoint_location)
+    if _MEMORY.fullmatch(driver_memory) is None:
+        raise UserError(f"--driver-memory {driver_memory}: write a number of mega- or gigabytes, such as 512m or 4g")
+    return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory)
 
 
 def _create_submitted() -> SparkSession:
@@ -131,7 +139,7 @@ class _SignalForwarder:
         implements: ClassVar = ["sun.misc.SignalHandler"]
 
 
-def _create_local(checkpoint_location: str) -> SparkSession:
+def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     """Starts Spark in a JVM of this process.
 
     The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
@@ -142,12 +150,12 @@ def _create_local(checkpoint_location: str) -> SparkSession:
     # Workers would otherwise be started with the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # nobody else needs to reach the driver
-    conf = _conf(checkpoint_location)
+    conf = _conf(checkpoint_location, driver_memory)
     gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
-def _conf(checkpoint_location: str) -> SparkConf:
+def _conf(checkpoint_location: str, driver_memory: str) -> SparkConf:
     cores = os.cpu_count() or 1
     conf = SparkConf().setAppName("queue-activation").setMaster(f"local[{cores},{_LOCAL_TRIES}]")
     settings = _SETTINGS | {
@@ -155,7 +163,7 @@ def _conf(checkpoint_location: str) -> SparkConf:
         "spark.driver.extraJavaOptions": " ".join(
             (f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}", *_JVM_OPTIONS)
         ),
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": driver_memory,
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
         # Other users of the machine could otherwise ask the driver's ports for a batch's plan, passwords in it.

@@ -64,13 +64,9 @@ class Queue:
         self.monitor = QueueMonitor()
         self.sessions = Sessions()
         self.tasks = Tasks()
-        self.unread = 0
-        self.negative_since_ms = NEVER_MS
-        self.last_added_ms = NEVER_MS
-        self.rollbacks = 0
-        self.sequence = 0
-        self.last_event_ms = NEVER_MS
-        self.view_written_ms = NEVER_MS
+        self.unread = self.rollbacks = self.sequence = 0
+        self.negative_since_ms = self.last_added_ms = NEVER_MS
+        self.last_event_ms = self.view_written_ms = NEVER_MS
         self.is_view_stale = True
         self.is_definition_changed = False
         self._has_arrived = False
@@ -116,8 +112,7 @@ class Queue:
             self.monitor.fire(Trigger.NOTHING_UNREAD, now_ms)
 
     def _message_arrived(self, event: events.MessageArrived, now_ms: int) -> None:
-        if self.unread <= 0 and not self.tasks.running:
-            self._has_arrived = True
+        self._has_arrived |= self.unread <= 0 and not self.tasks.running
         self._add(event.count, now_ms)
 
     def _receive(self, event: events.Receive, now_ms: int) -> None:
@@ -125,9 +120,8 @@ class Queue:
         is_wait = result is ReceiveResult.WAITING
         is_renewal = is_wait and sessions.is_waiting(event.session_id, now_ms)
         if sessions.by_id:  # most neither wait nor have a transaction open
-            sessions.received_or_waits(
-                event.session_id, event.transaction_id if event.messages else None, is_wait, now_ms
-            )
+            transaction_id = event.transaction_id if event.messages else None
+            sessions.received_or_waits(event.session_id, transaction_id, is_wait, now_ms)
         if is_wait and self.definition.is_on:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
@@ -258,8 +252,8 @@ class Queue:
         given_back = self.sessions.end_due(now_ms, self.settings)
         if given_back:
             self._add(given_back, now_ms)
-        if abs(self.unread) > MAX_MESSAGES:  # once a batch is enough: none can add what 64 bits do not hold
-            self.unread = MAX_MESSAGES if self.unread > 0 else -MAX_MESSAGES
+        # Once a batch is enough: none can add what 64 bits do not hold.
+        self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
         for task_id in self.tasks.lost(now_ms, self.settings):
             self._task_ended(task_id, False, now_ms)
 
@@ -291,12 +285,10 @@ class Queue:
         )
 
     def _start_task(self, now_ms: int, name_task: NameTask) -> None:
-        clause = self._startable
+        clause, number = self._startable, self.sequence
         if clause is not None:
-            self.tasks.start(
-                name_task(self.sequence),
-                Task(clause.procedure_name, clause.execute_as, self.sequence, now_ms, None, False, Lease(now_ms)),
-            )
+            task = Task(clause.procedure_name, clause.execute_as, number, now_ms, None, False, Lease(now_ms))
+            self.tasks.start(name_task(number), task)
 
     def take_notifications(self) -> list[Notification]:
         """What has been notified since the last call, in order."""
