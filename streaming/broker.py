@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import fcntl
 import shutil
 import signal
 import socket
@@ -31,6 +32,7 @@ _BROKER_JVM_OPTIONS = ("-Xmx512m", "-XX:+UseG1GC")
 _LOG4J_FILE = Path(__file__).with_name("broker-log4j2.properties")
 
 _SETTINGS_FILE = "server.properties"
+_LOCK_FILE = "broker.lock"
 _READY_LINE = b"Kafka Server started"
 _TAKEN_LINES = (b"Address already in use", b"BindException")
 # Twenty times what a start takes, for a machine with much else to do.
@@ -162,7 +164,8 @@ class EmbeddedBroker:
     def _start(self, resources: contextlib.ExitStack, java: Path, jars: list[Path]) -> None:
         folder = self._data_dir or Path(resources.enter_context(_temporary_folder()))
         self._log_file = folder / "broker.log"
-        _prepare(folder, self._log_file)
+        resources.enter_context(_lock(folder))
+        _prepare(self._log_file)
         java_options: list[str | Path] = [
             f"-Dlog4j2.configurationFile={_LOG4J_FILE.as_uri()}",
             "-cp",
@@ -222,17 +225,36 @@ def _temporary_folder() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _prepare(folder: Path, log_file: Path) -> None:
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keeps a second broker from a data directory: Kafka locks a part of it, and only after it has read the rest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / _LOCK_FILE).open("ab")
+    except OSError as error:
+        raise _unusable(error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"Another broker uses the data directory {folder}. Stop it, or choose another one."
+            ) from None
+        yield
+
+
+def _unusable(error: OSError) -> UserError:
+    return UserError(f"The broker's data directory cannot be used: {error}. Choose a folder that can be written.")
+
+
+def _prepare(log_file: Path) -> None:
+    try:
         # The log of the run before may say why it ended; older ones are of no use.
         with contextlib.suppress(FileNotFoundError):
             log_file.replace(log_file.with_suffix(".log.1"))
         log_file.touch()
     except OSError as error:
-        raise UserError(
-            f"The broker's data directory cannot be used: {error}. Choose a folder that can be written."
-        ) from error
+        raise _unusable(error) from error
 
 
 def _free_ports(wanted_port: int) -> tuple[int, int]:

@@ -104,7 +104,7 @@ def test_a_data_directory_outlives_the_broker(java_and_jars: None, tmp_path: Pat
     with EmbeddedBroker(data_dir=data_dir) as second:
         assert consume(second.bootstrap_servers, topic, 1) == [b"kept"]
         with (
-            pytest.raises(UserError, match="Failed to acquire lock on file"),
+            pytest.raises(UserError, match="Another broker uses the data directory"),
             EmbeddedBroker(data_dir=data_dir),
         ):
             pass

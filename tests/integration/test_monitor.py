@@ -85,7 +85,7 @@ def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Moni
 
 def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_bytes(monitored: Monitored) -> None:
     # One tick only, so that the batch with the arrivals is the last one.
-    monitored.options = ["--check-interval", "1h"]
+    monitored.options = ["--check-interval", "1h", "--external-activation-timeout", "none"]
     with monitored.activations() as activations:
         with monitored.running() as process:
             monitored.arrive(*QUEUES)

@@ -265,7 +265,8 @@ def refusal(
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        said = capfd.readouterr().err
+        # Clients of earlier tests in this process may still say that their broker is gone.
+        said = "".join(line for line in capfd.readouterr().err.splitlines(keepends=True) if not line.startswith("%"))
         assert ended.value.code == 2, said
         assert re.fullmatch("error: [^\n]*\n", said), said
         return said
