@@ -176,9 +176,10 @@ class Comparison:
         """Fails if anything differs."""
         assert self.given == self.sent, "each record is given to its queue once, in its order"
         assert (self.outcome.lost, self.outcome.invented) == (0, 0)
-        found = self.found.without_repeats()
+        # A task that comes and goes within one batch, twice, leaves two tombstones: they look like a repeat.
+        found, expected = self.found.without_repeats(), self.expected.without_repeats()
         for name in TOPICS:
-            assert getattr(found, name) == getattr(self.expected, name), name
+            assert getattr(found, name) == getattr(expected, name), name
 
 
 def compare(monitored: Monitored, sent: Values) -> Comparison:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ class Program:
         ready: What it prints when it works.
         folder: Where its logs go, one for each start.
         within: A command that runs the command, such as `nsenter`.
+        environment: Variables of its own, and of all that it starts.
     """
 
     name: str
@@ -29,13 +30,16 @@ class Program:
     ready: str
     folder: Path
     within: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     starts: int = 0
     process: ChildProcess | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.process = ChildProcess(
-            [*self.within, *THIS_COMMAND, self.name, *self.options], log_file=self.log_file, env=own_environment()
+            [*self.within, *THIS_COMMAND, self.name, *self.options],
+            log_file=self.log_file,
+            env={**own_environment(), **self.environment},
         )
 
     @property

@@ -14,10 +14,13 @@ from streaming.processes import THIS_COMMAND
 from tests.faults.differential import OPTIONS, History, Outcome, compare
 from tests.faults.programs import Program
 from tests.integration.monitors import Monitored
-from tests.waiting import children_of, is_running, wait_until
+from tests.waiting import children_of, is_running, processes_with, wait_until
 
 # Several times what the longest catching up takes on two busy cores.
 DEADLINE_S = 120.0
+
+# By which a scene's Python workers are found, whoever has started them.
+SCENE_VARIABLE = "FAULTS_SCENE"
 
 Report = Callable[[str, int, Outcome], None]
 
@@ -74,8 +77,14 @@ class Scene:
         self.broker = broker
         self.monitored = Monitored(broker.bootstrap_servers, folder, OPTIONS)
         self.history = History(self.monitored, Random(seed))  # noqa: S311
+        self._name = self.monitored.prefix
         self.monitor = Program(
-            "monitor", self.monitored.command()[len(THIS_COMMAND) + 1 :], "monitor ready", folder, within
+            name="monitor",
+            options=self.monitored.command()[len(THIS_COMMAND) + 1 :],
+            ready="monitor ready",
+            folder=folder,
+            within=within,
+            environment={SCENE_VARIABLE: self._name},
         )
 
     def __enter__(self) -> Self:
@@ -104,19 +113,13 @@ class Scene:
         wait_until(lambda: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
 
     def workers(self) -> list[int]:
-        """The Python workers and their daemons."""
-        assert self.monitor.process is not None
-        found, waiting = [], [self.monitor.process.pid]
-        while waiting:
-            children = children_of(waiting.pop())
-            waiting += children
-            found += [pid for pid in children if _is_worker(pid)]
-        return sorted(found)
+        """The Python workers and their daemon."""
+        return [pid for pid in processes_with("pyspark.daemon") if _has_variable(pid, SCENE_VARIABLE, self._name)]
 
     def kill_worker(self) -> None:
         """One that works, or one that waits for work."""
         workers = wait_until(self.workers, DEADLINE_S, "a Python worker")
-        os.kill(self.random.choice(workers), signal.SIGKILL)
+        os.kill(self.random.choice(sorted(workers)), signal.SIGKILL)
 
     def wait_until_all_is_read(self) -> None:
         def is_read() -> bool:
@@ -146,8 +149,8 @@ class Scene:
         return errors[0]
 
 
-def _is_worker(pid: int) -> bool:
+def _has_variable(pid: int, name: str, value: str) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return f"{name}={value}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):
         return False
