@@ -99,16 +99,21 @@ def check_counts(monitored: Monitored, seen: Seen) -> None:
     for queue in ("read", "internal", "busy"):
         monitored.receive(queue)
     states = {"INACTIVE": 2, "RECEIVES_OCCURRING": 1, "NOTIFIED": 1, "ABSENT": 0}
+    arrivals = "queue_activation_input_records_total", "arrivals"
+    # A batch's rows are there before Spark reports the batch.
     after = seen.wait_for(
-        lambda found: all(found["queue_activation_queues", state] == count for state, count in states.items()),
-        "the states of the queues",
+        lambda found: (
+            all(found["queue_activation_queues", state] == count for state, count in states.items())
+            and found[arrivals] >= before[arrivals] + 46
+        ),
+        "the states of the queues, and the count of the arrivals",
     )
 
     def more(name: str, label: str) -> float:
         return after[name, label] - before[name, label]
 
     written = "queue_activation_output_records_total"
-    assert more("queue_activation_input_records_total", "arrivals") == 46
+    assert more(*arrivals) == 46
     assert more("queue_activation_input_records_total", "others") >= 4
     assert more(written, "queue-dead-letters") == 3
     assert more(written, "queue-tasks") == 1
