@@ -38,8 +38,10 @@ test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
 demo: $(STAMP) ## the whole of it on this machine; ends by itself
 	@$(BIN)/queue-activation demo
 
+FAULTS_MOMENTS ?= 20
+FAULTS_SECONDS ?= 300
 faults: $(STAMP) ## whatever is killed, cut off or torn: nothing lost, nothing invented; 20 to 25 minutes
-	FAULTS_MOMENTS=20 $(BIN)/pytest tests/faults
+	FAULTS_MOMENTS=$(FAULTS_MOMENTS) FAULTS_SECONDS=$(FAULTS_SECONDS) $(BIN)/pytest tests/faults
 
 SOAK_MINUTES ?= 60
 soak: $(STAMP) ## an hour of load: does anything grow, is anything lost? SOAK_MINUTES=10 is shorter
