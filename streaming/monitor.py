@@ -146,7 +146,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
 
 
 def _rights(topics: Topics) -> Rights:
-    inputs = [topics.arrivals, topics.receives, topics.commands, topics.ticks]
+    inputs = topics.inputs()
     outputs = [spec.name for spec in topics.specs() if spec.name not in inputs]
     return rights(reads=inputs, writes=[topics.ticks, *outputs])
 

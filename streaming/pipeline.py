@@ -107,7 +107,7 @@ def start(
         for topic, start in starts.items()
     }
     if settings.handover:
-        for topic in (topics.arrivals, topics.receives, topics.commands):
+        for topic in topics.counted():
             offsets[topic] |= settings.handover.offsets.get(topic, {})
     arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)})
     others = _read(spark, settings, offsets)

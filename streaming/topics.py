@@ -64,6 +64,10 @@ class Topics:
         """The topics none of whose records may be missed, unlike a tick."""
         return [self.arrivals, self.receives, self.commands]
 
+    def inputs(self) -> list[str]:
+        """The topics that the monitor reads."""
+        return [*self.counted(), self.ticks]
+
     def batches_spec(self) -> TopicSpec:
         """The log of batches, which only a monitor that is told to write it needs."""
         return TopicSpec(self.batches, True, {"retention.ms": str(DAY_MS)})

@@ -77,8 +77,7 @@ class Metrics(Collector):
         self._wakes: Accumulator[Wakes] | None = None
         self._written: Accumulator[RowCounts] | None = None
         self._batches = Batches(topics, self._registry)
-        inputs = (topics.arrivals, topics.receives, topics.commands, topics.ticks)
-        self._ends = EndOffsets(cluster, partitions, inputs)
+        self._ends = EndOffsets(cluster, partitions, topics.inputs())
         self._queues = QueuesByState()
         self._is_stopped = threading.Event()
         self._follower = threading.Thread(target=self._follow, name="metrics", daemon=True)
