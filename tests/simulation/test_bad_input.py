@@ -84,17 +84,20 @@ class Numbering:
         return placed
 
 
-def by_key(outputs: Iterable[Output]) -> dict[bytes | None, list[Output]]:
-    """What was written, dead letters apart, key by key, in order but for tasks of one id in several queues."""
+def by_place(outputs: Iterable[Output]) -> dict[tuple[str, bytes | None], list[Output]]:
+    """What was written, dead letters apart, by topic and key, in order but for tasks of one id in several queues.
+
+    By topic too, since a queue may be named like a session.
+    """
     found = defaultdict(list)
     for output in outputs:
         if output.topic != "queue-dead-letters":
-            found[output.key].append(output)
-    return {key: sorted(rows, key=repr) if rows[0].topic == TASKS else rows for key, rows in found.items()}
+            found[output.topic, output.key].append(output)
+    return {place: sorted(rows, key=repr) if place[0] == TASKS else rows for place, rows in found.items()}
 
 
-def of_good(outputs: Iterable[Output]) -> dict[bytes | None, list[Output]]:
-    return {key: rows for key, rows in by_key(outputs).items() if key in GOOD_KEYS}
+def of_good(outputs: Iterable[Output]) -> dict[tuple[str, bytes | None], list[Output]]:
+    return {place: rows for place, rows in by_place(outputs).items() if place[1] in GOOD_KEYS}
 
 
 def queues_of(shard: FakeShard) -> dict[str, tuple[int, bytes]]:
@@ -158,7 +161,7 @@ class TestFuzzedShard:
 
             without = FakeShard(SETTINGS, FakeGroupState(before))
             rest = run(without, batch_ms, [one for one in given if one.offset not in reasons])
-            assert by_key(rest) == by_key(outputs), "a dead letter has changed nothing"
+            assert by_place(rest) == by_place(outputs), "a dead letter has changed nothing"
             assert queues_of(without) == queues_of(shard)
 
             theirs = [one for one in given if one.key in GOOD_KEYS and one.offset not in reasons]
