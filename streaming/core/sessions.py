@@ -189,6 +189,8 @@ class Sessions:
     def end_due(self, now_ms: int, settings: CoreSettings) -> int:
         """Ends the waits and transactions that are due; returns how many messages are given back."""
         given_back = 0
+        if not (self.by_id or self.marks):  # as in most queues at most times
+            return given_back
         for session_id, session in list(self.by_id.items()):
             wait = session.wait
             if wait is not None and (wait.ends_ms <= now_ms or wait.lease.has_ended(now_ms, settings.session_lease_ms)):

@@ -119,6 +119,8 @@ class Tasks:
 
     def lost(self, now_ms: int, settings: CoreSettings) -> list[str]:
         """The tasks that were not heard of for the task lease."""
+        if not self.running:  # as in most queues at most times
+            return []
         return [
             task_id for task_id, task in self.running.items() if task.lease.has_ended(now_ms, settings.task_lease_ms)
         ]
