@@ -10,8 +10,10 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming import garbage
+from streaming.records import MAX_RECORD_BYTES
 
 # The columns of a record. `value_bytes` is the length of the value, which may be cut.
 RECORDS = pa.schema(
@@ -30,6 +32,11 @@ BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
 BLOCKS_DDL = "shard int, block binary"
 # A block is about this large at most; 4,000 common records of 8 shards are 0.1 MiB each.
 MAX_BLOCK_BYTES = 4 * 2**20
+
+# A value beyond the limit of a record is only kept for its dead letter. A batch is limited by records, not by bytes,
+# and a shard has all of its batch at once: so what a task has read of such values beyond this sum is cut shorter.
+MAX_OVERLONG_BYTES = 64 * 2**20
+SHORTENED_VALUE_BYTES = 4 * 2**10
 
 
 class Source(IntEnum):
@@ -52,7 +59,7 @@ def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterat
         Blocks, by BLOCKS.
     """
     garbage.spare_what_is_loaded("pack")
-    for batch in batches:
+    for batch in _without_flood(batches):
         is_tick = batch.column("source").to_numpy() == Source.TICKS
         blocks = [
             (shard, piece.serialize().to_pybytes())
@@ -64,6 +71,22 @@ def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterat
         yield pa.RecordBatch.from_arrays(
             [[shard for shard, _ in blocks], [block for _, block in blocks]], schema=BLOCKS
         )
+
+
+def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a task; of its overlong values those beyond MAX_OVERLONG_BYTES are shortened."""
+    seen_bytes = 0
+    for batch in batches:
+        value = batch.column("value")
+        lengths = pc.fill_null(pc.binary_length(value), 0).to_numpy().astype(np.int64)
+        overlong_bytes = np.where(lengths > MAX_RECORD_BYTES, lengths, 0)
+        if not overlong_bytes.any():
+            yield batch
+            continue
+        is_shortened = (overlong_bytes > 0) & (seen_bytes + np.cumsum(overlong_bytes) > MAX_OVERLONG_BYTES)
+        seen_bytes += int(overlong_bytes.sum())
+        shortened = pc.if_else(pa.array(is_shortened), pc.binary_slice(value, 0, SHORTENED_VALUE_BYTES), value)
+        yield batch.set_column(batch.schema.get_field_index("value"), "value", shortened)
 
 
 def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -290,8 +290,8 @@ def dead_letter_row(source: SourceRecord, reason: str, topics: Topics) -> Output
         ("source_offset", b"%d" % source.offset),
         ("source_timestamp", b"%d" % source.timestamp_ms),
     ]
-    if source.value_bytes > DEAD_LETTER_VALUE_BYTES:
-        headers.append(("value_bytes", b"%d" % source.value_bytes))
     key = source.key and source.key[:DEAD_LETTER_KEY_BYTES]
     value = source.value and source.value[:DEAD_LETTER_VALUE_BYTES]
+    if source.value_bytes > len(value or b""):
+        headers.append(("value_bytes", b"%d" % source.value_bytes))
     return topics.dead_letters, key, value, headers

@@ -36,6 +36,10 @@ _JVM_OPTIONS = (
     "-XX:CompileThresholdScaling=10",
 )
 
+# Arrow keeps what a task hands to its worker outside the heap: 4,000 values of up to 256 KiB, and as much again while
+# that grows. By itself Java would allow all tasks together as much as the heap.
+_DIRECT_MEMORY_PER_TASK_GIB = 2
+
 # Settings for every master.
 _SETTINGS = {
     "spark.redaction.regex": _SECRET,
@@ -161,7 +165,11 @@ def _conf(checkpoint_location: str, driver_memory: str) -> SparkConf:
     settings = _SETTINGS | {
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars()),
         "spark.driver.extraJavaOptions": " ".join(
-            (f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}", *_JVM_OPTIONS)
+            (
+                f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
+                f"-XX:MaxDirectMemorySize={cores * _DIRECT_MEMORY_PER_TASK_GIB}g",
+                *_JVM_OPTIONS,
+            )
         ),
         "spark.driver.memory": driver_memory,
         "spark.driver.bindAddress": _LOOPBACK,

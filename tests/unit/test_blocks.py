@@ -6,7 +6,17 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from streaming.blocks import BLOCKS, MAX_BLOCK_BYTES, RECORDS, Source, pack, unpack
+from streaming.blocks import (
+    BLOCKS,
+    MAX_BLOCK_BYTES,
+    MAX_OVERLONG_BYTES,
+    RECORDS,
+    SHORTENED_VALUE_BYTES,
+    Source,
+    pack,
+    unpack,
+)
+from streaming.records import MAX_RECORD_BYTES
 from tests.fake_spark import TICK, Record, table
 
 SHARD_KEYS = [3, 5, 11]
@@ -74,6 +84,23 @@ def test_large_records_make_more_blocks_not_larger_ones() -> None:
     blocks = packed(read([Record(Source.ARRIVALS, value, b"Q") for value in values], [5] * len(values)))
     assert max(len(block) for block in blocks[5]) < 2 * MAX_BLOCK_BYTES
     assert [row["value"] for row in unpacked(blocks[5])] == values
+
+
+def test_a_flood_of_overlong_values_is_shortened_and_nothing_else_is() -> None:
+    overlong, valid = b"o" * 256 * 1024, b"v" * MAX_RECORD_BYTES
+    whole = MAX_OVERLONG_BYTES // len(overlong)
+    values = [overlong, valid] * (whole + 20)
+    batches = [
+        batch
+        for begin in range(0, len(values), 100)
+        for batch in read(
+            [Record(Source.ARRIVALS, value, b"Q", value_bytes=10**6) for value in values[begin : begin + 100]],
+            [5] * len(values[begin : begin + 100]),
+        )
+    ]
+    rows = unpacked(packed(batches)[5])
+    assert [row["value"] for row in rows] == [overlong, valid] * whole + [overlong[:SHORTENED_VALUE_BYTES], valid] * 20
+    assert {row["value_bytes"] for row in rows} == {10**6}
 
 
 def test_a_shard_without_records_is_an_empty_table() -> None:
