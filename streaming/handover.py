@@ -15,10 +15,9 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming import checkpoint, progress_files
 from streaming.checkpoint import Layout
 from streaming.core.shard import Clock
-from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.shard_keys import shard_of
-from streaming.shards import ShardState, StateRow
+from streaming.shard_state import ShardState, StateRow
 
 # Says that all shards are stored.
 _MARKER = "queue-activation.continued"
@@ -99,12 +98,15 @@ def _spread(spark: SparkSession, shards: Sequence[ShardState], keys: Sequence[in
         return {}
     batch_ms = max(shard.clock.batch_ms for shard in shards)
     lost_ms = max(shard.clock.now_ms - shard.clock.batch_ms for shard in shards)
-    queues = {name: queue for shard in shards for name, queue in shard.queues.items()}
-    new = {key: ShardState(Clock(batch_ms + lost_ms, batch_ms), FOREVER_MS, {}) for key in keys}
+    queues: dict[str, tuple[int, bytes]] = {}
+    for shard in shards:
+        shard.take_up()
+        queues |= shard.queues
+    new = {key: ShardState(Clock(batch_ms + lost_ms, batch_ms)) for key in keys}
     names = spark.createDataFrame([(name,) for name in queues], "name string")
     names = names.withColumn("bytes", F.col("name").cast("binary"))
     for name, key in names.select("name", shard_of("bytes", keys)).collect():
-        shard = new[key]
-        shard.queues[name] = queues[name]
-        shard.wake_ms = min(shard.wake_ms, queues[name][0])
+        new[key].queues[name] = queues[name]
+    for shard in new.values():
+        shard.settle_wake()
     return {key: shard.to_row() for key, shard in new.items()}

@@ -28,7 +28,8 @@ from streaming.handover import Handover
 from streaming.outputs import DEAD_LETTER_VALUE_BYTES
 from streaming.row_counts import RowCounts, counted
 from streaming.shard_keys import shard_of
-from streaming.shards import OUTPUT_SCHEMA, STATE_SCHEMA, ShardSettings, StateRow, run_shard
+from streaming.shard_state import STATE_SCHEMA, StateRow
+from streaming.shards import OUTPUT_SCHEMA, ShardSettings, run_shard
 from streaming.topics import Topics
 from streaming.wakes import Wakes
 

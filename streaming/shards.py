@@ -1,8 +1,7 @@
 """The function Spark runs for each shard in each batch: bytes in, rows for Kafka out, one state value in between.
 
 A shard is a Spark key that holds many queues, because a key of its own for each queue costs Spark milliseconds a batch.
-The state value keeps each queue as its own piece of bytes with the time it must be looked at, so that a batch decodes
-only the queues it touches, and a batch in which nothing is due decodes nothing at all.
+A batch decodes only the queues it touches, and a batch in which nothing is due decodes nothing at all.
 """
 
 from collections.abc import Callable, Container, Iterator
@@ -22,7 +21,6 @@ from streaming.core import snapshot
 from streaming.core.events import Event
 from streaming.core.settings import CoreSettings
 from streaming.core.shard import Clock, Step, step_queue
-from streaming.core.times import FOREVER_MS
 from streaming.input_batch import QueueInput, by_key, topic_of
 from streaming.outputs import (
     OutputContext,
@@ -35,12 +33,10 @@ from streaming.outputs import (
     name_task,
     task_rows,
 )
+from streaming.shard_state import ShardState, StateRow, refuse_newer
 from streaming.topics import Topics
 
 OUTPUT_SCHEMA = "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>"
-# The version is snapshot.FORMAT_VERSION; the rest is described at ShardState.
-STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, queues binary"
-StateRow = tuple[int, int, int, int, bytes]
 
 # Without an event the state is not written, and so neither is the clock. It is written at least this often, so that a
 # wall clock that is set back loses no more than this besides the jump.
@@ -63,47 +59,6 @@ class ShardSettings:
     logs_batches: bool
 
 
-class UnknownFormatError(RuntimeError):
-    """The checkpoint was written by a newer version."""
-
-
-@dataclass(slots=True)
-class ShardState:
-    """A shard between two batches.
-
-    Attributes:
-        clock: The shard's clock.
-        wake_ms: When the first of its queues must be looked at.
-        queues: name -> (when it must be looked at, its snapshot as msgpack).
-        size_bytes: What they took before this batch, and what was created in it takes.
-    """
-
-    clock: Clock
-    wake_ms: int
-    queues: dict[str, tuple[int, bytes]]
-    size_bytes: int = 0
-
-    @classmethod
-    def of_row(cls, row: StateRow) -> "ShardState":
-        """The shard of a row of this version's format or of an older one's.
-
-        Raises:
-            UnknownFormatError: The row was written by a newer version.
-        """
-        version, clock_ms, batch_ms, wake_ms, packed_queues = row
-        _refuse_newer(version)
-        queues = _queues_decoder.decode(packed_queues)
-        if version < snapshot.FORMAT_VERSION:
-            queues = {name: (wake_ms, _upgrade(blob, version)) for name, (wake_ms, blob) in queues.items()}
-        return cls(Clock(clock_ms, batch_ms), wake_ms, queues, len(packed_queues))
-
-    def to_row(self) -> StateRow:
-        """The shard by STATE_SCHEMA."""
-        packed_queues = _encoder.encode(self.queues)
-        return snapshot.FORMAT_VERSION, self.clock.now_ms, self.clock.batch_ms, self.wake_ms, packed_queues
-
-
-_queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
 _snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
 _encoder = msgspec.msgpack.Encoder()
 
@@ -150,10 +105,10 @@ def _step(
     batch = unpack(frames)
     stored: StateRow | None = state.get if state.exists else taken_over
     if stored is None:
-        shard = ShardState(Clock(batch_ms, batch_ms), FOREVER_MS, {})
+        shard = ShardState(Clock(batch_ms, batch_ms))
     else:
         version, clock_ms, last_batch_ms, wake_ms, _ = stored
-        _refuse_newer(version)
+        refuse_newer(version)
         since_ms = batch_ms - last_batch_ms
         is_idle = not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS
         if is_idle and state.exists:
@@ -167,26 +122,11 @@ def _step(
     return rows
 
 
-def _refuse_newer(version: int) -> None:
-    if version > snapshot.FORMAT_VERSION:
-        raise UnknownFormatError(
-            f"the checkpoint has state of format {version}, this version knows up to {snapshot.FORMAT_VERSION}: "
-            "start the version that wrote it, or a newer one"
-        )
-
-
-def _upgrade(blob: bytes, version: int) -> bytes:
-    """A queue's bytes of an older format as those of today's."""
-    return _encoder.encode(snapshot.upgrade(_snapshot_decoder.decode(blob), version))
-
-
 def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
     """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
     context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
-    now_ms = shard.clock.now_ms
-    due = (
-        {name for name, (wake_ms, _) in shard.queues.items() if wake_ms <= now_ms} if shard.wake_ms <= now_ms else set()
-    )
+    shard.take_up(batch.column("key").unique().drop_null())
+    due = shard.due()
     rows: list[OutputRow] = []
     for given in by_key(batch):
         name, events, wrong = given.decode()
@@ -206,7 +146,7 @@ def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> li
         if settings.logs_batches:
             rows.append(batch_row(name, [], context))
         rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
-    shard.wake_ms = min((wake_ms for wake_ms, _ in shard.queues.values()), default=FOREVER_MS)
+    shard.settle_wake()
     return rows
 
 
@@ -216,7 +156,7 @@ def _step_queue(
     """Moves one queue of the shard."""
     stored = shard.queues.get(name)
     queue = None if stored is None else snapshot.restore(_snapshot_decoder.decode(stored[1]), settings.core)
-    others = max(len(shard.queues) - (stored is not None), shard.size_bytes // QUEUE_BYTES)
+    others = max(len(shard) - (stored is not None), shard.size_bytes // QUEUE_BYTES)
     step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), others)
     if step.queue is not None:
         blob = _encoder.encode(snapshot.take(step.queue))

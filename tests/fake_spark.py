@@ -12,7 +12,8 @@ from streaming.activations import ActivationFormat
 from streaming.blocks import RECORDS, Source, pack
 from streaming.core.settings import CoreSettings
 from streaming.outputs import ServerNames
-from streaming.shards import ShardSettings, StateRow, run_shard
+from streaming.shard_state import ShardState, StateRow
+from streaming.shards import ShardSettings, run_shard
 
 SETTINGS = ShardSettings(
     CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
@@ -148,6 +149,12 @@ class FakeShard:
 
     def _report_wake(self, batch_ms: int, delay_ms: int) -> None:
         self.wakes.append((batch_ms, delay_ms))
+
+    def queues(self) -> dict[str, tuple[int, bytes]]:
+        """All queues of its state: name -> (when it must be looked at, its snapshot)."""
+        shard = ShardState.of_row(self.state.get)
+        shard.take_up()
+        return shard.queues
 
     @property
     def clock_ms(self) -> int:

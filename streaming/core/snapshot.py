@@ -14,7 +14,7 @@ from streaming.core.sessions import Lease, Session, Wait
 from streaming.core.settings import CoreSettings
 from streaming.core.tasks import Task, Tasks
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 Snapshot = list[Any]
 
@@ -79,8 +79,13 @@ def _add_tasks(snapshot: Snapshot) -> Snapshot:
     return [*snapshot, None]
 
 
+def _as_it_is(snapshot: Snapshot) -> Snapshot:
+    """Version 3 changed how a shard keeps its queues, not how a queue is kept."""
+    return snapshot
+
+
 # version -> what makes the next one of it
-_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks}
+_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is}
 
 
 def _take_definition(definition: QueueDefinition) -> Snapshot:

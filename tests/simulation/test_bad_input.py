@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from zlib import crc32
 
-import msgspec
 import pytest
 
 from streaming.blocks import Source
@@ -100,10 +99,6 @@ def of_good(outputs: Iterable[Output]) -> dict[tuple[str, bytes | None], list[Ou
     return {place: rows for place, rows in by_place(outputs).items() if place[1] in GOOD_KEYS}
 
 
-def queues_of(shard: FakeShard) -> dict[str, tuple[int, bytes]]:
-    return msgspec.msgpack.decode(shard.state.get[4], type=dict[str, tuple[int, bytes]])
-
-
 def run(shard: FakeShard, batch_ms: int, records: list[Record]) -> list[Output]:
     return shard.batch_as_is(batch_ms, [frame([*records, TICK])])
 
@@ -162,10 +157,10 @@ class TestFuzzedShard:
             without = FakeShard(SETTINGS, FakeGroupState(before))
             rest = run(without, batch_ms, [one for one in given if one.offset not in reasons])
             assert by_place(rest) == by_place(outputs), "a dead letter has changed nothing"
-            assert queues_of(without) == queues_of(shard)
+            assert without.queues() == shard.queues()
 
             theirs = [one for one in given if one.key in GOOD_KEYS and one.offset not in reasons]
             good = run(alone, batch_ms, theirs)
             assert of_good(outputs) == of_good(good)
-            assert {queue: queues_of(shard)[queue] for queue in GOOD} == queues_of(alone)
+            assert {queue: shard.queues()[queue] for queue in GOOD} == alone.queues()
         assert all(count > BATCHES * RECORDS // 200 for count in kinds.values()), kinds

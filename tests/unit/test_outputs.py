@@ -256,7 +256,7 @@ def task(kind: str, queue: str = "Q", **more: object) -> Record:
 
 def rows_of_tasks(shard: FakeShard) -> list[str]:
     """The ids of the tasks that the state of a shard counts as running in `Q`."""
-    _, blob = msgspec.msgpack.decode(shard.state.get[4])["Q"]
+    _, blob = shard.queues()["Q"]
     return list(snapshot.restore(msgspec.msgpack.decode(blob), SETTINGS.core).tasks.running)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming.core import snapshot
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.core.shard import step_queue
-from streaming.shards import UnknownFormatError
+from streaming.shard_state import UnknownFormatError
 from tests.fake_spark import SETTINGS, FakeGroupState, FakeShard, activations, arrival, of_topic, receive
 from tests.histories import LITERAL, Timeline, arrived, random_event, random_pause
 
