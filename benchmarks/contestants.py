@@ -15,6 +15,8 @@ PEERS = Path(__file__).with_name("peers")
 _POLL_S = 0.02
 # Longer than any run, for every contestant; see generate.py.
 LONG = "1h"
+# More than the largest set has, with room for an uneven hash.
+MAX_QUEUES = "10000000"
 # Spark takes no more than such a part of the input into a batch (spark-per-key does the same): otherwise a small input
 # would be one batch, and nothing of it warm. For the main set it is the monitor's default.
 SPARK_BATCHES = 6
@@ -65,6 +67,7 @@ class Contestant:
             checkpoint = folder / "checkpoint"
             options = [*kafka, "--topic-prefix", prefix, "--checkpoint-location", str(checkpoint)]
             options += ["--max-offsets-per-trigger", str(events // SPARK_BATCHES)]
+            options += ["--max-queues", MAX_QUEUES]
             options += ["--quiet-window", LONG, "--external-activation-timeout", LONG, "--session-lease", "2h"]
             command: list[str | Path] = [*THIS_COMMAND, "monitor", *options]
         else:
