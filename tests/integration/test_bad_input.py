@@ -104,7 +104,7 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: Embedd
         sender.send([arrival(queue) for queue in GOOD])
         for queue in GOOD:
             view.wait_for(queue, lambda row: row["unread_messages"] == rounds + 1)
-            [activation] = activations.of(queue)
+            [activation] = activations.wait_for(queue, 1)
             assert (activation["sequence"], activation["reason"]) == (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")
         found = places(letters)
         flood = [arrival(f"flood-{number}") for number in range(2 * MAX_QUEUES)]
