@@ -43,7 +43,7 @@ OUTPUT_SCHEMA = "topic string, key binary, value binary, headers array<struct<ke
 CLOCK_SAVE_INTERVAL_MS = 10_000
 
 
-# What a queue counts for at least when a shard's room is measured: an ordinary one takes 230 bytes (docs/scale.md). One
+# What a queue counts for at least when a shard's room is measured: an ordinary one takes 120 bytes (docs/scale.md). One
 # with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
 QUEUE_BYTES = 512
 
