@@ -10,10 +10,11 @@ import platform
 import time
 
 from confluent_kafka import Producer
+from contestants import MAX_QUEUES
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
 # Longer than the measurement: nothing but events makes a queue active.
-OPTIONS = ("--external-activation-timeout", "1h", "--max-queues", "10000000")
+OPTIONS = ("--external-activation-timeout", "1h", "--max-queues", MAX_QUEUES)
 FILL_TIMEOUT_S = 300.0
 SETTLE_S = 10.0
 # The newest batches only, of those that the checkpoint keeps.

@@ -153,7 +153,7 @@ def monitor(
     ] = 300_000,
     driver_memory: Annotated[
         str,
-        option("--driver-memory", "Heap of Spark's JVM, and as much beside it; spark-submit has its own option."),
+        option("--driver-memory", "Heap of Spark's JVM, such as 4g; spark-submit has its own option."),
     ] = "2g",
     activation_format: Annotated[
         ActivationFormat,
