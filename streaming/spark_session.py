@@ -52,6 +52,9 @@ _SETTINGS = {
     # Spark's other limit, of bytes, would measure what it has after each record: a third of what reading costs.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    # What a batch has shuffled is deleted when the batch is done. By itself Spark keeps it until the JVM collects its
+    # oldest objects, every 30 minutes at the latest.
+    "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
     "spark.python.unix.domain.socket.enabled": "true",
 }
@@ -168,6 +171,8 @@ def _conf(checkpoint_location: str, driver_memory: str) -> SparkConf:
             (
                 f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
                 f"-XX:MaxDirectMemorySize={cores * _DIRECT_MEMORY_PER_TASK_GIB}g",
+                # A heap that grows step by step is collected whole at each step.
+                f"-Xms{driver_memory}",
                 *_JVM_OPTIONS,
             )
         ),
@@ -178,6 +183,9 @@ def _conf(checkpoint_location: str, driver_memory: str) -> SparkConf:
         "spark.authenticate": "true",
         # Fixed by the checkpoint; more than one or two per core make a batch slow.
         "spark.sql.shuffle.partitions": str(cores),
+        # What is shuffled never leaves the machine, and is gone before the disk would get it.
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.checksum.enabled": "false",
     }
     if is_local(checkpoint_location):
         # Hadoop's own local file system starts a `chmod` process for every file it writes.

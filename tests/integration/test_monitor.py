@@ -188,6 +188,20 @@ def test_monitors_view_follows_the_queues(monitored: Monitored) -> None:
     assert (notified["unread_messages"], notified["activation_sequence"]) == (1, 1)
 
 
+def test_what_a_batch_has_shuffled_does_not_stay_on_the_disk(
+    monitored: Monitored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(scratch))
+    with monitored.activations() as activations, monitored.running():
+        for number in range(3):
+            monitored.arrive(f"queue-{number}")
+            activations.wait_for(f"queue-{number}", 1)
+        assert list(scratch.rglob("blockmgr-*"))
+        # Batches go on, one for each tick: in most moments none is under way.
+        wait_until(lambda: not list(scratch.rglob("shuffle_*")), DEADLINE_S, "no file of a shuffle")
+
+
 def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitored: Monitored) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         with monitored.running() as process:
