@@ -1,4 +1,13 @@
 # The command `queue-activation` with everything it needs at run time: Python, Java and the jars.
+# The core is compiled where there is a C compiler.
+FROM python:3.12-bookworm AS build
+WORKDIR /src
+# setuptools reads README.md, and streaming/ivy.xml is a link to ivy.xml.
+COPY pyproject.toml setup.py README.md ivy.xml ./
+COPY streaming streaming
+COPY producers producers
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+
 FROM python:3.12-slim-bookworm
 
 # Debian's JRE packages expect the folder for their manual pages, which slim images lack.
@@ -16,11 +25,8 @@ WORKDIR /src
 # The largest package first: a layer that a change of the code leaves as it is.
 COPY constraints.txt ./
 RUN pip install --constraint constraints.txt pyspark
-# setuptools reads README.md, and streaming/ivy.xml is a link to ivy.xml.
-COPY pyproject.toml README.md ivy.xml ./
-COPY streaming streaming
-COPY producers producers
-RUN pip install --constraint constraints.txt .
+COPY --from=build /wheels /wheels
+RUN pip install --constraint constraints.txt /wheels/*.whl
 
 # The jars, verified by streaming/jars.sha256; the container needs no network for them.
 WORKDIR /

@@ -6,6 +6,12 @@ BIN := $(VENV)/bin
 # Written last: a set-up that was broken off does not count as done.
 STAMP := $(VENV)/.set-up
 
+# The packages as a user's installation has them, the core compiled. With these variables a command uses them, and not
+# the checkout's, which .venv has by its editable installation.
+INSTALLED := build/installed
+AS_INSTALLED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(INSTALLED):$(CURDIR)/benchmarks:$(CURDIR)
+SOURCES := setup.py pyproject.toml $(shell find streaming producers -name '*.py')
+
 # A failed pip must not hide behind the filter of its output.
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -24,14 +30,22 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' | sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing/p'
 	@touch $(STAMP)
 
+$(INSTALLED)/.set-up: $(STAMP) $(SOURCES)
+	@echo "installing the packages in $(INSTALLED), with the core compiled (half a minute)"
+	@rm -rf $(INSTALLED) build/lib*
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(INSTALLED) .
+	@ls $(INSTALLED)/streaming/core/queue.*.so >/dev/null 2>&1 || echo "The core is not compiled, as there is no C compiler. On Debian and Ubuntu install the package gcc."
+	@touch $@
+
 lint: $(STAMP) ## style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-test: $(STAMP) ## all tests: unit, simulation, integration, acceptance
+test: $(INSTALLED)/.set-up ## all tests: unit, simulation, integration, acceptance
 	$(BIN)/coverage run -m pytest tests/unit
 	@$(BIN)/coverage report
+	$(AS_INSTALLED) $(BIN)/pytest -n 2 --import-mode=importlib tests/unit tests/simulation
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/faults/test_monitor_kills.py tests/integration \
 		tests/acceptance tests/simulation
 
@@ -44,21 +58,21 @@ faults: $(STAMP) ## whatever is killed, cut off or torn: nothing lost, nothing i
 	FAULTS_MOMENTS=$(FAULTS_MOMENTS) FAULTS_SECONDS=$(FAULTS_SECONDS) $(BIN)/pytest tests/faults
 
 SOAK_MINUTES ?= 60
-soak: $(STAMP) ## an hour of load: does anything grow, is anything lost? SOAK_MINUTES=10 is shorter
-	@$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
+soak: $(INSTALLED)/.set-up ## an hour of load: does anything grow, is anything lost? SOAK_MINUTES=10 is shorter
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
-bench: $(STAMP) ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 45 minutes
+bench: $(INSTALLED)/.set-up ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 45 minutes
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@for peer in benchmarks/peers/*/setup; do $$peer; done
-	@$(BIN)/python benchmarks/throughput.py --plot build/throughput.png
-	@$(BIN)/python benchmarks/throughput.py --set many --only queue-activation "Kafka Streams, RocksDB" "key per queue"
-	@$(BIN)/python benchmarks/latency.py
-	@$(BIN)/python benchmarks/timers.py
-	@$(BIN)/python benchmarks/growth.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --plot build/throughput.png
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --set many --only queue-activation "Kafka Streams, RocksDB" "key per queue"
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/latency.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/timers.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/growth.py
 
-bench-quick: $(STAMP) ## has it become slower? two ratios beside the committed ones, in under 3 minutes
+bench-quick: $(INSTALLED)/.set-up ## has it become slower? two ratios beside the committed ones, in under 3 minutes
 	@benchmarks/peers/bare-loop/setup
-	@$(BIN)/python benchmarks/quick.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/quick.py
 
 clean: ## remove what can be built again
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,6 +13,8 @@ from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 
 PEERS = Path(__file__).with_name("peers")
 _POLL_S = 0.02
+# What makes this process use the compiled packages; peers have environments of their own.
+_OWN_PATH = ("PYTHONPATH", "PYTHONSAFEPATH")
 # Longer than any run, for every contestant; see generate.py.
 LONG = "1h"
 # More than the largest set has, with room for an uneven hash.
@@ -63,6 +65,7 @@ class Contestant:
     def running(self, bootstrap_servers: str, prefix: str, events: int, folder: Path) -> Iterator["Run"]:
         """Runs it from an empty state; it has begun when the block does."""
         kafka = ["--bootstrap-servers", bootstrap_servers]
+        env = own_environment()
         if self.peer is None:
             checkpoint = folder / "checkpoint"
             options = [*kafka, "--topic-prefix", prefix, "--checkpoint-location", str(checkpoint)]
@@ -72,13 +75,14 @@ class Contestant:
             command: list[str | Path] = [*THIS_COMMAND, "monitor", *options]
         else:
             checkpoint = None
+            env = {name: value for name, value in env.items() if name not in _OWN_PATH}
             command = [PEERS / self.peer / "run", *kafka, "--prefix", prefix, "--state-dir", str(folder / "state")]
             command += ["--output-topic", f"{prefix}queue-activations", "--events", str(events)]
             command += ["--variant", self.variant] if self.variant else []
         log = folder / "log"
         log.touch()
         progress = Progress()
-        with ChildProcess(command, log_file=log, env=own_environment()) as process:
+        with ChildProcess(command, log_file=log, env=env) as process:
             yield Run(process, progress, log, checkpoint)
 
 

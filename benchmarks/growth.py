@@ -5,12 +5,11 @@
 
 import argparse
 import json
-import os
-import platform
 import time
 
 from confluent_kafka import Producer
 from contestants import MAX_QUEUES
+from machine import machine
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
 # Longer than the measurement: nothing but events makes a queue active.
@@ -27,7 +26,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--seconds", type=int, default=30, help="of load, for each number of queues")
     arguments = parser.parse_args()
-    print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    print(machine())
     print("| queues | events/s | batch, median (min - max), ms | memory, MiB | state written, bytes/event |")
     print("|---|---|---|---|---|")
     for queues in arguments.queues:

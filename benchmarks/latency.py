@@ -9,13 +9,13 @@ arrival comes to an empty queue and is answered by a notification. Starts a brok
 import argparse
 import json
 import os
-import platform
 import subprocess
 import threading
 import time
 from pathlib import Path
 
 from confluent_kafka import Producer
+from machine import machine
 from running_monitor import TOPICS, running_monitor
 
 from streaming.admin import Cluster
@@ -136,7 +136,7 @@ def report(latencies_s: list[tuple[float, float]], arguments: argparse.Namespace
     for minute, found in sorted(by_minute.items()):
         print(f"minute {minute}: {percentiles(found)}")
     measured = [latency_s for at_s, latency_s in latencies_s if at_s >= WARM_UP_S]
-    print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    print(machine())
     print(
         f"{arguments.rate:,} arrivals/s on {arguments.queues:,} INACTIVE queues, {len(measured):,} notifications: "
         f"{percentiles(measured)}"

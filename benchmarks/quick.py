@@ -15,6 +15,7 @@ from pathlib import Path
 import shard
 from contestants import Contestant
 from generate import SETS, InputSet, fill
+from machine import machine
 from throughput import OURS, measure
 
 from streaming.admin import Cluster
@@ -35,6 +36,7 @@ def main() -> None:
     if arguments.write:
         COMMITTED.write_text(json.dumps({name: round(ratio, 3) for name, ratio in found.items()}, indent=2) + "\n")
     committed = json.loads(COMMITTED.read_text())
+    print(machine())
     print(f"{'':<24}{'now':>8}{'committed':>12}{'now / committed':>18}")
     for name, ratio in found.items():
         print(f"{name:<24}{ratio:>8.3f}{committed[name]:>12.3f}{ratio / committed[name]:>18.2f}")

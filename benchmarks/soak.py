@@ -10,8 +10,6 @@ invented, or something grows.
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import threading
 import time
@@ -20,6 +18,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from machine import machine
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
 from streaming.admin import Cluster
@@ -73,7 +72,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--queues", type=int, default=10_000, help="15 events/s come for each")
     arguments = parser.parse_args()
-    print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    print(machine())
     print(f"{arguments.queues * 15:,} events/s of {arguments.queues:,} queues for {arguments.minutes:g} minutes")
     load, samples = Load(), []
     with (

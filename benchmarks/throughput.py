@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import statistics
 import tempfile
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from contestants import Contestant
 from generate import PARTITIONS, SETS, InputSet, fill
+from machine import machine
 
 from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
@@ -151,7 +151,7 @@ def main() -> None:
                 results.setdefault(contestant, []).append(result)
                 print(f"{contestant.name}: {result.warm:,.0f} events/s warm, {result.digest}", flush=True)
     print(f"\n{of.events:,} events, {of.queues:,} queues, {arguments.runs} runs each, median")
-    print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}\n")
+    print(f"{machine()}\n")
     print(table(results))
     if arguments.plot is not None:
         plot(results, of, arguments.plot)

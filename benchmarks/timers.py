@@ -5,12 +5,11 @@
 
 import argparse
 import json
-import os
-import platform
 import time
 from datetime import datetime
 
 from confluent_kafka import Producer
+from machine import machine
 from running_monitor import TOPICS, running_monitor
 
 from streaming.follow import Start, TopicFollower
@@ -38,7 +37,7 @@ def main() -> None:
             producer.poll(0)
         producer.flush()
         late_ms = sorted(lateness_ms(follower, arguments.queues, 2 * arguments.timeout + SPREAD_S + GRACE_S))
-    print(f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    print(machine())
     print(
         f"{len(late_ms):,} time-outs within {SPREAD_S:.0f} s: late by p50 {late_ms[len(late_ms) // 2]:,.0f} ms, "
         f"p99 {late_ms[int(len(late_ms) * 0.99)]:,.0f} ms, at most {late_ms[-1]:,.0f} ms"
