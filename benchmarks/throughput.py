@@ -120,6 +120,7 @@ def plot(results: dict[Contestant, list[Result]], of: InputSet, path: Path) -> N
     colors = ["tab:orange" if contestant == OURS else "tab:blue" for contestant, _ in rows]
     bars = axes.barh([contestant.name for contestant, _ in rows], medians, xerr=[below, above], color=colors)
     axes.bar_label(bars, fmt="%.0f", padding=6)
+    axes.margins(x=0.12)  # room for the longest bar's label
     axes.set_xlabel("thousand events/s, warm: median, smallest and largest of the runs")
     axes.set_title(f"{of.events:,} events of {of.queues:,} queues, {os.cpu_count()} cores")
     path.parent.mkdir(parents=True, exist_ok=True)
