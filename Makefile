@@ -10,7 +10,7 @@ STAMP := $(VENV)/.set-up
 # the checkout's, which .venv has by its editable installation.
 INSTALLED := build/installed
 AS_INSTALLED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(INSTALLED):$(CURDIR)/benchmarks:$(CURDIR)
-SOURCES := setup.py pyproject.toml $(shell find streaming producers -name '*.py')
+SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o -not -type d -print)
 
 # A failed pip must not hide behind the filter of its output.
 SHELL := /bin/bash

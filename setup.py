@@ -26,8 +26,8 @@ COMPILED = (
 
 
 def extensions() -> list[Extension]:
-    """The compiled modules; none for an editable installation."""
-    if "editable_wheel" in sys.argv:
+    """The compiled modules; none unless a wheel is built, which neither an editable installation nor metadata needs."""
+    if "bdist_wheel" not in sys.argv:
         return []
     found = mypycify([f"streaming/core/{name}.py" for name in COMPILED], group_name="queue_activation_core")
     for extension in found:
