@@ -26,6 +26,7 @@ from streaming import (
 from streaming.access import Rights, rights
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
+from streaming.class_archive import ClassArchive
 from streaming.core.settings import CoreSettings
 from streaming.handover import Handover
 from streaming.metrics.service import Metrics, MetricsSettings
@@ -90,8 +91,12 @@ def run(settings: MonitorSettings) -> int:
         _log.warning("%s", sentence)
     if settings.logs_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
-    with Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics:
-        return _run_query(settings, _Kafka(cluster, admin, topics, partitions, topic_ids), metrics)
+    kafka = _Kafka(cluster, admin, topics, partitions, topic_ids)
+    with (
+        Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
+        ClassArchive() as classes,
+    ):
+        return _run_query(settings, kafka, metrics, classes)
 
 
 @dataclass(frozen=True)
@@ -105,10 +110,10 @@ class _Kafka:
     topic_ids: Mapping[str, str]
 
 
-def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None) -> int:
+def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, classes: ClassArchive) -> int:
     """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
-    spark = spark_session.create(location, settings.driver_memory)
+    spark = spark_session.create(location, settings.driver_memory, classes)
     # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
     with _stop_signals() as stop_is_asked:
         if spark_session.is_submitted():
@@ -138,7 +143,10 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 def is_ready() -> bool:
                     if query.lastProgress is None:
                         return False
-                    return handed_over is None or handover.end(spark, location, layout, query)
+                    if handed_over is not None and not handover.end(spark, location, layout, query):
+                        return False
+                    classes.make(spark_session.class_path(spark))
+                    return True
 
                 return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), is_ready, stop_is_asked)
         finally:

@@ -13,9 +13,11 @@ from typing import ClassVar
 
 from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
+from streaming.class_archive import ClassArchive
 from streaming.errors import UserError
 from streaming.jars import spark_jars
 from streaming.java import find_java
@@ -78,19 +80,25 @@ def shuffle_partitions(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
-def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
+def class_path(spark: SparkSession) -> str:
+    """The class path of Spark's JVM."""
+    return str(spark.sparkContext._jvm.System.getProperty("java.class.path"))  # type: ignore[union-attr]
+
+
+def create(checkpoint_location: str, driver_memory: str, classes: ClassArchive) -> SparkSession:
     """Starts Spark: as spark-submit was asked for if that has started this process, else local.
 
     Args:
         checkpoint_location: Where the checkpoint is; a local folder has a quicker file system.
         driver_memory: The heap of the JVM that is started here, such as `2g`.
+        classes: The archive that this JVM uses.
 
     Raises:
         UserError: Java or the jars are missing, or the memory is none.
     """
     if _MEMORY.fullmatch(driver_memory) is None:
         raise UserError(f"--driver-memory {driver_memory}: write a number of mega- or gigabytes, such as 512m or 4g")
-    return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory)
+    return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory, classes)
 
 
 def _create_submitted() -> SparkSession:
@@ -146,7 +154,7 @@ class _SignalForwarder:
         implements: ClassVar = ["sun.misc.SignalHandler"]
 
 
-def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
+def _create_local(checkpoint_location: str, driver_memory: str, classes: ClassArchive) -> SparkSession:
     """Starts Spark in a JVM of this process.
 
     The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
@@ -157,16 +165,19 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     # Workers would otherwise be started with the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # nobody else needs to reach the driver
-    conf = _conf(checkpoint_location, driver_memory)
+    jars = spark_jars()
+    spark_home = Path(_find_spark_home())
+    jvm_options = classes.jvm_options(java, [*(spark_home / "jars").glob("*.jar"), *jars])
+    conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
     gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
-def _conf(checkpoint_location: str, driver_memory: str) -> SparkConf:
+def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]) -> SparkConf:
     cores = os.cpu_count() or 1
     conf = SparkConf().setAppName("queue-activation").setMaster(f"local[{cores},{_LOCAL_TRIES}]")
     settings = _SETTINGS | {
-        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars()),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(
             (
                 f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
@@ -174,6 +185,7 @@ def _conf(checkpoint_location: str, driver_memory: str) -> SparkConf:
                 # A heap that grows step by step is collected whole at each step.
                 f"-Xms{driver_memory}",
                 *_JVM_OPTIONS,
+                *(f'"{option}"' for option in jvm_options),
             )
         ),
         "spark.driver.memory": driver_memory,

@@ -19,6 +19,7 @@ from python_peers.progress import print_progress, process_counter, quiet_childre
 from python_peers.rules import Monitor, decode, decode_record, encode
 
 from streaming import spark_session
+from streaming.class_archive import ClassArchive
 
 OUTPUT_SCHEMA = "key string, value binary"
 STATE_SCHEMA = "monitor binary"
@@ -33,7 +34,7 @@ def main() -> None:
     is_stopping = stop_event()
     quiet_children(options.folder)
     checkpoint = str(options.folder / "checkpoint")
-    spark = spark_session.create(checkpoint, "2g")
+    spark = spark_session.create(checkpoint, "2g", ClassArchive())
     # Without it timers would wait for the next record.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", True)
     records = read(spark, options, options.topics[0]).union(read(spark, options, options.topics[1]))

@@ -1,0 +1,131 @@
+"""The archive of Java's classes, with a real Java and a small program: the Ivy that PySpark brings."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from streaming import class_archive
+from streaming.class_archive import ClassArchive
+from streaming.java import find_java
+from tests.waiting import wait_until
+
+DEADLINE_S = 60
+ARCHIVES = "classes-*.jsa"
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "the cache"
+    folder.mkdir()
+    monkeypatch.setenv("QUEUE_ACTIVATION_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def jar() -> Path:
+    [jar] = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    return jar
+
+
+def run(jar: Path, options: list[str]) -> str:
+    command = [find_java(), *options, "-cp", jar, "org.apache.ivy.Main", "-version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
+
+
+def make(jar: Path, cache: Path) -> None:
+    with ClassArchive() as classes:
+        run(jar, classes.jvm_options(find_java(), [jar]))
+        classes.make(str(jar))
+        wait_until(lambda: any(path.stat().st_size for path in cache.glob(ARCHIVES)), DEADLINE_S, "the archive")
+
+
+def test_the_second_start_takes_its_classes_from_the_archive(jar: Path, cache: Path) -> None:
+    make(jar, cache)
+    with ClassArchive() as classes:
+        options = classes.jvm_options(find_java(), [jar])
+        # With -Xshare:on Java does not start without the archive.
+        loaded = run(jar, [*options, "-Xshare:on", "-Xlog:class+load"])
+        assert "org.apache.ivy.Main source: shared objects file" in loaded
+        classes.make(str(jar))  # there is one
+    assert {path.name for path in cache.iterdir()} == {"classes.lock", *(path.name for path in cache.glob(ARCHIVES))}
+
+
+def test_an_archive_of_other_jars_is_not_used(jar: Path, cache: Path, tmp_path: Path) -> None:
+    make(jar, cache)
+    other = tmp_path / "other.jar"
+    other.write_bytes(jar.read_bytes())
+    with ClassArchive() as classes:
+        assert "DumpLoadedClassList" in "".join(classes.jvm_options(find_java(), [other]))
+
+
+def test_an_archive_that_others_can_write_is_not_used(jar: Path, cache: Path) -> None:
+    make(jar, cache)
+    [archive] = cache.glob(ARCHIVES)
+    archive.chmod(0o666)
+    with ClassArchive() as classes:
+        assert "DumpLoadedClassList" in "".join(classes.jvm_options(find_java(), [jar]))
+
+
+def test_java_goes_on_without_a_word_if_the_archive_does_not_fit(jar: Path, cache: Path, tmp_path: Path) -> None:
+    make(jar, cache)
+    other = tmp_path / "other.jar"
+    other.write_bytes(jar.read_bytes())
+    with ClassArchive() as classes:
+        options = classes.jvm_options(find_java(), [jar])
+    assert run(other, options) == run(other, [])
+
+
+def test_whoever_stops_does_not_wait_for_the_archive_and_leaves_nothing(jar: Path, cache: Path) -> None:
+    with ClassArchive() as classes:
+        run(jar, classes.jvm_options(find_java(), [jar]))
+        classes.make(str(jar))
+    assert {path.name for path in cache.iterdir()} <= {"classes.lock"}
+
+
+def test_what_java_says_is_told_if_there_will_be_no_archive(
+    jar: Path, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'An error has occurred: no room'\nexit 1\n")
+    java.chmod(0o755)
+    with ClassArchive() as classes:
+        run(jar, classes.jvm_options(java, [jar]))
+        classes.make(str(jar))
+        wait_until(lambda: caplog.messages, DEADLINE_S, "a warning")
+    assert "An error has occurred: no room" in caplog.text
+    assert not [*cache.glob(ARCHIVES)]
+
+
+def test_the_archives_used_last_are_kept(jar: Path, cache: Path) -> None:
+    for number in range(5):
+        (cache / f"classes-{number}.jsa").touch()
+        os.utime(cache / f"classes-{number}.jsa", (number, number))
+    make(jar, cache)
+    wait_until(lambda: len([*cache.glob(ARCHIVES)]) <= 3, DEADLINE_S, "the old archives to go")
+    assert (cache / "classes-4.jsa").exists()
+
+
+def test_where_memory_is_short_there_is_no_archive(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ClassArchive() as classes:
+        monkeypatch.setattr(class_archive, "_memory_bytes", lambda: 4 * 2**30)
+        assert classes.jvm_options(find_java(), [jar]) == []
+        classes.make(str(jar))
+
+
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        ("0::/", {"memory.max"}),
+        ("0::/a.slice/b.scope", {"a.slice/b.scope/memory.max", "a.slice/memory.max", "memory.max"}),
+        ("4:memory:/a", {"memory/a/memory.limit_in_bytes", "memory/memory.limit_in_bytes"}),
+        ("1:cpu,cpuacct:/a", set()),
+    ],
+)
+def test_limits_of_all_control_groups_count(line: str, limits: set[str], tmp_path: Path) -> None:
+    cgroup_file = tmp_path / "cgroup"
+    cgroup_file.write_text(line + "\n")
+    found = {str(path.relative_to("/sys/fs/cgroup")) for path in class_archive._memory_limits(cgroup_file)}
+    assert found == limits
