@@ -21,9 +21,9 @@ from running_monitor import TOPICS, running_monitor
 from streaming.admin import Cluster
 from streaming.follow import Start, TopicFollower
 
-IDLE_WARM_UP_S = 60.0
 # The JVM compiles what it runs often for some minutes. They are shown, and not measured: a monitor runs for days.
 WARM_UP_S = 240.0
+IDLE_MINUTES = 5
 LAST_NOTIFICATION_S = 10.0
 
 
@@ -36,16 +36,16 @@ def main() -> None:
     arguments = parser.parse_args()
     with running_monitor() as monitor:
         print(f"monitor ready after {monitor.ready_after_s:.1f} s")
-        print(f"idle: {idle_cores(arguments.seconds):.3f} cores", flush=True)
+        for minute in range(1, IDLE_MINUTES + 1):
+            print(f"idle, minute {minute}: {idle_cores():.3f} cores", flush=True)
         report(measure(monitor.cluster, arguments), arguments)
 
 
-def idle_cores(seconds: float) -> float:
-    """Cores used by the monitor, its JVM and its workers while nothing happens."""
-    time.sleep(IDLE_WARM_UP_S)
+def idle_cores() -> float:
+    """Cores used by the monitor, its JVM and its workers in a minute in which nothing happens."""
     before = cpu_seconds()
-    time.sleep(seconds)
-    return (cpu_seconds() - before) / seconds
+    time.sleep(60)
+    return (cpu_seconds() - before) / 60
 
 
 def cpu_seconds() -> float:

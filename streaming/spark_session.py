@@ -33,9 +33,13 @@ _SECRET = r"(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]k
 _JVM_OPTIONS = (
     # No collector beside the batches: they take all cores.
     "-XX:+UseParallelGC",
-    # Planning a batch is much code that runs a few times a second: compiling it well keeps a core busy for minutes and
-    # wins nothing. What runs for each record gets there all the same.
-    "-XX:CompileThresholdScaling=10",
+    # Planning a batch is much code that runs a few times a second: compiling it as well as Java can would keep a core
+    # busy for minutes and win little. So the second compiler waits for ten times its usual counts; what runs for each
+    # record gets there all the same.
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
 )
 
 # Arrow keeps what a task hands to its worker outside the heap: 4,000 values of up to 256 KiB, and as much again while
