@@ -61,7 +61,7 @@ SOAK_MINUTES ?= 60
 soak: $(INSTALLED)/.set-up ## an hour of load: does anything grow, is anything lost? SOAK_MINUTES=10 is shorter
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
-bench: $(INSTALLED)/.set-up ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 45 minutes
+bench: $(INSTALLED)/.set-up ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 50 minutes
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@for peer in benchmarks/peers/*/setup; do $$peer; done
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --plot build/throughput.png

@@ -36,11 +36,18 @@ def main() -> None:
             producer.produce(TOPICS.arrivals, key=f"queue-{number}", value=json.dumps({"queue": f"queue-{number}"}))
             producer.poll(0)
         producer.flush()
+        due_from_s = time.time() + arguments.timeout - SPREAD_S
         late_ms = sorted(lateness_ms(follower, arguments.queues, 2 * arguments.timeout + SPREAD_S + GRACE_S))
+        batches_s = [
+            monitor.batch_s(number)
+            for number in monitor.committed_batches()
+            if monitor.committed_at_s(number) >= due_from_s
+        ]
     print(machine())
     print(
         f"{len(late_ms):,} time-outs within {SPREAD_S:.0f} s: late by p50 {late_ms[len(late_ms) // 2]:,.0f} ms, "
-        f"p99 {late_ms[int(len(late_ms) * 0.99)]:,.0f} ms, at most {late_ms[-1]:,.0f} ms"
+        f"p99 {late_ms[int(len(late_ms) * 0.99)]:,.0f} ms, at most {late_ms[-1]:,.0f} ms; "
+        f"a batch took {min(batches_s) * 1000:,.0f} to {max(batches_s) * 1000:,.0f} ms"
     )
 
 

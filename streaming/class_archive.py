@@ -47,7 +47,8 @@ class ClassArchive:
         """
         archive = cache_dir() / f"classes-{_fingerprint([java.resolve(), *sorted(jars)])}.jsa"
         if _is_trusted(archive):
-            os.utime(archive)  # the archives used last are kept
+            with contextlib.suppress(OSError):  # an administrator's
+                os.utime(archive)  # the archives used last are kept
             # Java checks that the archive is of the same Java and jars, and goes on without it if not; no word of that.
             return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
         if not os.access(cache_dir(), os.W_OK) or _memory_bytes() < _MIN_MEMORY_BYTES:
