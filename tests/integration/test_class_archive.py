@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pyspark
@@ -14,6 +15,7 @@ from tests.waiting import wait_until
 
 DEADLINE_S = 60
 ARCHIVES = "classes-*.jsa"
+THREAD = "class archive"
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +61,28 @@ def test_an_archive_of_other_jars_is_not_used(jar: Path, cache: Path, tmp_path: 
     other.write_bytes(jar.read_bytes())
     with ClassArchive() as classes:
         assert "DumpLoadedClassList" in "".join(classes.jvm_options(find_java(), [other]))
+
+
+def test_one_of_two_monitors_makes_the_archive(jar: Path, cache: Path) -> None:
+    with ClassArchive() as late:
+        run(jar, late.jvm_options(find_java(), [jar]))
+        make(jar, cache)
+        [made] = [path.stat() for path in cache.glob(ARCHIVES)]
+        late.make(str(jar))
+        wait_until(
+            lambda: THREAD not in {thread.name for thread in threading.enumerate()}, DEADLINE_S, "the second one"
+        )
+    assert [path.stat().st_ino for path in cache.glob(ARCHIVES)] == [made.st_ino]
+
+
+def test_whatever_the_umask_the_archive_is_used(jar: Path, cache: Path) -> None:
+    umask = os.umask(0)
+    try:
+        make(jar, cache)
+    finally:
+        os.umask(umask)
+    with ClassArchive() as classes:
+        assert "SharedArchiveFile" in classes.jvm_options(find_java(), [jar])[0]
 
 
 def test_an_archive_that_others_can_write_is_not_used(jar: Path, cache: Path) -> None:
