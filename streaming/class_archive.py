@@ -26,6 +26,7 @@ _MIN_MEMORY_BYTES = 8 * 2**30
 # Checkouts and versions that are in use at the same time; the archives of others are deleted.
 _ARCHIVES_KEPT = 3
 _POLL_INTERVAL_S = 0.2
+_NO_ARCHIVE = "starts stay slow, for lack of an archive of Java's classes: %s"
 
 _log = logging.getLogger(__name__)
 
@@ -104,11 +105,11 @@ def _make(wanted: _Wanted, class_path: str, is_left: threading.Event) -> None:
             else:
                 part.unlink(missing_ok=True)
                 if not is_left.is_set():
-                    _log.warning("starts stay slow, for lack of an archive of Java's classes: %s", _last_line(log_file))
+                    _log.warning(_NO_ARCHIVE, _last_line(log_file))
     except BlockingIOError:
         pass  # another monitor is making one
     except OSError as error:
-        _log.warning("starts stay slow, for lack of an archive of Java's classes: %s", error)
+        _log.warning(_NO_ARCHIVE, error)
 
 
 def _dump_command(wanted: _Wanted, part: Path, class_path: str) -> list[str | Path]:
@@ -131,10 +132,8 @@ def _is_trusted(archive: Path) -> bool:
 
 def _fingerprint(files: Iterable[Path]) -> str:
     """Another one as soon as a file is another one; Java goes by size and time, too."""
-    stats = [(path, path.stat()) for path in files]
-    return hashlib.sha256(
-        repr([(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]).encode()
-    ).hexdigest()[:16]
+    stats = [(str(path), (found := path.stat()).st_size, found.st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(stats).encode()).hexdigest()[:16]
 
 
 def _delete_old_archives() -> None:

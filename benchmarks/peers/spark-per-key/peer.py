@@ -34,7 +34,8 @@ def main() -> None:
     is_stopping = stop_event()
     quiet_children(options.folder)
     checkpoint = str(options.folder / "checkpoint")
-    spark = spark_session.create(checkpoint, "2g", ClassArchive())
+    with ClassArchive() as classes:  # used if there is one; the monitor makes it
+        spark = spark_session.create(checkpoint, "2g", classes)
     # Without it timers would wait for the next record.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", True)
     records = read(spark, options, options.topics[0]).union(read(spark, options, options.topics[1]))
