@@ -193,6 +193,8 @@ def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jv
             )
         ),
         "spark.driver.memory": driver_memory,
+        # The workers' standard error is the terminal here.
+        "spark.python.daemon.module": "streaming.worker_daemon",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
         # Other users of the machine could otherwise ask the driver's ports for a batch's plan, passwords in it.

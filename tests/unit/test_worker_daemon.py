@@ -1,0 +1,46 @@
+"""A Python worker whose task Spark has given up ends without a word."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.waiting import wait_until
+
+DEADLINE_S = 60
+
+
+def stderr_of(module: str) -> str:
+    """What a daemon and its worker write when Spark asks for a worker, and gives it up at once."""
+    told = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
+    with (
+        # Not pytest's: the path of a socket has 107 bytes at most.
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [sys.executable, "-m", module, "pyspark.worker"],
+            env=os.environ | told | {"PYTHON_WORKER_FACTORY_SOCK_DIR": folder},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as daemon,
+    ):
+        assert daemon.stdout is not None
+        [length] = struct.unpack("!i", daemon.stdout.read(4))
+        with socket.socket(socket.AF_UNIX) as sparks:
+            sparks.connect(daemon.stdout.read(length))
+            [worker] = struct.unpack("!i", sparks.recv(4, socket.MSG_WAITALL))
+        wait_until(lambda: not Path(f"/proc/{worker}").exists(), DEADLINE_S, "the end of the worker")
+        _, stderr = daemon.communicate(timeout=DEADLINE_S)  # without its standard input it ends
+    return stderr.decode()
+
+
+def test_a_worker_whose_socket_is_closed_ends_without_a_word() -> None:
+    assert not stderr_of("streaming.worker_daemon")
+
+
+def test_pysparks_own_worker_writes_a_traceback() -> None:
+    """Once this fails, streaming/worker_daemon.py has lost its use."""
+    assert "BrokenPipeError" in stderr_of("pyspark.daemon")
