@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.compressed import compress, decompress
 from streaming.core import snapshot
 from streaming.core.shard import Clock
 from streaming.core.times import FOREVER_MS
@@ -28,9 +29,8 @@ _NO_QUEUES = pa.RecordBatch.from_pylist([], QUEUES)
 _COLUMNS_SINCE_VERSION = 3
 _codec = pa.Codec("zstd", 1)
 
-_encoder = msgspec.msgpack.Encoder()
-_snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
-_compressed_decoder = msgspec.msgpack.Decoder(tuple[int, memoryview])
+msgpack_encoder = msgspec.msgpack.Encoder()
+snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
 _columns_decoder = msgspec.msgpack.Decoder(tuple[memoryview, memoryview, memoryview, memoryview, memoryview])
 _older_queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
 
@@ -130,17 +130,14 @@ def _pack(queues: pa.RecordBatch) -> bytes:
     if not len(queues):
         return b""
     names, wakes, snapshots = queues.columns
-    packed = _encoder.encode((*_lengths_and_text(names), wakes.to_numpy().data, *_lengths_and_text(snapshots)))
-    return _encoder.encode((len(packed), _codec.compress(packed, asbytes=True)))
+    packed = msgpack_encoder.encode((*_lengths_and_text(names), wakes.to_numpy().data, *_lengths_and_text(snapshots)))
+    return compress(packed, _codec)
 
 
 def _unpack(stored: bytes) -> pa.RecordBatch:
     if not stored:
         return _NO_QUEUES
-    length, compressed = _compressed_decoder.decode(stored)
-    name_lengths, names, wakes, snapshot_lengths, snapshots = _columns_decoder.decode(
-        _codec.decompress(compressed, length)
-    )
+    name_lengths, names, wakes, snapshot_lengths, snapshots = _columns_decoder.decode(decompress(stored, _codec))
     columns = [
         _texts(name_lengths, names),
         pa.array(np.frombuffer(wakes, np.int64).copy()),  # at an address that Arrow may compute with
@@ -164,7 +161,7 @@ def _texts(lengths: memoryview, text: memoryview) -> pa.BinaryArray:
 def _of_older(stored: bytes, version: int) -> pa.RecordBatch:
     queues = _older_queues_decoder.decode(stored)
     upgraded = {
-        name: (wake_ms, _encoder.encode(snapshot.upgrade(_snapshot_decoder.decode(blob), version)))
+        name: (wake_ms, msgpack_encoder.encode(snapshot.upgrade(snapshot_decoder.decode(blob), version)))
         for name, (wake_ms, blob) in queues.items()
     }
     return _columns(upgraded) if upgraded else _NO_QUEUES

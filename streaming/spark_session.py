@@ -61,6 +61,8 @@ _SETTINGS = {
     # What a batch has shuffled is deleted when the batch is done. By itself Spark keeps it until the JVM collects its
     # oldest objects, every 30 minutes at the latest.
     "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
+    # What is shuffled is compressed already, see blocks.py.
+    "spark.shuffle.compress": "false",
     # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
     "spark.python.unix.domain.socket.enabled": "true",
 }
@@ -202,7 +204,6 @@ def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jv
         # Fixed by the checkpoint; more than one or two per core make a batch slow.
         "spark.sql.shuffle.partitions": str(cores),
         # What is shuffled never leaves the machine, and is gone before the disk would get it.
-        "spark.shuffle.compress": "false",
         "spark.shuffle.checksum.enabled": "false",
     }
     if is_local(checkpoint_location):

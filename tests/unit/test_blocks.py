@@ -80,10 +80,18 @@ def test_a_tick_among_records_takes_nothing_away() -> None:
 
 
 def test_large_records_make_more_blocks_not_larger_ones() -> None:
-    values = [bytes([number]) * 2**20 for number in range(20)]
+    random = Random(1)  # noqa: S311  (no secret)
+    values = [random.randbytes(2**20) for _ in range(20)]  # which nothing makes shorter
     blocks = packed(read([Record(Source.ARRIVALS, value, b"Q") for value in values], [5] * len(values)))
     assert max(len(block) for block in blocks[5]) < 2 * MAX_BLOCK_BYTES
     assert [row["value"] for row in unpacked(blocks[5])] == values
+
+
+def test_a_block_of_ordinary_records_is_a_good_deal_shorter_than_they_are() -> None:
+    values = [b'{"queue":"orders","message_id":"m-%d"}' % number for number in range(1_000)]
+    [block] = packed(read([Record(Source.ARRIVALS, value, b"orders") for value in values], [5] * len(values)))[5]
+    assert block is not None
+    assert len(block) < sum(map(len, values)) / 2
 
 
 def test_a_flood_of_overlong_values_is_shortened_and_nothing_else_is() -> None:
