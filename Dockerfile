@@ -1,5 +1,5 @@
 # The command `queue-activation` with everything it needs at run time: Python, Java and the jars.
-# The core is compiled where there is a C compiler.
+# Part of it is compiled where there is a C compiler.
 FROM python:3.12-bookworm AS build
 WORKDIR /src
 # setuptools reads README.md, and streaming/ivy.xml is a link to ivy.xml.

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Written last: a set-up that was broken off does not count as done.
 STAMP := $(VENV)/.set-up
 
-# The packages as a user's installation has them, the core compiled. With these variables a command uses them, and not
+# The packages as a user's installation has them, partly compiled. With these variables a command uses them, and not
 # the checkout's, which .venv has by its editable installation.
 INSTALLED := build/installed
 AS_INSTALLED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(INSTALLED):$(CURDIR)/benchmarks:$(CURDIR)
@@ -31,10 +31,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 $(INSTALLED)/.set-up: $(STAMP) $(SOURCES)
-	@echo "installing the packages in $(INSTALLED), with the core compiled (half a minute)"
+	@echo "installing the packages in $(INSTALLED), partly compiled (half a minute)"
 	@rm -rf $(INSTALLED) build/lib*
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(INSTALLED) .
-	@ls $(INSTALLED)/streaming/core/queue.*.so >/dev/null 2>&1 || echo "The core is not compiled, as there is no C compiler. On Debian and Ubuntu install the package gcc."
+	@ls $(INSTALLED)/streaming/core/queue.*.so >/dev/null 2>&1 || echo "Nothing is compiled, as there is no C compiler. On Debian and Ubuntu install the package gcc."
 	@touch $@
 
 lint: $(STAMP) ## style, format and types

@@ -7,8 +7,6 @@ from streaming.core import queue
 
 
 def machine() -> str:
-    """The machine, and whether the monitor's core is compiled, as in a user's installation, or not, as in `.venv`."""
-    core = "interpreted" if queue.__file__.endswith(".py") else "compiled"
-    return (
-        f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, the core is {core}"
-    )
+    """The machine, and whether the monitor is compiled, as in a user's installation, or not, as in `.venv`."""
+    monitor = "interpreted" if queue.__file__.endswith(".py") else "compiled"
+    return f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {monitor}"

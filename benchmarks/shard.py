@@ -17,8 +17,8 @@ from generate import InputSet, events
 from streaming.activations import ActivationFormat
 from streaming.blocks import RECORDS, Source, pack
 from streaming.core.settings import CoreSettings
-from streaming.outputs import ServerNames
-from streaming.shards import ShardSettings, run_shard
+from streaming.shard_settings import ServerNames, ShardSettings
+from streaming.shards import run_shard
 
 HOUR_MS = 3_600_000
 SETTINGS = ShardSettings(

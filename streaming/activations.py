@@ -114,21 +114,21 @@ def encode(record: ActivationRecord, activation_format: ActivationFormat) -> byt
 
 def headers_of(record: ActivationRecord, activation_format: ActivationFormat) -> Headers:
     """The record's headers."""
-    attributes = {
-        "ce_specversion": "1.0",
-        "ce_id": record.notification_id,
-        "ce_source": f"/{record.server_name}",
-        "ce_type": _CLOUD_EVENT_TYPES[record.event_type],
-        "ce_subject": record.queue,
-        "ce_time": record.post_time,
-        "content-type": f"application/{activation_format}",
-    }
+    headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", record.notification_id.encode()),
+        ("ce_source", f"/{record.server_name}".encode()),
+        ("ce_type", _CLOUD_EVENT_TYPES[record.event_type].encode()),
+        ("ce_subject", record.queue.encode()),
+        ("ce_time", record.post_time.encode()),
+        ("content-type", f"application/{activation_format}".encode()),
+    ]
     if activation_format is ActivationFormat.XML:
         for name, attribute in _EXTENSIONS.items():
             value = getattr(record, attribute)
             if value is not None:
-                attributes[f"ce_{name}"] = str(value)
-    return [(name, value.encode()) for name, value in attributes.items()]
+                headers.append((f"ce_{name}", str(value).encode()))
+    return headers
 
 
 def decode(message: Message) -> Activation | None:

@@ -183,7 +183,7 @@ def monitor(
     """
     from streaming.metrics.service import MetricsSettings
     from streaming.monitor import MonitorSettings, run
-    from streaming.outputs import ServerNames
+    from streaming.shard_settings import ServerNames
 
     logs.configure(log_format)
     settings = MonitorSettings(

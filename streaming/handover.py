@@ -29,7 +29,7 @@ class Handover:
 
     Attributes:
         offsets: topic -> partition -> the first offset that is still to be read.
-        states: key of a shard -> its state, by shards.STATE_SCHEMA.
+        states: key of a shard -> its state, by shard_state.STATE_SCHEMA.
     """
 
     offsets: Mapping[str, Mapping[str, int]]

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from streaming.core.events import Event, MessageArrived
 from streaming.outputs import SourceRecord
 from streaming.topics import Topics
 
-_Integers = npt.NDArray[np.int64]
+_Integers: TypeAlias = npt.NDArray[np.int64]
 # Enough for the year 4199, and for 2^17 partitions beside it in 64 bits.
 _TIMESTAMP_BITS = 46
 
@@ -121,16 +121,17 @@ class QueueInput:
 def events_of(found: list[records.InputRecord]) -> list[Event]:
     """The events of a queue's records; arrivals without another event between them are one arrival of them all."""
     events: list[Event] = []
-    arrived: MessageArrived | None = None
+    arrived = 0
     for record in found:
-        if type(record) is not records.MessageArrived:
-            arrived = None
-            events.append(record.event())
-        elif arrived is None:
-            arrived = record.event()
-            events.append(arrived)
-        else:
-            arrived.count += record.count
+        if type(record) is records.MessageArrived:
+            arrived += record.count
+            continue
+        if arrived:
+            events.append(MessageArrived(arrived))
+            arrived = 0
+        events.append(record.event())
+    if arrived:
+        events.append(MessageArrived(arrived))
     return events
 
 
@@ -146,13 +147,17 @@ def by_key(batch: pa.Table) -> Iterator[QueueInput]:
     order = order_of(batch)
     encoded = batch.column("key").dictionary_encode("encode").combine_chunks()
     codes = encoded.indices.to_numpy()[order]
+    if len(encoded.dictionary) < np.iinfo(np.int16).max:
+        codes = codes.astype(np.int16)  # which NumPy sorts by radix
     grouped = np.argsort(codes, kind="stable")
     codes = codes[grouped]
     positions = order[grouped]
     keys = encoded.dictionary.to_pylist()
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
-    values = batch.column("value").to_numpy()[positions].tolist()
+    # Put in order first: then a queue's values lie side by side in memory when they are decoded. All of them in one
+    # piece may be longer than 32 bits can say.
+    values = batch.column("value").cast(pa.large_binary()).combine_chunks().take(pa.array(positions)).to_pylist()
     for begin, end in sorted(runs_of(codes), key=lambda run: grouped[run[0]]):
         yield QueueInput(
             keys[codes[begin]], sources[begin:end], values[begin:end], batch, positions[begin:end], is_plain

@@ -30,9 +30,8 @@ from streaming.class_archive import ClassArchive
 from streaming.core.settings import CoreSettings
 from streaming.handover import Handover
 from streaming.metrics.service import Metrics, MetricsSettings
-from streaming.outputs import ServerNames
 from streaming.pipeline import PipelineSettings, WorkerReports
-from streaming.shards import ShardSettings
+from streaming.shard_settings import ServerNames, ShardSettings
 from streaming.ticker import Ticker
 from streaming.topic_watch import TopicWatch
 from streaming.topics import Topics
@@ -143,12 +142,12 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 def is_ready() -> bool:
                     if query.lastProgress is None:
                         return False
-                    if handed_over is not None and not handover.end(spark, location, layout, query):
-                        return False
-                    classes.make(spark_session.class_path(spark))
-                    return True
+                    return handed_over is None or handover.end(spark, location, layout, query)
 
-                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), is_ready, stop_is_asked)
+                if _await(is_ready, query, stop_is_asked, _READY_POLL_INTERVAL_S):
+                    classes.make(spark_session.class_path(spark))
+                    _say("monitor ready")
+                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), stop_is_asked)
         finally:
             spark.stop()
 
@@ -163,7 +162,6 @@ def _supervise(
     query: StreamingQuery,
     ticker: Ticker,
     topic_watch: TopicWatch,
-    is_ready: Callable[[], bool],
     stop_is_asked: threading.Event,
 ) -> int:
     """Waits for the query to end, for its topics to be deleted, or to be asked to stop; returns the exit code.
@@ -175,9 +173,7 @@ def _supervise(
     def has_to_end() -> bool:
         return ticker.denied is not None or topic_watch.problem() is not None
 
-    if _await(is_ready, query, stop_is_asked, _READY_POLL_INTERVAL_S):
-        _say("monitor ready")
-        _await(has_to_end, query, stop_is_asked, _POLL_INTERVAL_S)
+    _await(has_to_end, query, stop_is_asked, _POLL_INTERVAL_S)
     failure = failures.reason_of(query)
     denied = ticker.denied or access.java_denial(failure or "")
     if denied is not None:
@@ -205,11 +201,9 @@ def _await(
     condition: Callable[[], bool], query: StreamingQuery, stop_is_asked: threading.Event, interval_s: float
 ) -> bool:
     """Waits for the condition; False if the query ended or a stop was asked for before."""
-    while not stop_is_asked.wait(interval_s):
+    while query.isActive and not stop_is_asked.wait(interval_s):
         if condition():
             return True
-        if not query.isActive:
-            return False
     return False
 
 

@@ -28,8 +28,9 @@ from streaming.handover import Handover
 from streaming.outputs import DEAD_LETTER_VALUE_BYTES
 from streaming.row_counts import RowCounts, counted
 from streaming.shard_keys import shard_of
+from streaming.shard_settings import ShardSettings
 from streaming.shard_state import STATE_SCHEMA, StateRow
-from streaming.shards import OUTPUT_SCHEMA, ShardSettings, run_shard
+from streaming.shards import OUTPUT_SCHEMA, run_shard
 from streaming.topics import Topics
 from streaming.wakes import Wakes
 
@@ -186,7 +187,7 @@ def _step(
         rows = run_shard(frames, state, shard_settings, report_wake, states.get(int(key[0])))
         return rows if written is None else counted(rows, written)
 
-    return blocks.groupBy("shard").applyInPandasWithState(
+    rows = blocks.groupBy("shard").applyInPandasWithState(
         step_shard,
         outputStructType=OUTPUT_SCHEMA,
         stateStructType=STATE_SCHEMA,
@@ -194,6 +195,9 @@ def _step(
         # The tick brings every shard a batch per check interval; Spark's own time-outs would go by the wall clock.
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
+    # What Spark's Kafka sink takes.
+    headers = F.arrays_zip("header_names", "header_values").cast("array<struct<key: string, value: binary>>")
+    return rows.select("topic", "key", "value", headers.alias("headers"))
 
 
 def _write(rows: DataFrame, settings: PipelineSettings) -> StreamingQuery:

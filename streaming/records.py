@@ -5,7 +5,7 @@ Producers encode with the same classes, so that there is one place for each fiel
 """
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -283,7 +283,7 @@ InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 arrivals_decoder = msgspec.json.Decoder(MessageArrived)
 receives_decoder = msgspec.json.Decoder(ReceiveRecord)
 commands_decoder = msgspec.json.Decoder(CommandRecord)
-InputDecoder = (
+InputDecoder: TypeAlias = (
     msgspec.json.Decoder[MessageArrived] | msgspec.json.Decoder[ReceiveRecord] | msgspec.json.Decoder[CommandRecord]
 )
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 from streaming.activations import ActivationFormat
 from streaming.blocks import RECORDS, Source, pack
 from streaming.core.settings import CoreSettings
-from streaming.outputs import ServerNames
+from streaming.shard_settings import ServerNames, ShardSettings
 from streaming.shard_state import ShardState, StateRow
-from streaming.shards import ShardSettings, run_shard
+from streaming.shards import run_shard
 
 SETTINGS = ShardSettings(
     CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
@@ -143,8 +143,8 @@ class FakeShard:
         self.state.batch_ms = batch_ms
         outputs = []
         for rows in run_shard(iter(frames), self.state, self.settings, self._report_wake, self.taken_over):
-            for topic, key, value, headers in rows.itertuples(index=False):
-                outputs.append(Output(topic, key, value, dict(headers or [])))
+            for topic, key, value, names, contents in rows.itertuples(index=False):
+                outputs.append(Output(topic, key, value, dict(zip(names or [], contents or [], strict=True))))
         return outputs
 
     def _report_wake(self, batch_ms: int, delay_ms: int) -> None:

@@ -1,6 +1,6 @@
 """What CREATE QUEUE, ALTER QUEUE and the event notification statements define."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streaming.core.events import QueueOptions, RefusedEventError
 from streaming.core.settings import DEFAULT_NOTIFICATION, MAX_EVENT_NOTIFICATIONS
@@ -16,7 +16,7 @@ class ActivationClause:
     execute_as: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class QueueDefinition:
     """A queue's definition.
 
@@ -29,12 +29,29 @@ class QueueDefinition:
         notifications: Event notifications for QUEUE_ACTIVATION, name -> service, in order of creation.
     """
 
-    is_automatic: bool = False
-    is_on: bool = True
-    handles_poison: bool = True
-    external_activation_timeout_ms: int | None = None
-    activation: ActivationClause | None = None
-    notifications: dict[str, str | None] = field(default_factory=dict)
+    is_automatic: bool
+    is_on: bool
+    handles_poison: bool
+    external_activation_timeout_ms: int | None
+    activation: ActivationClause | None
+    notifications: dict[str, str | None]
+
+    # Written out, as in events.Receive.
+    def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
+        self,
+        is_automatic: bool = False,
+        is_on: bool = True,
+        handles_poison: bool = True,
+        external_activation_timeout_ms: int | None = None,
+        activation: ActivationClause | None = None,
+        notifications: dict[str, str | None] | None = None,
+    ) -> None:
+        self.is_automatic = is_automatic
+        self.is_on = is_on
+        self.handles_poison = handles_poison
+        self.external_activation_timeout_ms = external_activation_timeout_ms
+        self.activation = activation
+        self.notifications = {} if notifications is None else notifications
 
     @classmethod
     def automatic(cls, has_default_notification: bool) -> "QueueDefinition":

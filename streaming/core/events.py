@@ -24,7 +24,7 @@ class MessageArrived:
     count: int = 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Receive:
     """A RECEIVE, or a GET CONVERSATION GROUP, which counts as one everywhere (D6).
 
@@ -40,11 +40,30 @@ class Receive:
 
     session_id: str
     result: ReceiveResult
-    messages: int = 0
-    where: bool = False
-    transaction_id: str | None = None
-    timeout_ms: int | None = None
-    unread: int | None = None
+    messages: int
+    where: bool
+    transaction_id: str | None
+    timeout_ms: int | None
+    unread: int | None
+
+    # Written out, as there are many of them: mypyc leaves the one that a dataclass has by itself to the interpreter.
+    def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
+        self,
+        session_id: str,
+        result: ReceiveResult,
+        messages: int = 0,
+        where: bool = False,
+        transaction_id: str | None = None,
+        timeout_ms: int | None = None,
+        unread: int | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.result = result
+        self.messages = messages
+        self.where = where
+        self.transaction_id = transaction_id
+        self.timeout_ms = timeout_ms
+        self.unread = unread
 
 
 @dataclass(slots=True)

@@ -109,7 +109,7 @@ class Reason(Enum):
     TIMEOUT_EXPIRED = "TIMEOUT_EXPIRED"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Work:
     """What the check needs to know of the queue.
 
@@ -126,6 +126,14 @@ class Work:
     waiting: int
     timeout_ms: int
     can_activate: bool
+
+    # Written out, as in events.Receive.
+    def __init__(self, unread: int, has_arrived: bool, waiting: int, timeout_ms: int, can_activate: bool) -> None:
+        self.unread = unread
+        self.has_arrived = has_arrived
+        self.waiting = waiting
+        self.timeout_ms = timeout_ms
+        self.can_activate = can_activate
 
 
 class QueueMonitor:

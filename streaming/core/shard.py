@@ -1,7 +1,7 @@
 """A shard: some of the queues, on one clock, moved batch by batch."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streaming.core.definition import QueueDefinition
 from streaming.core.events import (
@@ -41,7 +41,7 @@ class Clock:
         return instant_ms + self.batch_ms - self.now_ms
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Step:
     """What a batch did to one queue.
 
@@ -49,19 +49,38 @@ class Step:
         queue: The queue afterwards; None if there is none.
         notifications: What is to be notified, in order.
         tasks: The tasks that were started (those not confirmed yet), or changed otherwise; None for one that has ended.
+        refused: The events that a limit forbids, and why; they have changed nothing.
         writes_view: Whether its row of the monitors view is to be written; without a queue: a tombstone.
         next_check_ms: The next instant at which its check could decide otherwise without an event.
         wake_ms: When it must be stepped at the latest.
-        refused: The events that a limit forbids, and why; they have changed nothing.
     """
 
     queue: Queue | None
-    notifications: list[Notification] = field(default_factory=list)
-    tasks: dict[str, Task | None] = field(default_factory=dict)
-    writes_view: bool = False
-    next_check_ms: int = FOREVER_MS
-    wake_ms: int = FOREVER_MS
-    refused: list[tuple[Event, str]] = field(default_factory=list)
+    notifications: list[Notification]
+    tasks: dict[str, Task | None]
+    refused: list[tuple[Event, str]]
+    writes_view: bool
+    next_check_ms: int
+    wake_ms: int
+
+    # Written out, as in events.Receive.
+    def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
+        self,
+        queue: Queue | None,
+        notifications: list[Notification],
+        tasks: dict[str, Task | None],
+        refused: list[tuple[Event, str]],
+        writes_view: bool,
+        next_check_ms: int = FOREVER_MS,
+        wake_ms: int = FOREVER_MS,
+    ) -> None:
+        self.queue = queue
+        self.notifications = notifications
+        self.tasks = tasks
+        self.refused = refused
+        self.writes_view = writes_view
+        self.next_check_ms = next_check_ms
+        self.wake_ms = wake_ms
 
 
 def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and nothing that belongs together)
@@ -109,10 +128,10 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
         if queue.is_idle_expired(now_ms):
             queue = None
     if queue is None:
-        return Step(None, notifications, tasks, writes_view=existed, refused=refused)
+        return Step(None, notifications, tasks, refused, writes_view=existed)
     writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
     next_check_ms = queue.next_check_ms()
-    return Step(queue, notifications, tasks, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms), refused)
+    return Step(queue, notifications, tasks, refused, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms))
 
 
 def _create(event: Event, settings: CoreSettings, other_queues: int) -> Queue | None:

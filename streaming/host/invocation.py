@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streaming import command_words
 from streaming.host.config import HostConfig, Procedure
-from streaming.outputs import StartActivatedTask
+from streaming.output_records import StartActivatedTask
 from streaming.processes import own_environment
 
 # The package's own directory on the module path would hide the function's modules of the same name, so -P.

@@ -14,7 +14,7 @@ from streaming.access import denial
 from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.core.task_host import RecentTasks
 from streaming.errors import UserError
-from streaming.outputs import StartActivatedTask
+from streaming.output_records import StartActivatedTask
 from streaming.records import is_queue_name
 
 # What a user's properties may change. A host that was killed keeps its share, and those who join waiting, until its

@@ -23,7 +23,7 @@ from streaming.host.reports import Reports
 from streaming.host.run_function import CANNOT_IMPORT
 from streaming.host.start_records import StartRecord, StartRecords
 from streaming.host.taking import NotTakenError, Taking
-from streaming.outputs import StartActivatedTask
+from streaming.output_records import StartActivatedTask
 from streaming.processes import ChildProcess, connection_environment
 from streaming.records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted
 from streaming.toml_file import TomlFile

@@ -22,7 +22,8 @@ from streaming.activations import ActivationFormat
 from streaming.core.queue import Queue
 from streaming.core.settings import CoreSettings
 from streaming.core.shard import Clock, step_queue
-from streaming.outputs import OutputContext, OutputRow, ServerNames, activation_rows, monitor_row, name_task, task_rows
+from streaming.outputs import OutputContext, OutputRow, activation_rows, monitor_row, name_task, task_rows
+from streaming.shard_settings import ServerNames
 from streaming.topics import Topics
 from tests.histories import random_event
 from tests.integration.monitor_topics import Tail

@@ -149,6 +149,13 @@ class TestActivations:
         ids = {activations(FakeShard(one).batch(0, arrival()))[0].headers["ce_id"] for one in (SETTINGS, other)}
         assert len(ids) == 2
 
+    @pytest.mark.parametrize("batch_ms", range(START, START + 50))
+    def test_an_id_is_the_uuid_of_a_name_so_that_every_version_gives_the_same(self, batch_ms: int) -> None:
+        [written] = activations(FakeShard().batch(batch_ms, arrival(queue="Qü")))
+        name = f'["server","Qü","default",1,{batch_ms},0]'
+        namespace = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11")
+        assert written.json["notification_id"] == str(uuid.uuid5(namespace, name))
+
 
 def random_batches(random: Random) -> list[tuple[int, list[Record]]]:
     """Queues that come, are activated and go, in one batch and over many; the wall clock jumps."""

@@ -1,0 +1,93 @@
+"""One batch of one shard: its records are decoded, its queues stepped, and what is to be written is made."""
+
+from collections.abc import Container
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+
+from streaming.core import snapshot
+from streaming.core.events import Event
+from streaming.core.shard import Step, step_queue
+from streaming.input_batch import QueueInput, by_key, topic_of
+from streaming.outputs import (
+    OutputContext,
+    OutputRow,
+    activation_rows,
+    batch_row,
+    dead_letter_row,
+    monitor_row,
+    name_task,
+    task_rows,
+)
+from streaming.shard_settings import ShardSettings
+from streaming.shard_state import ShardState, msgpack_encoder, snapshot_decoder
+from streaming.topics import Topics
+
+# What a queue counts for at least when a shard's room is measured: an ordinary one takes 120 bytes (docs/scale.md). One
+# with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
+QUEUE_BYTES = 512
+
+
+def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
+    """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
+    context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
+    shard.take_up(batch.column("key").unique().drop_null())
+    due = shard.due()
+    rows: list[OutputRow] = []
+    for given in by_key(batch):
+        name, events, wrong = given.decode()
+        step = None if name is None else _step_queue(shard, name, events, settings, context)
+        if step is not None and step.refused:
+            numbers = given.numbers_of(events, wrong)
+            wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
+        for number, reason in wrong.items():
+            rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics))
+        if name is None or step is None:
+            continue
+        due.discard(name)
+        if settings.logs_batches:
+            rows.append(batch_row(name, _logged(given, wrong, context.topics), context))
+        rows += _rows(name, step, settings, context)
+    for name in sorted(due):
+        if settings.logs_batches:
+            rows.append(batch_row(name, [], context))
+        rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
+    shard.settle_wake()
+    return rows
+
+
+def _step_queue(
+    shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
+) -> Step:
+    """Moves one queue of the shard."""
+    stored = shard.queues.get(name)
+    queue = None if stored is None else snapshot.restore(snapshot_decoder.decode(stored[1]), settings.core)
+    others = max(len(shard) - (stored is not None), shard.size_bytes // QUEUE_BYTES)
+    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), others)
+    if step.queue is not None:
+        blob = msgpack_encoder.encode(snapshot.take(step.queue))
+        shard.queues[name] = (step.wake_ms, blob)
+        if stored is None:
+            shard.size_bytes += len(name.encode()) + len(blob)
+    elif stored is not None:
+        del shard.queues[name]
+    return step
+
+
+def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext) -> list[OutputRow]:
+    """What is to be written of a queue's step."""
+    rows = activation_rows(name, step.notifications, context)
+    rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
+    if step.writes_view:
+        rows.append(monitor_row(name, step.queue, step.next_check_ms, context))
+    return rows
+
+
+def _logged(given: QueueInput, wrong: Container[int], topics: Topics) -> list[tuple[str, msgspec.Raw]]:
+    """What a batch gives a queue, in order: with it the core can be run again on exactly the same."""
+    return [
+        (topic_of(source, topics), msgspec.Raw(value or b""))
+        for number, (source, value) in enumerate(zip(given.sources, given.values, strict=True))
+        if number not in wrong
+    ]
