@@ -28,6 +28,7 @@ _DECODERS: dict[int, records.InputDecoder] = {
     Source.RECEIVES: records.receives_decoder,
 }
 _DECODE = {source: decoder.decode for source, decoder in _DECODERS.items()}
+_ARRIVALS = Source.ARRIVALS.value
 
 
 def order_of(batch: pa.Table) -> _Integers:
@@ -87,7 +88,14 @@ class QueueInput:
     def _decode_plain(self) -> tuple[str, list[Event]]:
         """The queue and its events; raises something, without saying which record is wrong, unless all are valid."""
         queue = (self.key or b"").decode()
-        found = [_DECODE[source](value) for source, value in zip(self.sources, self.values, strict=True)]
+        found: list[records.InputRecord]
+        if self.sources.count(_ARRIVALS) == len(self.sources):
+            found = list(map(records.arrivals_decoder.decode, self.values))
+            # As nearly all of a backlog are: to compare them takes a fifth of the time of looking into each.
+            if found.count(records.MessageArrived(queue)) == len(found) and records.is_queue_name(queue):
+                return queue, [MessageArrived(len(found))]
+        else:
+            found = [_DECODE[source](value) for source, value in zip(self.sources, self.values, strict=True)]
         is_theirs = [record.queue for record in found].count(queue) == len(found)
         if not (is_theirs and records.is_queue_name(queue)):
             raise records.InvalidRecordError

@@ -41,7 +41,8 @@ class InvalidRecordError(ValueError):
     """A record that breaks the contract; the message is the reason for the dead letter."""
 
 
-class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defaults=True):
+# The collector need not follow what there are most of: nothing in them refers to anything else.
+class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defaults=True, gc=False):
     """`count` messages became visible in the queue."""
 
     queue: str
@@ -52,7 +53,7 @@ class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defau
         return events.MessageArrived(self.count)
 
 
-class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True):
+class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=False):
     """A RECEIVE statement's result, or that it began to wait."""
 
     queue: str

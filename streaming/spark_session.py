@@ -60,6 +60,9 @@ _SETTINGS = {
     # Spark's other limit, of bytes, would measure what it has after each record: a third of what reading costs.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    # A stage's place in the plan is no reason to generate and compile its code again: a source without news leaves the
+    # plan, and all stages behind it move up.
+    "spark.sql.codegen.useIdInClassName": "false",
     # What a batch has shuffled is deleted when the batch is done. By itself Spark keeps it until the JVM collects its
     # oldest objects, every 30 minutes at the latest.
     "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
