@@ -1,4 +1,7 @@
-"""Bytes that are compressed and know how long they were, which Arrow's codecs must be told. Part of a checkpoint."""
+"""Bytes that are compressed and know how long they were, which Arrow's codecs must be told.
+
+A shard's state is in this form in a checkpoint; blocks of records only pass through it.
+"""
 
 import msgspec
 import pyarrow as pa

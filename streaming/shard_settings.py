@@ -20,7 +20,7 @@ class ServerNames:
 
 @dataclass(frozen=True)
 class ShardSettings:
-    """What the function needs in every worker."""
+    """What `shards.run_shard` needs in every worker."""
 
     core: CoreSettings
     topic_prefix: str

@@ -65,3 +65,10 @@ def test_it_is_decoded_as_record_by_record(seed: int) -> None:
                 bad[number] = str(error)
         assert (events, wrong) == (events_of(good), bad)
         assert name == (good[0].queue if good else None)
+
+
+def test_no_two_of_many_keys_are_taken_for_one() -> None:
+    count = 70_000  # more than 16 bits can tell apart
+    batch = [Record(Source.ARRIVALS, b"%d" % number, b"%d" % number, number) for number in range(count)]
+    found = [(given.key, given.values) for given in by_key(table(batch))]
+    assert found == [(b"%d" % number, [b"%d" % number]) for number in range(count)]
