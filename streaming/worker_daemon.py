@@ -20,7 +20,7 @@ def run_worker(sock: socket.socket, authenticated: bool) -> int:
     """
     try:
         return _run_worker(sock, authenticated)
-    except (BrokenPipeError, ConnectionResetError):
+    except BrokenPipeError:
         os._exit(1)  # as PySpark's daemon does, which writes the traceback first
 
 
