@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/quick.py [--write]
 
 A machine's own speed, and most of what else it does, cancels out in a ratio. The best of some runs counts. Ends with
-exit code 1 if a ratio is less than half of the committed one (quick.json): these machines are too noisy to tell less.
+exit code 1 if a ratio is less than half of the committed one (quick.json): these machines are too noisy to tell less;
+and if the two do not give the same answer.
 """
 
 import argparse
@@ -50,10 +51,13 @@ def pipeline_ratio(of: InputSet) -> float:
     with EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         fill(cluster, of)
-        best = {
-            contestant: max(measure(contestant, cluster, of).warm for _ in range(RUNS))
-            for contestant in (OURS, BARE_LOOP)
+        results = {
+            contestant: [measure(contestant, cluster, of) for _ in range(RUNS)] for contestant in (OURS, BARE_LOOP)
         }
+    answers = {result.digest for found in results.values() for result in found}
+    if len(answers) != 1:
+        raise SystemExit(f"the answers differ: {', '.join(sorted(answers))}")
+    best = {contestant: max(result.warm for result in found) for contestant, found in results.items()}
     return best[OURS] / best[BARE_LOOP]
 
 
