@@ -1,4 +1,4 @@
-"""Compiles what a worker runs for each record; everything else about the package stands in pyproject.toml.
+"""Compiles most of what a worker runs for each record; everything else about the package stands in pyproject.toml.
 
 An editable installation runs the source as it is: a compiled module would hide what is edited. Without a C compiler
 the installation goes on, and the source is run too.
@@ -9,7 +9,7 @@ import sys
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-# What a worker runs for each event, each queue and each record it writes. Settings are not among them: they travel to
+# Most of what a worker runs for each event, each queue and each record it writes. Settings are not among them: they travel to
 # the workers, and what mypyc makes of a frozen dataclass cannot be pickled. Nor are the classes of msgspec, whose
 # keywords mypyc drops.
 COMPILED = (
