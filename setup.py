@@ -9,9 +9,9 @@ import sys
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-# Most of what a worker runs for each event, each queue and each record it writes. Settings are not among them: they travel to
-# the workers, and what mypyc makes of a frozen dataclass cannot be pickled. Nor are the classes of msgspec, whose
-# keywords mypyc drops.
+# Most of what a worker runs for each event, each queue and each record it writes. Settings are not among them: they
+# travel to the workers, and what mypyc makes of a frozen dataclass cannot be pickled. Nor are the classes of msgspec,
+# whose keywords mypyc drops.
 COMPILED = (
     "core/definition",
     "core/events",
