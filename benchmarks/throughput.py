@@ -87,6 +87,15 @@ def digest(cluster: Cluster, topics: Topics) -> str:
     return f"{len(found)} {hashlib.sha256(json.dumps(sorted(found)).encode()).hexdigest()[:12]}"
 
 
+def answer(results: dict[Contestant, list[Result]]) -> str:
+    """The answer that all gave; ends the process with an error if they did not give the same."""
+    answers = {result.digest for runs in results.values() for result in runs}
+    if len(answers) > 1:
+        by_name = {contestant.name: sorted({run.digest for run in runs}) for contestant, runs in results.items()}
+        raise SystemExit(f"not all gave the same answer:\n{json.dumps(by_name, indent=2)}")
+    return answers.pop()
+
+
 def table(results: dict[Contestant, list[Result]]) -> str:
     """A row for each contestant: median and range of its runs, and the ratio of the monitor's median to its."""
     lines = [
@@ -157,11 +166,7 @@ def main() -> None:
     if arguments.plot is not None:
         plot(results, of, arguments.plot)
         print(f"\n{arguments.plot}")
-    answers = {result.digest for runs in results.values() for result in runs}
-    if len(answers) > 1:
-        by_name = {contestant.name: sorted({run.digest for run in runs}) for contestant, runs in results.items()}
-        raise SystemExit(f"not all gave the same answer:\n{json.dumps(by_name, indent=2)}")
-    print(f"\nall gave the same answer: {answers.pop()}")
+    print(f"\nall gave the same answer: {answer(results)}")
 
 
 if __name__ == "__main__":

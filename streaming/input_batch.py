@@ -88,16 +88,17 @@ class QueueInput:
     def _decode_plain(self) -> tuple[str, list[Event]]:
         """The queue and its events; raises something, without saying which record is wrong, unless all are valid."""
         queue = (self.key or b"").decode()
+        if not records.is_queue_name(queue):
+            raise records.InvalidRecordError
         found: list[records.InputRecord]
         if self.sources.count(_ARRIVALS) == len(self.sources):
             found = list(map(records.arrivals_decoder.decode, self.values))
             # As nearly all of a backlog are: to compare them takes a fifth of the time of looking into each.
-            if found.count(records.MessageArrived(queue)) == len(found) and records.is_queue_name(queue):
+            if found.count(records.MessageArrived(queue)) == len(found):
                 return queue, [MessageArrived(len(found))]
         else:
             found = [_DECODE[source](value) for source, value in zip(self.sources, self.values, strict=True)]
-        is_theirs = [record.queue for record in found].count(queue) == len(found)
-        if not (is_theirs and records.is_queue_name(queue)):
+        if [record.queue for record in found].count(queue) != len(found):
             raise records.InvalidRecordError
         return queue, events_of(found)
 
