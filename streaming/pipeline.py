@@ -140,9 +140,10 @@ def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str,
         # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
         # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
         .option("kafka.fetch.max.wait.ms", "1")
-        # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB.
-        .option("kafka.max.poll.records", "50000")
-        .option("kafka.max.partition.fetch.bytes", str(8 * 2**20))
+        # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB. Larger ones cost more than
+        # they save: what has been fetched and is not read yet survives each of Java's collections, which copy it.
+        .option("kafka.max.poll.records", "20000")
+        .option("kafka.max.partition.fetch.bytes", str(4 * 2**20))
         # A tick older than the topic's retention is no loss, and a monitor that will not start loses more than
         # arrivals that are gone anyhow; Spark logs what it misses.
         .option("failOnDataLoss", "false")
