@@ -95,12 +95,14 @@ def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The records at these positions, shard by shard, by RECORDS."""
-    records = pa.RecordBatch.from_arrays([batch.column(name) for name in RECORDS.names], schema=RECORDS)
-    shards = batch.column("shard").to_numpy()[positions]
+    # 16 bits have room for as many as --shards may say, and NumPy sorts them by radix.
+    shards = batch.column("shard").to_numpy()[positions].astype(np.int16)
     order = np.argsort(shards, kind="stable")
     shards, positions = shards[order], positions[order]
+    records = pa.RecordBatch.from_arrays([batch.column(name) for name in RECORDS.names], schema=RECORDS)
+    records = records.take(pa.array(positions))
     for begin, end in runs_of(shards):
-        yield int(shards[begin]), records.take(pa.array(positions[begin:end]))
+        yield int(shards[begin]), records.slice(begin, end - begin)
 
 
 def runs_of(values: np.ndarray) -> list[tuple[int, int]]:
