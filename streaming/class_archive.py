@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,9 @@ _MIN_MEMORY_BYTES = 8 * 2**30
 # Checkouts and versions that are in use at the same time; the archives of others are deleted.
 _ARCHIVES_KEPT = 3
 _POLL_INTERVAL_S = 0.2
+# Classes that Java makes while it runs. From an archive Java 17 does not survive loading one with an agent beside it,
+# or a flight recording from the start: it asks for the file of the class, and there is none.
+_MADE_BY_JAVA = re.compile(rb"java[./]lang[./]invoke[./]BoundMethodHandle\$Species_")
 _NO_ARCHIVE = "starts stay slow, for lack of an archive of Java's classes: %s"
 
 _log = logging.getLogger(__name__)
@@ -46,7 +50,8 @@ class ClassArchive:
             java: The `java` that is started.
             jars: What its classes come from, in any order.
         """
-        archive = cache_dir() / f"classes-{_fingerprint([java.resolve(), *sorted(jars)])}.jsa"
+        # This file, because it says what goes into the archive.
+        archive = cache_dir() / f"classes-{_fingerprint([Path(__file__), java.resolve(), *sorted(jars)])}.jsa"
         if _is_trusted(archive):
             with contextlib.suppress(OSError):  # an administrator's
                 os.utime(archive)  # the archives used last are kept
@@ -114,9 +119,9 @@ def _make(wanted: _Wanted, class_path: str, is_left: threading.Event) -> None:
 
 def _dump_command(wanted: _Wanted, part: Path, class_path: str) -> list[str | Path]:
     # Java is still writing the list; its last line may not be whole.
-    lines = wanted.class_list.read_bytes()
+    lines = wanted.class_list.read_bytes().splitlines(keepends=True)[:-1]
     class_list = wanted.class_list.with_name("whole-lines")
-    class_list.write_bytes(lines[: lines.rfind(b"\n") + 1])
+    class_list.write_bytes(b"".join(line for line in lines if not _MADE_BY_JAVA.search(line)))
     dump = ["-Xshare:dump", f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={part}"]
     return ["nice", "-n", "19", wanted.java, "-XX:+UseSerialGC", "-Xmx128m", *dump, "-cp", class_path]
 

@@ -10,11 +10,25 @@ import pytest
 
 from streaming import class_archive
 from streaming.class_archive import ClassArchive
+from streaming.errors import UserError
 from streaming.java import find_java
+from tests.conftest import needed_service_is_missing
 from tests.waiting import wait_until
 
 DEADLINE_S = 60
 ARCHIVES = "classes-*.jsa"
+# Java makes a class for each combination of types that are bound to a method, and few of them are in its own archive.
+BINDS_ARGUMENTS = """
+import java.lang.invoke.*;
+public class Binds {
+    static int take(long a, double b, int c, float d) { return c; }
+    public static void main(String[] args) throws Throwable {
+        MethodType type = MethodType.methodType(int.class, long.class, double.class, int.class, float.class);
+        MethodHandle take = MethodHandles.lookup().findStatic(Binds.class, "take", type);
+        System.out.println((int) MethodHandles.insertArguments(take, 0, 1L, 2.0, 3, 4f).invokeExact());
+    }
+}
+"""
 THREAD = "class archive"
 
 
@@ -32,14 +46,14 @@ def jar() -> Path:
     return jar
 
 
-def run(jar: Path, options: list[str]) -> str:
-    command = [find_java(), *options, "-cp", jar, "org.apache.ivy.Main", "-version"]
+def run(jar: Path, options: list[str], program: str | Path = "org.apache.ivy.Main") -> str:
+    command = [find_java(), *options, "-cp", jar, program, "-version"]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
 
 
-def make(jar: Path, cache: Path) -> None:
+def make(jar: Path, cache: Path, program: str | Path = "org.apache.ivy.Main") -> None:
     with ClassArchive() as classes:
-        run(jar, classes.jvm_options(find_java(), [jar]))
+        run(jar, classes.jvm_options(find_java(), [jar]), program)
         classes.make(str(jar))
         wait_until(lambda: any(path.stat().st_size for path in cache.glob(ARCHIVES)), DEADLINE_S, "the archive")
 
@@ -53,6 +67,19 @@ def test_the_second_start_takes_its_classes_from_the_archive(jar: Path, cache: P
         assert "org.apache.ivy.Main source: shared objects file" in loaded
         classes.make(str(jar))  # there is one
     assert {path.name for path in cache.iterdir()} == {"classes.lock", *(path.name for path in cache.glob(ARCHIVES))}
+
+
+def test_java_survives_an_agent_beside_the_archive(jar: Path, cache: Path, tmp_path: Path) -> None:
+    if not find_java().resolve().with_name("javac").exists():
+        needed_service_is_missing(UserError("Java has no compiler: a JDK is needed"))
+    source = tmp_path / "Binds.java"
+    source.write_text(BINDS_ARGUMENTS)
+    make(jar, cache, source)
+    with ClassArchive() as classes:
+        options = classes.jvm_options(find_java(), [jar])
+    # A flight recording looks at each class that is loaded, as agents do.
+    recording = f"-XX:StartFlightRecording=filename={tmp_path / 'recording.jfr'}"
+    assert run(jar, [*options, "-Xshare:on", recording], source).endswith("3\n")
 
 
 def test_an_archive_of_other_jars_is_not_used(jar: Path, cache: Path, tmp_path: Path) -> None:
