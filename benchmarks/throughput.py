@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from contestants import Contestant
 from generate import PARTITIONS, SETS, InputSet, fill
 from machine import machine
+from running_monitor import make_class_archive
 
 from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
@@ -151,6 +152,8 @@ def main() -> None:
         if not arguments.only or any(word.lower() in contestant.name.lower() for word in arguments.only)
     ]
     results: dict[Contestant, list[Result]] = {}
+    if OURS in chosen:
+        make_class_archive()
     with EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         fill(cluster, of)
