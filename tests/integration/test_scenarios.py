@@ -28,6 +28,11 @@ WARM_S = 0.7
 # One quick round may fall between two slow ones. A batch of a second at the beginning would take in events that are a
 # second apart, and so be another history than the scenario's.
 WARM_ROUNDS_IN_A_ROW = 5
+# Even so the first batch of all scenarios may have to wait for a slow one, with the events of the second after it: then
+# the play is no history of any scenario, and begins again on other queues.
+PROMPT_MS = 450
+LOOKED_AT_MS = 2_000
+PLAYS = 5
 
 Written = dict[str, list[dict[str, Any]]]
 
@@ -37,14 +42,13 @@ class Play:
 
     def __init__(self, monitored: Monitored, semantics: str) -> None:
         self.monitored = monitored
-        self.scenarios = {
-            f"scenario-{number}": scenario
-            for number, scenario in enumerate(scenarios.load())
-            if scenario.settings["semantics"] == semantics
-        }
+        self.semantics = semantics
+        self.scenarios: dict[str, Scenario] = {}
 
-    def prepare(self) -> None:
-        """Sets time-outs of their own; ALTER_QUEUE creates the queue as an arrival would."""
+    def prepare(self, number: int) -> None:
+        """Names queues that no play before had, and sets time-outs; ALTER_QUEUE creates one as an arrival would."""
+        of_semantics = [scenario for scenario in scenarios.load() if scenario.settings["semantics"] == self.semantics]
+        self.scenarios = {f"scenario-{number}-{at}": scenario for at, scenario in enumerate(of_semantics)}
         for queue, scenario in self.scenarios.items():
             assert scenario.settings["quiet_window_ms"] == QUIET_WINDOW_MS
             timeout_ms = scenario.settings["external_activation_timeout_ms"]
@@ -57,6 +61,16 @@ class Play:
         for queue, scenario in self.scenarios.items():
             for event in scenario.events:
                 yield event["at_ms"], self.monitored, event["topic"], {**event["value"], "queue": queue}
+
+    def is_prompt(self, follower: Activations, begin_s: float) -> bool:
+        """Whether the batch of the first events began soon after them."""
+        at_once = [
+            queue
+            for queue, scenario in self.scenarios.items()
+            if scenario.expect[:1] and scenario.expect[0]["due_ms"] == 0
+        ]
+        first = [follower.of(queue)[:1] for queue in at_once]
+        return all(records and _since_ms(begin_s, records[0]) <= PROMPT_MS for records in first)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +85,12 @@ def written(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) ->
             plays.append(Play(monitored, semantics))
             stack.enter_context(monitored.running())
             followers.append(stack.enter_context(monitored.activations()))
-            plays[-1].prepare()
-        _warm_up(plays, followers)
-        begin_s = time.time()
-        for at_ms, monitored, topic, value in sorted(
-            (event for play in plays for event in play.timeline()), key=lambda event: event[0]
-        ):
-            time.sleep(max(0.0, begin_s + at_ms / 1000 - time.time()))  # it happens then, nothing is waited for
-            monitored.send(topic, value)
-            monitored.producer.flush()
+        for number in range(PLAYS):
+            begin_s = _play(plays, followers, number)
+            if begin_s is not None:
+                break
+        else:
+            pytest.fail(f"{PLAYS} times the first batch began more than {PROMPT_MS} ms late: no scenario can be played")
         until_ms = max(scenario.until_ms for play in plays for scenario in play.scenarios.values())
         end_s = begin_s + (until_ms + LATE_MS) / 1000
         while time.time() < end_s:
@@ -93,15 +104,37 @@ def written(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) ->
         }
 
 
+def _play(plays: list[Play], followers: list[Activations], number: int) -> float | None:
+    """Sends all events in their time; returns when it began, or None if the first were not looked at in time."""
+    for play in plays:
+        play.prepare(number)
+    _warm_up(plays, followers)
+    begin_s = time.time()
+    is_looked_at = False
+    for at_ms, monitored, topic, value in sorted(
+        (event for play in plays for event in play.timeline()), key=lambda event: event[0]
+    ):
+        if at_ms > LOOKED_AT_MS and not is_looked_at:
+            time.sleep(max(0.0, begin_s + LOOKED_AT_MS / 1000 - time.time()))
+            if not all(play.is_prompt(follower, begin_s) for play, follower in zip(plays, followers, strict=True)):
+                return None
+            is_looked_at = True
+        time.sleep(max(0.0, begin_s + at_ms / 1000 - time.time()))  # it happens then, nothing is waited for
+        monitored.send(topic, value)
+        monitored.producer.flush()
+    return begin_s
+
+
 def _warm_up(plays: list[Play], followers: list[Activations]) -> None:
     """The first batches of a new JVM take seconds; the scenarios begin when all goes through at once."""
     in_a_row = 0
+    begun = [len(follower.of("warm-up")) for follower in followers]
     for number in range(1, WARM_UP_ROUNDS + 1):
         slowest_s = 0.0
-        for play, follower in zip(plays, followers, strict=True):
+        for play, follower, before in zip(plays, followers, begun, strict=True):
             sent_s = time.monotonic()
             play.monitored.arrive("warm-up")
-            follower.wait_for("warm-up", number)
+            follower.wait_for("warm-up", before + number)
             slowest_s = max(slowest_s, time.monotonic() - sent_s)
             play.monitored.receive("warm-up")
         in_a_row = in_a_row + 1 if slowest_s < WARM_S else 0
