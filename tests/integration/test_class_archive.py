@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 
 DEADLINE_S = 60
 ARCHIVES = "classes-*.jsa"
+IVY = "org.apache.ivy.Main"
 # Java makes a class for each combination of types that are bound to a method, and few of them are in its own archive.
 BINDS_ARGUMENTS = """
 import java.lang.invoke.*;
@@ -46,12 +47,12 @@ def jar() -> Path:
     return jar
 
 
-def run(jar: Path, options: list[str], program: str | Path = "org.apache.ivy.Main") -> str:
+def run(jar: Path, options: list[str], program: str | Path = IVY) -> str:
     command = [find_java(), *options, "-cp", jar, program, "-version"]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
 
 
-def make(jar: Path, cache: Path, program: str | Path = "org.apache.ivy.Main") -> None:
+def make(jar: Path, cache: Path, program: str | Path = IVY) -> None:
     with ClassArchive() as classes:
         run(jar, classes.jvm_options(find_java(), [jar]), program)
         classes.make(str(jar))
@@ -64,7 +65,7 @@ def test_the_second_start_takes_its_classes_from_the_archive(jar: Path, cache: P
         options = classes.jvm_options(find_java(), [jar])
         # With -Xshare:on Java does not start without the archive.
         loaded = run(jar, [*options, "-Xshare:on", "-Xlog:class+load"])
-        assert "org.apache.ivy.Main source: shared objects file" in loaded
+        assert f"{IVY} source: shared objects file" in loaded
         classes.make(str(jar))  # there is one
     assert {path.name for path in cache.iterdir()} == {"classes.lock", *(path.name for path in cache.glob(ARCHIVES))}
 
