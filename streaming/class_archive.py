@@ -101,6 +101,7 @@ def _make(wanted: _Wanted, class_path: str, is_left: threading.Event) -> None:
             if _is_trusted(wanted.archive):
                 return  # another monitor has made it meanwhile
             with ChildProcess(_dump_command(wanted, part, class_path), log_file=log_file) as child:
+                _give_way(child.pid)
                 while child.poll() is None and not is_left.wait(_POLL_INTERVAL_S):
                     pass
             if child.poll() == 0:
@@ -124,6 +125,15 @@ def _dump_command(wanted: _Wanted, part: Path, class_path: str) -> list[str | Pa
     class_list.write_bytes(b"".join(line for line in lines if not _MADE_BY_JAVA.search(line)))
     dump = ["-Xshare:dump", f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={part}"]
     return ["nice", "-n", "19", wanted.java, "-XX:+UseSerialGC", "-Xmx128m", *dump, "-cp", class_path]
+
+
+def _give_way(pid: int) -> None:
+    """Lets a session have only what all others leave.
+
+    Linux may share the processor among sessions first: then `nice` says who comes first in the session, and no more.
+    """
+    with contextlib.suppress(OSError):  # there is no such file where it does not
+        Path(f"/proc/{pid}/autogroup").write_text("19", encoding="ascii")
 
 
 def _is_trusted(archive: Path) -> bool:

@@ -181,3 +181,18 @@ def test_limits_of_all_control_groups_count(line: str, limits: set[str], tmp_pat
     cgroup_file.write_text(line + "\n")
     found = {str(path.relative_to("/sys/fs/cgroup")) for path in class_archive._memory_limits(cgroup_file)}
     assert found == limits
+
+
+def test_it_is_made_with_what_all_others_leave(jar: Path, tmp_path: Path) -> None:
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel does not share the processor among sessions")
+    java, gives_way = tmp_path / "java", tmp_path / "gives way"
+    java.write_text(
+        f"#!/bin/sh\nuntil grep -q 'nice 19$' /proc/self/autogroup; do sleep 0.05; done\nnice > '{gives_way}'\nexit 1\n"
+    )
+    java.chmod(0o755)
+    with ClassArchive() as classes:
+        run(jar, classes.jvm_options(java, [jar]))
+        classes.make(str(jar))
+        wait_until(lambda: gives_way.exists() and gives_way.read_text(), DEADLINE_S, "the lowest priority")
+    assert gives_way.read_text() == "19\n"
