@@ -32,7 +32,8 @@ RECORDS = pa.schema(
 # A tick is a block of nothing for each shard: it makes Spark look at the shard.
 BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
 BLOCKS_DDL = "shard int, block binary"
-# A block is about this large at most before it is compressed; 4,000 common records of 8 shards are 0.1 MiB each.
+# A block is about this large at most before it is compressed; and so is what is cut into the blocks of all shards at
+# once, unless Spark hands over more: 32,000 common records, which are 0.5 MiB for each of 8 shards.
 MAX_BLOCK_BYTES = 4 * 2**20
 # The quickest to read again of those that Arrow has.
 _codec = pa.Codec("lz4_raw")
@@ -63,7 +64,7 @@ def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterat
         Blocks, by BLOCKS.
     """
     garbage.spare_what_is_loaded("pack")
-    for batch in _without_flood(batches):
+    for batch in _joined(_without_flood(batches)):
         is_tick = batch.column("source").to_numpy() == Source.TICKS
         blocks: list[tuple[int, bytes | None]] = [
             (shard, compress(piece.serialize(), _codec))
@@ -91,6 +92,26 @@ def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         seen_bytes += int(overlong_bytes.sum())
         shortened = pc.if_else(pa.array(is_shortened), pc.binary_slice(value, 0, SHORTENED_VALUE_BYTES), value)
         yield batch.set_column(batch.schema.get_field_index("value"), "value", shortened)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a task, of small ones several as one: to cut and to read a few large blocks costs less."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        batch_bytes = batch.nbytes
+        if waiting and waiting_bytes + batch_bytes > MAX_BLOCK_BYTES:
+            yield _one_of(waiting)
+            waiting, waiting_bytes = [], 0
+        waiting.append(batch)
+        waiting_bytes += batch_bytes
+    if waiting:
+        yield _one_of(waiting)
+
+
+def _one_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    # Arrow would copy a single one too, which may be of a gigabyte.
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
 
 def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
