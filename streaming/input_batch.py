@@ -42,15 +42,19 @@ def order_of(batch: pa.Table) -> _Integers:
     """
     # Topic and partition as one number: its order is that of the ranks, and then that of the partitions.
     place = batch.column("source").to_numpy().astype(np.int64) << 32 | batch.column("partition").to_numpy()
-    by_place = np.lexsort((batch.column("offset").to_numpy(), place))
+    offsets = batch.column("offset").to_numpy()
+    # One task reads a partition, and mostly its blocks come one behind the other: then this is all.
+    by_place = np.argsort(place, kind="stable")
     place = place[by_place]
     is_first = np.ones(len(place), dtype=bool)
     is_first[1:] = place[1:] != place[:-1]
+    if not np.all(is_first[1:] | (np.diff(offsets[by_place]) > 0)):
+        by_place = by_place[np.lexsort((offsets[by_place], place))]
     # The highest so far within each partition: each partition's timestamps are lifted above all those before it.
     lift = np.cumsum(is_first) << _TIMESTAMP_BITS
     clipped = np.clip(batch.column("timestamp_ms").to_numpy()[by_place], 0, (1 << _TIMESTAMP_BITS) - 1)
     highest_ms = np.maximum.accumulate(clipped + lift) - lift
-    return by_place[np.lexsort((place, highest_ms))]  # stable: a partition keeps its order
+    return by_place[np.argsort(highest_ms, kind="stable")]  # what is equal keeps its order
 
 
 @dataclass(slots=True)
@@ -149,19 +153,28 @@ def topic_of(source: int, topics: Topics) -> str:
     return (topics.commands, topics.arrivals, topics.receives, topics.ticks)[source]
 
 
-def by_key(batch: pa.Table) -> Iterator[QueueInput]:
-    """The records of a batch in order, key by key; the key whose first record comes first is the first."""
+def keys_of(batch: pa.Table) -> pa.DictionaryArray:
+    """The keys of a batch's records, each of them once in its dictionary."""
+    return batch.column("key").dictionary_encode("encode").combine_chunks()
+
+
+def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
+    """The records of a batch in order, key by key; the key whose first record comes first is the first.
+
+    Args:
+        batch: The records, by blocks.RECORDS.
+        keys: Their keys, by `keys_of`.
+    """
     if not len(batch):
         return
     order = order_of(batch)
-    encoded = batch.column("key").dictionary_encode("encode").combine_chunks()
-    codes = encoded.indices.to_numpy()[order]
-    if len(encoded.dictionary) < np.iinfo(np.int16).max:
+    codes = keys.indices.to_numpy()[order]
+    if len(keys.dictionary) < np.iinfo(np.int16).max:
         codes = codes.astype(np.int16)  # which NumPy sorts by radix
     grouped = np.argsort(codes, kind="stable")
     codes = codes[grouped]
     positions = order[grouped]
-    keys = encoded.dictionary.to_pylist()
+    names = keys.dictionary.to_pylist()
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
     # Put in order first: then a queue's values lie side by side in memory when they are decoded. All of them in one
@@ -169,7 +182,7 @@ def by_key(batch: pa.Table) -> Iterator[QueueInput]:
     values = batch.column("value").cast(pa.large_binary()).combine_chunks().take(pa.array(positions)).to_pylist()
     for begin, end in sorted(runs_of(codes), key=lambda run: grouped[run[0]]):
         yield QueueInput(
-            keys[codes[begin]], sources[begin:end], values[begin:end], batch, positions[begin:end], is_plain
+            names[codes[begin]], sources[begin:end], values[begin:end], batch, positions[begin:end], is_plain
         )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streaming.core import snapshot
 from streaming.core.events import Event
 from streaming.core.shard import Step, step_queue
-from streaming.input_batch import QueueInput, by_key, topic_of
+from streaming.input_batch import QueueInput, by_key, keys_of, topic_of
 from streaming.outputs import (
     OutputContext,
     OutputRow,
@@ -32,10 +32,11 @@ QUEUE_BYTES = 512
 def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
     """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
     context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
-    shard.take_up(batch.column("key").unique().drop_null())
+    keys = keys_of(batch)
+    shard.take_up(keys.dictionary.drop_null())
     due = shard.due()
     rows: list[OutputRow] = []
-    for given in by_key(batch):
+    for given in by_key(batch, keys):
         name, events, wrong = given.decode()
         step = None if name is None else _step_queue(shard, name, events, settings, context)
         if step is not None and step.refused:

@@ -18,6 +18,8 @@ FORMAT_VERSION = 3
 
 Snapshot = list[Any]
 
+# By number; to call State would run Python code.
+_STATES = tuple(State)
 _TASK_FIELDS = ("procedure_name", "execute_as", "sequence", "started_ms", "host", "is_confirmed")
 
 
@@ -53,7 +55,7 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     definition, monitor, *counts, sessions, marks, tasks = snapshot
     queue = Queue(_restore_definition(definition), settings)
     state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
-    queue.monitor.state = State(state)
+    queue.monitor.state = _STATES[state]
     queue.monitor.anchor_ms, queue.monitor.last_empty_ms, queue.monitor.last_activated_ms = times
     queue.unread, queue.negative_since_ms, queue.last_added_ms, queue.rollbacks, queue.sequence, *view = counts
     queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view

@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 from producers.clients import admin_client
 from streaming.blocks import RECORDS, Source
 from streaming.core.events import Event, Receive
-from streaming.input_batch import by_key, order_of
+from streaming.input_batch import by_key, keys_of, order_of
 from tests.histories import SECOND, Timeline
 from tests.integration.monitor_topics import DEADLINE_S, ConsumerRecord, MonitorTopics, Tail
 from tests.integration.reader_programs import Block, Outcome
@@ -136,7 +136,7 @@ class Count:
         rows = [_row(Source.ARRIVALS, each) for each in arrivals] + [_row(Source.RECEIVES, each) for each in receives]
         begin_ms = self._timeline.now_ms
         for since_ms, batch in self._batches(pa.Table.from_pylist(rows, RECORDS)):
-            for given in by_key(batch):
+            for given in by_key(batch, keys_of(batch)):
                 _, events, wrong = given.decode()
                 assert not wrong
                 self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, events))

@@ -7,7 +7,7 @@ import pytest
 
 from streaming import records
 from streaming.blocks import Source
-from streaming.input_batch import by_key, events_of
+from streaming.input_batch import by_key, events_of, keys_of
 from tests.fake_spark import Record, table
 
 DECODERS = {
@@ -52,7 +52,8 @@ def test_it_is_decoded_as_record_by_record(seed: int) -> None:
         batch.append(Record(source, value, key, offset, timestamp_ms=offset))
 
     seen = {}
-    for given in by_key(table(batch)):
+    whole = table(batch)
+    for given in by_key(whole, keys_of(whole)):
         seen[given.key] = given.decode()
 
     assert list(seen) == list(dict.fromkeys(one.key for one in batch)), "the key whose first record comes first"
@@ -70,5 +71,6 @@ def test_it_is_decoded_as_record_by_record(seed: int) -> None:
 def test_no_two_of_many_keys_are_taken_for_one() -> None:
     count = 70_000  # more than 16 bits can tell apart
     batch = [Record(Source.ARRIVALS, b"%d" % number, b"%d" % number, number) for number in range(count)]
-    found = [(given.key, given.values) for given in by_key(table(batch))]
+    whole = table(batch)
+    found = [(given.key, given.values) for given in by_key(whole, keys_of(whole))]
     assert found == [(b"%d" % number, [b"%d" % number]) for number in range(count)]
