@@ -87,6 +87,13 @@ def test_large_records_make_more_blocks_not_larger_ones() -> None:
     assert [row["value"] for row in unpacked(blocks[5])] == values
 
 
+def test_small_pieces_of_what_is_read_share_blocks_up_to_their_size() -> None:
+    random = Random(1)  # noqa: S311  (no secret)
+    values = [random.randbytes(MAX_BLOCK_BYTES * 2 // 5) for _ in range(5)]
+    blocks = packed([batch for value in values for batch in read([Record(Source.ARRIVALS, value, b"Q")], [5])])
+    assert [[row["value"] for row in unpacked([block])] for block in blocks[5]] == [values[:2], values[2:4], values[4:]]
+
+
 def test_a_block_of_ordinary_records_is_a_good_deal_shorter_than_they_are() -> None:
     values = [b'{"queue":"orders","message_id":"m-%d"}' % number for number in range(1_000)]
     [block] = packed(read([Record(Source.ARRIVALS, value, b"orders") for value in values], [5] * len(values)))[5]
