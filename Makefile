@@ -61,10 +61,11 @@ SOAK_MINUTES ?= 60
 soak: $(INSTALLED)/.set-up ## an hour of load: does anything grow, is anything lost? SOAK_MINUTES=10 is shorter
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
-bench: $(INSTALLED)/.set-up ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: 50 minutes
+bench: $(INSTALLED)/.set-up ## throughput beside the peers, with a plot; then latency, idle load, timers, growth: an hour
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@for peer in benchmarks/peers/*/setup; do $$peer; done
-	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --plot build/throughput.png
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --runs 5 --plot build/throughput.png \
+		--only queue-activation Streams Flink Bytewax "bare loop"
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --set many --only queue-activation "Kafka Streams, RocksDB" "key per queue"
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/latency.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/timers.py
