@@ -118,7 +118,9 @@ class Admin:
     def other_settings(self, specs: list[TopicSpec]) -> list[str]:
         """What of the topics' settings differs from what the monitor relies on, one sentence each."""
         resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
-        sentences = []
+        sentences: list[str] = []
+        if not resources:
+            return sentences  # to ask for nothing is an error
         for resource, future in self._client.describe_configs(
             list(resources), request_timeout=REQUEST_TIMEOUT_S
         ).items():

@@ -10,8 +10,10 @@ import pytest
 
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
+from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
 from streaming.processes import THIS_COMMAND, ChildProcess
+from streaming.topics import TopicSpec
 from tests.integration.monitors import Monitored
 from tests.waiting import wait_until
 
@@ -45,6 +47,21 @@ def test_topics_is_idempotent(monitored: Monitored) -> None:
     listing = run(monitored, "topics").splitlines()
     assert len(listing) == 9
     assert all(line.startswith("exists ") for line in listing)
+
+
+def test_topics_warns_of_what_others_have_made_and_of_nothing_else(broker: EmbeddedBroker) -> None:
+    prefix = f"made-{uuid.uuid4().hex[:6]}-"
+    cluster = Cluster(broker.bootstrap_servers, {})
+    # With the broker's own settings: records would be in the order of their producers' clocks.
+    spec = TopicSpec(f"{prefix}queue-arrivals", is_partitioned=True, config={})
+    Admin(cluster).create_topics([spec], partitions=1, replication_factor=1)
+    options = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix]
+    done = _finish([*THIS_COMMAND, "topics", *options])
+    assert done.returncode == 0, done.stderr
+    assert f"exists   {prefix}queue-arrivals" in done.stdout
+    warnings = done.stderr.splitlines()
+    assert warnings
+    assert all(line.startswith(f"warning: topic {prefix}queue-arrivals has ") for line in warnings)
 
 
 def test_workload_watch_and_queues(monitored: Monitored, tmp_path: Path) -> None:
