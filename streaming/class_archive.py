@@ -27,6 +27,7 @@ _MIN_MEMORY_BYTES = 8 * 2**30
 # Checkouts and versions that are in use at the same time; the archives of others are deleted.
 _ARCHIVES_KEPT = 3
 _POLL_INTERVAL_S = 0.2
+_LOWEST_PRIORITY = "19"  # of a process, and of a session
 # Classes that Java makes while it runs. From an archive Java 17 does not survive loading one with an agent beside it,
 # or a flight recording from the start: it asks for the file of the class, and there is none.
 _MADE_BY_JAVA = re.compile(rb"java[./]lang[./]invoke[./]BoundMethodHandle\$Species_")
@@ -124,7 +125,7 @@ def _dump_command(wanted: _Wanted, part: Path, class_path: str) -> list[str | Pa
     class_list = wanted.class_list.with_name("whole-lines")
     class_list.write_bytes(b"".join(line for line in lines if not _MADE_BY_JAVA.search(line)))
     dump = ["-Xshare:dump", f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={part}"]
-    return ["nice", "-n", "19", wanted.java, "-XX:+UseSerialGC", "-Xmx128m", *dump, "-cp", class_path]
+    return ["nice", "-n", _LOWEST_PRIORITY, wanted.java, "-XX:+UseSerialGC", "-Xmx128m", *dump, "-cp", class_path]
 
 
 def _give_way(pid: int) -> None:
@@ -133,7 +134,7 @@ def _give_way(pid: int) -> None:
     Linux may share the processor among sessions first: then `nice` says who comes first in the session, and no more.
     """
     with contextlib.suppress(OSError):  # there is no such file where it does not
-        Path(f"/proc/{pid}/autogroup").write_text("19", encoding="ascii")
+        Path(f"/proc/{pid}/autogroup").write_text(_LOWEST_PRIORITY, encoding="ascii")
 
 
 def _is_trusted(archive: Path) -> bool:

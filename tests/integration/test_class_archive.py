@@ -59,6 +59,14 @@ def make(jar: Path, cache: Path, program: str | Path = IVY) -> None:
         wait_until(lambda: any(path.stat().st_size for path in cache.glob(ARCHIVES)), DEADLINE_S, "the archive")
 
 
+def java_that(folder: Path, script: str) -> Path:
+    """A `java` that does what the script says."""
+    path = folder / "java"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
 def test_the_second_start_takes_its_classes_from_the_archive(jar: Path, cache: Path) -> None:
     make(jar, cache)
     with ClassArchive() as classes:
@@ -140,9 +148,7 @@ def test_whoever_stops_does_not_wait_for_the_archive_and_leaves_nothing(jar: Pat
 def test_what_java_says_is_told_if_there_will_be_no_archive(
     jar: Path, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'An error has occurred: no room'\nexit 1\n")
-    java.chmod(0o755)
+    java = java_that(tmp_path, "echo 'An error has occurred: no room'; exit 1")
     with ClassArchive() as classes:
         run(jar, classes.jvm_options(java, [jar]))
         classes.make(str(jar))
@@ -186,11 +192,10 @@ def test_limits_of_all_control_groups_count(line: str, limits: set[str], tmp_pat
 def test_it_is_made_with_what_all_others_leave(jar: Path, tmp_path: Path) -> None:
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel does not share the processor among sessions")
-    java, gives_way = tmp_path / "java", tmp_path / "gives way"
-    java.write_text(
-        f"#!/bin/sh\nuntil grep -q 'nice 19$' /proc/self/autogroup; do sleep 0.05; done\nnice > '{gives_way}'\nexit 1\n"
+    gives_way = tmp_path / "gives way"
+    java = java_that(
+        tmp_path, f"until grep -q 'nice 19$' /proc/self/autogroup; do sleep 0.05; done; nice > '{gives_way}'; exit 1"
     )
-    java.chmod(0o755)
     with ClassArchive() as classes:
         run(jar, classes.jvm_options(java, [jar]))
         classes.make(str(jar))
