@@ -6,6 +6,7 @@ not have, so then further headers carry it, as extension attributes.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from xml.etree import ElementTree as ET
 
@@ -14,7 +15,9 @@ from confluent_kafka import Message
 from msgspec import Struct, field
 
 from streaming.core.notification import EventType
-from streaming.records import is_queue_name
+from streaming.decoding import Int64, InvalidRecordError, decode_json
+from streaming.output_records import Short
+from streaming.records import Identifier, NotificationName, is_queue_name
 
 _CLOUD_EVENT_TYPES = {
     EventType.QUEUE_ACTIVATION.value: "queue.activation.v1",
@@ -69,19 +72,22 @@ class ActivationRecord(Struct):
 
 
 class Activation(Struct):
-    """What a program that acts on notifications needs to know, whatever the format."""
+    """Holds what a program that acts on notifications needs, whatever the format.
 
-    event_type: str = field(name="EventType")
-    post_time: str = field(name="PostTime")
+    Anybody who may write the topic chooses what stands here, so everything has a limit.
+    """
+
+    event_type: Short = field(name="EventType")
+    post_time: Short = field(name="PostTime")
     queue: str
-    notification_id: str
-    sequence: int
-    unread_messages: int
-    tasks_waiting: int
-    notification: str | None = None
-    service: str | None = None
-    reason: str | None = None
-    expires_at: str | None = None
+    notification_id: Identifier
+    sequence: Int64
+    unread_messages: Int64
+    tasks_waiting: Int64
+    notification: NotificationName | None = None
+    service: Identifier | None = None
+    reason: Short | None = None
+    expires_at: Short | None = None
 
 
 # The elements of EVENT_INSTANCE, in the documented order [E: QUEUE_ACTIVATION event].
@@ -131,33 +137,42 @@ def headers_of(record: ActivationRecord, activation_format: ActivationFormat) ->
     return headers
 
 
-def decode(message: Message) -> Activation | None:
-    """What a record of queue-activations says, in either format; None if nothing can be made of it.
+def decode(message: Message) -> Activation:
+    """Decodes a record of queue-activations, in either format.
 
-    A queue's name in it is one: whoever may write the topic must not get other characters into command lines.
+    Raises:
+        InvalidRecordError: It is no notification, or not about a queue: whoever may write the topic must not get other
+            characters into command lines.
     """
-    value = message.value()
-    if value is None:
-        return None
     headers = dict(message.headers() or [])
+    if headers.get("content-type") == b"application/xml" and message.value() is not None:
+        activation = _from_headers(headers)
+    else:
+        activation = decode_json(_decoder, message.value())
+    if not is_queue_name(activation.queue):
+        raise InvalidRecordError("`queue` is no name of a queue")
+    return activation
+
+
+def _from_headers(headers: Mapping[str, str | bytes | None]) -> Activation:
+    """Makes an activation of the headers alone, which say more than the XML; raises InvalidRecordError."""
     try:
-        if headers.get("content-type") == b"application/xml":
-            texts = {name: text.decode() for name, text in headers.items() if isinstance(text, bytes)}
-            activation = _from_headers(texts)
-        else:
-            activation = _decoder.decode(value)
-    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
-        return None
-    return activation if is_queue_name(activation.queue) else None
-
-
-def _from_headers(headers: dict[str, str]) -> Activation:
-    """By the headers alone, which say more than the XML. Raises KeyError and ValidationError."""
-    fields = {
-        "EventType": _EVENT_TYPES[headers["ce_type"]],
-        "PostTime": headers["ce_time"],
-        "queue": headers["ce_subject"],
-        "notification_id": headers["ce_id"],
-    }
-    fields |= {attribute: headers[f"ce_{name}"] for name, attribute in _EXTENSIONS.items() if f"ce_{name}" in headers}
-    return msgspec.convert(fields, Activation, strict=False)
+        # Headers of others may be anything.
+        texts = {
+            name: text.decode() for name, text in headers.items() if name.startswith("ce_") and isinstance(text, bytes)
+        }
+        fields = {
+            "EventType": _EVENT_TYPES[texts["ce_type"]],
+            "PostTime": texts["ce_time"],
+            "queue": texts["ce_subject"],
+            "notification_id": texts["ce_id"],
+        }
+    except UnicodeDecodeError as error:
+        raise InvalidRecordError(f"invalid UTF-8 in its headers: {error}") from None
+    except KeyError as error:
+        raise InvalidRecordError(f"its header ce_type, ce_time, ce_subject or ce_id is not right: {error}") from None
+    fields |= {attribute: texts[f"ce_{name}"] for name, attribute in _EXTENSIONS.items() if f"ce_{name}" in texts}
+    try:
+        return msgspec.convert(fields, Activation, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRecordError(str(error)) from None

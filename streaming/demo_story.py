@@ -3,20 +3,27 @@
 It watches the topics as anybody could, so it shows what programs really reported and the monitor really wrote.
 """
 
-import json
 import math
 import time
 from collections import defaultdict
-from typing import Any
+from contextlib import suppress
+from typing import TypeVar
 
+import msgspec
 from confluent_kafka import Message
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming import activations, records
+from streaming.decoding import InvalidRecordError
+from streaming.host.start_records import decode_task
+from streaming.logs import printable
+from streaming.records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback
 from streaming.topics import Topics
 
 TOPICS = Topics()
+_Input = TypeVar("_Input", bound=MessageArrived | ReceiveRecord)
 # KEDA's Kafka scaler looks at the lag so often by default (its documentation, pollingInterval).
 LAG_POLL_INTERVAL_S = 30.0
 _QUEUE_STYLES = ("cyan", "magenta", "yellow", "green", "blue")
@@ -47,20 +54,23 @@ class Story:
         self._console.print()
 
     def saw(self, message: Message) -> None:
-        """A record of queue-arrivals, queue-receives, queue-activations or queue-tasks came."""
-        value = message.value()
-        if value is None:
-            return
-        record = json.loads(value)
-        at_s = message.timestamp()[1] / 1000
+        """Takes note of a record of queue-arrivals, queue-receives, queue-activations or queue-tasks."""
+        # What is not valid is not the demo's.
+        with suppress(InvalidRecordError):
+            self._saw(message)
+
+    def _saw(self, message: Message) -> None:
         if message.topic() == TOPICS.arrivals:
-            self._saw_arrival(record["queue"], record.get("count", 1), at_s)
+            arrived = _decode(records.arrivals_decoder, message)
+            self._saw_arrival(arrived.queue, arrived.count, message.timestamp()[1] / 1000)
         elif message.topic() == TOPICS.receives:
-            self._saw_receive(record)
+            self._saw_receive(_decode(records.receives_decoder, message))
         elif message.topic() == TOPICS.tasks:
-            self._saw_activation(record, "starts a task")
+            task, _ = decode_task(message)
+            self._saw_activation(task.queue, task.sequence, "starts a task")
         else:
-            self._saw_activation(record, record["reason"])
+            activation = activations.decode(message)
+            self._saw_activation(activation.queue, activation.sequence, activation.reason or "")
 
     def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:
         if self._unread[queue] <= 0:
@@ -70,25 +80,21 @@ class Story:
         self._arrivals_s.append((at_s, queue))
         self._line(queue, "->", f"{_messages(count)} arrived", "")
 
-    def _saw_receive(self, record: dict[str, Any]) -> None:
-        if "session_id" not in record:
-            return  # of a task; the host tells of those itself
-        queue, session_id = record["queue"], record["session_id"]
-        transaction = session_id, record.get("transaction_id", "")
-        if record["type"] == "RECEIVE" and record["result"] == "MESSAGES":
-            self._unread[queue] -= record["messages"]
-            self._received[transaction] = record["messages"]
-        elif record["type"] == "COMMIT":
-            messages = self._received.pop(transaction, 0)
+    def _saw_receive(self, record: ReceiveRecord) -> None:
+        """Counts what a session has received; the host tells of tasks itself."""
+        if isinstance(record, Receive) and record.messages:
+            self._unread[record.queue] -= record.messages
+            self._received[record.session_id, record.transaction_id or ""] = record.messages
+        elif isinstance(record, Commit):
+            messages = self._received.pop((record.session_id, record.transaction_id), 0)
             self._read += messages
-            self._read_by_session[session_id] += messages
-        elif record["type"] == "ROLLBACK":
-            self._unread[queue] += self._received.pop(transaction, 0)
+            self._read_by_session[record.session_id] += messages
+        elif isinstance(record, Rollback):
+            self._unread[record.queue] += self._received.pop((record.session_id, record.transaction_id), 0)
 
-    def _saw_activation(self, record: dict[str, Any], why: str) -> None:
-        queue = record["queue"]
+    def _saw_activation(self, queue: str, sequence: int, why: str) -> None:
         self._activations += 1
-        text = f"activation {record['sequence']}  {why}"
+        text = f"activation {sequence}  {why}"
         # The first since the queue became empty tells how late it is; a later one, how much is left.
         if queue in self._waiting_since_s:
             latency_s = time.time() - self._waiting_since_s.pop(queue)
@@ -127,7 +133,10 @@ class Story:
         color = self._styles.setdefault(queue, _QUEUE_STYLES[len(self._styles) % len(_QUEUE_STYLES)])
         self._console.print(
             Text.assemble(
-                (f"{time.time() - self._begin_s:6.1f} s  ", "dim"), (f"{queue:<10}", color), f"{mark}  ", (text, style)
+                (f"{time.time() - self._begin_s:6.1f} s  ", "dim"),
+                (f"{printable(queue):<10}", color),
+                f"{mark}  ",
+                (printable(text), style),
             ),
             soft_wrap=True,
         )
@@ -160,6 +169,12 @@ class Story:
 
     def _until_next_poll_s(self, at_s: float) -> float:
         return (self._poll_number(at_s) + 1) * LAG_POLL_INTERVAL_S - (at_s - self._begin_s)
+
+
+def _decode(decoder: msgspec.json.Decoder[_Input], message: Message) -> _Input:
+    """Decodes a record as the monitor does; raises InvalidRecordError."""
+    value = message.value()
+    return records.decode(decoder, message.key(), value, len(value or b""))
 
 
 def _messages(count: int) -> str:

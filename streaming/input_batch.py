@@ -22,7 +22,7 @@ _Integers: TypeAlias = npt.NDArray[np.int64]
 # Enough for the year 4199, and for 2^17 partitions beside it in 64 bits.
 _TIMESTAMP_BITS = 46
 
-_DECODERS: dict[int, records.InputDecoder] = {
+_DECODERS: dict[int, msgspec.json.Decoder[Any]] = {
     Source.COMMANDS: records.commands_decoder,
     Source.ARRIVALS: records.arrivals_decoder,
     Source.RECEIVES: records.receives_decoder,

@@ -60,6 +60,11 @@ def configure(log_format: LogFormat) -> None:
         sys.excepthook = _log_uncaught
 
 
+def printable(text: str) -> str:
+    """Returns a text from a record in one line, with escapes for what a terminal would act upon or not show."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def report(problem: str) -> None:
     """Tells the user why the command ends, in one message."""
     if os.environ.get(FORMAT_VARIABLE) == LogFormat.JSON:

@@ -3,8 +3,18 @@
 They are not where they are made, in outputs.py: that is compiled, and mypyc does not know msgspec's classes.
 """
 
+from typing import Annotated, Literal
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from streaming.decoding import Int64
+from streaming.records import Identifier, ProcedureName
+
+# The names of `core.queue_monitor.State`, but for ABSENT, which is null.
+MonitorState = Literal["INACTIVE", "NOTIFIED", "RECEIVES_OCCURRING"]
+# The name of a state, or a time: ISO 8601, UTC.
+Short = Annotated[str, Meta(max_length=64)]
 
 
 class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
@@ -14,11 +24,11 @@ class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
     """
 
     queue: str
-    task_id: str
-    procedure_name: str | None
-    execute_as: str | None
-    sequence: int
-    expires_at: str
+    task_id: Identifier
+    procedure_name: ProcedureName | None
+    execute_as: Identifier | None
+    sequence: Int64
+    expires_at: Short
 
 
 class ActivatedTaskRow(Struct):
@@ -29,12 +39,12 @@ class ActivatedTaskRow(Struct):
     schema_name: str
     queue_name: str
     queue: str
-    procedure_name: str | None
-    execute_as: str | None
-    sequence: int
-    host: str | None
+    procedure_name: ProcedureName | None
+    execute_as: Identifier | None
+    sequence: Int64
+    host: Identifier | None
     is_confirmed: bool
-    start_time: str
+    start_time: Short
 
 
 class MonitorRow(Struct):
@@ -43,20 +53,20 @@ class MonitorRow(Struct):
     database_name: str
     schema_name: str
     queue_name: str
-    state: str | None
-    last_empty_rowset_time: str | None
-    last_activated_time: str | None
-    tasks_waiting: int
-    unread_messages: int
-    tasks_running: int
-    task_limit_reached: int
+    state: Short | None
+    last_empty_rowset_time: Short | None
+    last_activated_time: Short | None
+    tasks_waiting: Int64
+    unread_messages: Int64
+    tasks_running: Int64
+    task_limit_reached: Int64
     is_procedure_failed: bool
-    max_queue_readers: int | None
+    max_queue_readers: Int64 | None
     is_receive_enabled: bool
     is_activation_enabled: bool
-    activation_sequence: int
-    next_check_time: str | None
-    update_time: str
+    activation_sequence: Int64
+    next_check_time: Short | None
+    update_time: Short
 
 
 class BatchRecord(Struct):

@@ -5,13 +5,14 @@ Producers encode with the same classes, so that there is one place for each fiel
 """
 
 import re
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streaming.core import events
 from streaming.core.times import FOREVER_MS
+from streaming.decoding import InvalidRecordError, decode_json
 
 MAX_RECORD_BYTES = 64 * 1024
 
@@ -35,10 +36,6 @@ OnOff = Literal["ON", "OFF"]
 
 # A dictionary is looked up in C, an Enum in Python.
 _RESULTS = {result.name: result for result in events.ReceiveResult}
-
-
-class InvalidRecordError(ValueError):
-    """A record that breaks the contract; the message is the reason for the dead letter."""
 
 
 # The collector need not follow what there are most of: nothing in them refers to anything else.
@@ -284,9 +281,7 @@ InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 arrivals_decoder = msgspec.json.Decoder(MessageArrived)
 receives_decoder = msgspec.json.Decoder(ReceiveRecord)
 commands_decoder = msgspec.json.Decoder(CommandRecord)
-InputDecoder: TypeAlias = (
-    msgspec.json.Decoder[MessageArrived] | msgspec.json.Decoder[ReceiveRecord] | msgspec.json.Decoder[CommandRecord]
-)
+_Record = TypeVar("_Record", bound=InputRecord)
 
 
 def _is_on(value: OnOff | UnsetType) -> bool | None:
@@ -298,22 +293,7 @@ def is_queue_name(name: str) -> bool:
     return _QUEUE_NAME.fullmatch(name) is not None
 
 
-def _parse(decoder: InputDecoder, value: bytes) -> InputRecord:
-    try:
-        if not value.isascii():
-            value.decode()  # the decoder does not look into strings it ignores
-        return decoder.decode(value)
-    except UnicodeDecodeError as error:
-        raise InvalidRecordError(f"invalid UTF-8: {error}") from None
-    except msgspec.ValidationError as error:
-        raise InvalidRecordError(str(error)) from None
-    except msgspec.DecodeError as error:
-        raise InvalidRecordError(f"invalid JSON: {error}") from None
-    except RecursionError:
-        raise InvalidRecordError("invalid JSON: nested too deeply") from None
-
-
-def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_bytes: int) -> InputRecord:
+def decode(decoder: msgspec.json.Decoder[_Record], key: bytes | None, value: bytes | None, value_bytes: int) -> _Record:
     """Decodes and checks one record.
 
     Args:
@@ -327,11 +307,9 @@ def decode(decoder: InputDecoder, key: bytes | None, value: bytes | None, value_
     """
     if key is None:
         raise InvalidRecordError("the record has no key; it must be the queue's name")
-    if value is None:
-        raise InvalidRecordError("the record has no value")
-    if len(key) + value_bytes > MAX_RECORD_BYTES:
+    if value is not None and len(key) + value_bytes > MAX_RECORD_BYTES:
         raise InvalidRecordError(f"the record has {len(key) + value_bytes} bytes, more than {MAX_RECORD_BYTES}")
-    record = _parse(decoder, value)
+    record = decode_json(decoder, value)
     if not is_queue_name(record.queue):
         raise InvalidRecordError(
             "`queue` must have one to three parts of 1-128 characters, none of them a control character"

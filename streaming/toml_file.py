@@ -43,13 +43,16 @@ def load(path: Path, content_type: type[_Content]) -> _Content:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is no TOML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is no TOML that can be used: it is nested too deeply") from None
     except msgspec.ValidationError as error:
         reason = _AT_PATH.sub("", str(error))
         line = _line_of(text, _place_of(str(error), reason))
         at = f", line {line}" if line is not None else ""
         raise UserError(f"{path}{at}: {reason}") from None
+    except ValueError as error:
+        # Besides tomllib's own error, that of a number with more digits than Python converts.
+        raise UserError(f"{path} is no TOML: {error}") from None
 
 
 class TomlFile(Generic[_Content]):

@@ -8,19 +8,17 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 from streaming.blocks import Source
 from tests.fake_spark import Record
+from tests.json_fuzzer import JsonFuzzer
 
 MAX_RECORD_BYTES = 65_536
 # What leaves the JVM of a key, and of a value.
 KEY_CUT_BYTES, VALUE_CUT_BYTES = 2_048, 262_144
 
 SOURCES = (Source.ARRIVALS, Source.RECEIVES, Source.COMMANDS)
-# Deeper than either decoder goes; what lies between is not for a test.
-TOO_DEEP = 20_000
 
 Check = Callable[[Any], bool]
 
@@ -146,81 +144,10 @@ def _fields_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-ODD_TEXTS = (
-    "",
-    "\0",
-    "\n",
-    "\x7f",
-    "\x85",
-    "\u202e",
-    "\ufeff",
-    "\uffff",
-    "\U0010ffff",
-    "e\u0301",
-    "\u00df",
-    "\uff21",
-    "😀",
-    "'\"\\/",
-)
 IDENTIFIERS = ("a", "b", "c", "d", "e", "f", "g", "\0", "\u202e", "\u0301" * 128, "\U0010ffff" * 128, "default")
-ODD_NUMBERS = (
-    0,
-    -1,
-    1.0,
-    0.5,
-    -0.0,
-    1e308,
-    2**31,
-    2**53 + 1,
-    2**63 - 1,
-    2**63,
-    2**64,
-    10**30,
-    -(10**30),
-    10**9,
-    10**12,
-)
-ODD_BYTES = (
-    b"\xff",
-    b"\xc3",
-    b"\xed\xa0\x80",
-    b"\xf4\x90\x80\x80",
-    b"\0",
-    b"\xef\xbb\xbf",
-    b"\\",
-    b'"',
-    b"{",
-    b"]",
-    b",",
-)
-ODD_JSON = (
-    "NaN",
-    "-Infinity",
-    '"\\ud800"',
-    '"\\udc00\\ud800"',
-    "01",
-    "1e999999",
-    "1" * 5_000,
-    "tru",
-    "'a'",
-    "[1,]",
-    "\x01",
-)
-NONSENSE = (
-    b"",
-    b"null",
-    b"[]",
-    b"0",
-    b'"Q"',
-    b"{}",
-    b"\x00\x01\x02",
-    b"\x1f\x8b\x08\x00",
-    b"\xff\xfe{\x00}\x00",
-    b" " * 70_000,
-)
 
 
-class Fuzzer:
+class Fuzzer(JsonFuzzer):
     """Records of random input topics.
 
     Args:
@@ -230,7 +157,7 @@ class Fuzzer:
     """
 
     def __init__(self, seed: int, queues: list[str], others: list[str]) -> None:
-        self.random = Random(seed)  # noqa: S311  (no secret)
+        super().__init__(seed)
         self.queues = queues
         self.others = others
 
@@ -254,45 +181,18 @@ class Fuzzer:
         return _record(source, fields, json.dumps(fields, ensure_ascii=self.random.random() < 0.5))
 
     def _nearly(self, source: Source) -> Record:
-        """Valid but for a field or two."""
-        random, fields = self.random, self._fields(source)
-        for _ in range(random.choice((1, 1, 2))):
-            name = random.choice([*fields, "type", "count", "unread", "activation", "unknown"])
-            if random.random() < 0.2:
-                fields.pop(name, None)
-            else:
-                fields[name] = self._odd_value()
+        random, fields = self.random, self.nearly(self._fields(source))
         queue = fields.get("queue")
         key = queue if isinstance(queue, str) and random.random() < 0.8 else random.choice(self.others)
         return replace(_record(source, fields, json.dumps(fields)), key=key.encode())
 
     def _syntax(self, source: Source) -> Record:
-        """Not quite JSON, or JSON seldom seen."""
-        random, fields = self.random, self._fields(source)
-        text = json.dumps(fields)
-        odd = random.choice(ODD_JSON)
-        text = random.choice(
-            (
-                text[: random.randrange(len(text))],
-                text[:-1] + f', "unknown": {odd}}}',
-                text[:-1] + f', "{random.choice(list(fields))}": {random.choice((odd, "1", "null"))}}}',
-                f" \n{text}\t" + random.choice(("", text, "\0", ",")),
-                text.replace('"', "'"),
-                text.replace(":", random.choice(("=", "::", " : ")), 1),
-                json.dumps([fields]),
-            )
-        )
-        return _record(source, fields, text)
+        fields = self._fields(source)
+        return _record(source, fields, self.syntax(fields))
 
     def _bytes(self, source: Source) -> Record:
-        """Valid but for some bytes."""
         record = self._valid(source)
-        value = bytearray(record.value or b"")
-        for _ in range(self.random.randint(1, 3)):
-            at = self.random.randrange(len(value))
-            odd = self.random.choice(ODD_BYTES)
-            value[at : at + self.random.choice((0, 1, len(odd)))] = odd
-        return replace(record, value=bytes(value))
+        return replace(record, value=self.some_bytes(record.value or b""))
 
     def _key(self, source: Source) -> Record:
         """Valid but for its key."""
@@ -302,12 +202,7 @@ class Fuzzer:
         return replace(record, key=random.choice((key, random.choice(self.others).encode())))
 
     def _nonsense(self, source: Source) -> Record:
-        random = self.random
-        value = random.choice((None, random.randbytes(random.randrange(200)), random.choice(NONSENSE)))
-        if random.random() < 0.02:
-            deep = b'{"queue": "x", "unknown": ' + b"[" * TOO_DEEP + b"]" * TOO_DEEP + b"}"
-            value = random.choice((deep, b"x" * 65_537, b"\0" * 300_000))
-        return Record(source, value, random.choice(self.queues + self.others).encode())
+        return Record(source, self.nonsense(), self.random.choice(self.queues + self.others).encode())
 
     def _fields(self, source: Source) -> dict[str, Any]:
         """A valid record's."""
@@ -338,26 +233,6 @@ class Fuzzer:
         if name in ("count", "messages", "unread", "timeout_ms", "external_activation_timeout_ms"):
             return random.choice((1, 2, 7, 5_000, 10**9 if name != "external_activation_timeout_ms" else 86_400_000))
         return random.choice(IDENTIFIERS)
-
-    def _odd_value(self) -> Any:
-        random = self.random
-        text = random.choice(ODD_TEXTS)
-        return random.choice(
-            (
-                None,
-                True,
-                random.choice(ODD_NUMBERS),
-                text,
-                text * random.choice((2, 129, 257, 387)),
-                "q" + text,
-                ".".join(["part"] * random.randrange(6)),
-                [[]],
-                {"status": text},
-                {},
-                json.loads("[" * 50 + "]" * 50),
-                "x" * random.choice((128, 129, 256, 257, 386, 387, 60_000)),
-            )
-        )
 
 
 def _record(source: Source, fields: dict[str, Any], text: str) -> Record:

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -11,8 +12,11 @@ from msgspec import Struct
 from streaming.access import RightMissingError, denial
 from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.core.activator import ViewRow
+from streaming.decoding import Int64, InvalidRecordError, PassedOver, decode_json
 from streaming.errors import UserError
 from streaming.follow import Start, TopicFollower
+from streaming.output_records import MonitorState
+from streaming.records import is_queue_name
 
 # Kafka's brokers accept nothing shorter than 6 s (group.min.session.timeout.ms). A restarted activator is known by its
 # instance id and takes over at once; this is how long another activator of the group waits for one that is gone.
@@ -27,11 +31,11 @@ _CLOSE_TIMEOUT_S = 3.0
 
 
 class _MonitorRow(Struct):
-    """What the activator needs of a record of queue-monitors."""
+    """The fields of a record of queue-monitors that the activator needs."""
 
-    state: str | None
-    unread_messages: int
-    activation_sequence: int
+    state: MonitorState | None
+    unread_messages: Int64
+    activation_sequence: Int64
 
 
 _row_decoder = msgspec.json.Decoder(_MonitorRow)
@@ -157,12 +161,19 @@ class Notifications:
 class MonitorsView:
     """The latest row of every queue monitor."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
         """Begins to read.
+
+        Args:
+            cluster: Where Kafka is.
+            topic: The topic queue-monitors.
+            say: Is told of records that are no rows.
 
         Raises:
             UserError: The topic is missing, or Kafka cannot be reached.
         """
+        self._say = say
+        self._passed_over = PassedOver("row of a queue monitor")
         self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
         self._rows: dict[str, ViewRow] = {}
 
@@ -183,6 +194,11 @@ class MonitorsView:
                 changed.add(queue)
         return changed
 
+    @property
+    def passed_over(self) -> int:
+        """How many records of the topic could not be decoded."""
+        return self._passed_over.count
+
     def row(self, queue: str) -> ViewRow | None:
         """The queue's row; None if it has none."""
         return self._rows.get(queue)
@@ -192,16 +208,28 @@ class MonitorsView:
         self._follower.__exit__(None, None, None)
 
     def _take(self, message: Message) -> str | None:
-        key, value = message.key(), message.value()
-        if key is None:
-            return None
-        queue = key.decode(errors="replace")
-        if value is None:
-            self._rows.pop(queue, None)
-            return queue
+        """Takes over a row; returns its queue, or None if the record is no row."""
         try:
-            row = _row_decoder.decode(value)
-        except msgspec.DecodeError:
+            queue, row = decode_row(message)
+        except InvalidRecordError as error:
+            line = self._passed_over.add(message, str(error))
+            if line is not None:
+                self._say(line)
             return None
-        self._rows[queue] = ViewRow(row.activation_sequence, row.state, row.unread_messages)
+        if row is None:
+            self._rows.pop(queue, None)
+        else:
+            self._rows[queue] = row
         return queue
+
+
+def decode_row(message: Message) -> tuple[str, ViewRow | None]:
+    """Decodes a queue and its row, None for a tombstone; raises InvalidRecordError."""
+    key, value = message.key() or b"", message.value()
+    queue = key.decode(errors="replace")
+    if not is_queue_name(queue) or queue.encode() != key:
+        raise InvalidRecordError("its key is no name of a queue")
+    if value is None:
+        return queue, None
+    row = decode_json(_row_decoder, value)
+    return queue, ViewRow(row.activation_sequence, row.state, row.unread_messages)

@@ -24,11 +24,19 @@ from streaming.activator.config import Config
 from streaming.activator.ended_sessions import EndedSessions
 from streaming.activator.notifications import MonitorsView, Notifications
 from streaming.activator.programs import AdoptedProgram, Exit, RunningProgram, StartedProgram, stop_all
-from streaming.activator.settings import DEFAULT_GROUP_ID, READY, ActivatorEvent, ActivatorSettings, environment_for
+from streaming.activator.settings import (
+    DEFAULT_GROUP_ID,
+    PASSED_OVER,
+    READY,
+    ActivatorEvent,
+    ActivatorSettings,
+    environment_for,
+)
 from streaming.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
 from streaming.admin import Admin
 from streaming.core.activator import Action, Decision, Notified, Policy, QueueActivator
 from streaming.core.times import FOREVER_MS
+from streaming.decoding import InvalidRecordError, PassedOver
 from streaming.errors import UserError
 from streaming.toml_file import TomlFile
 from streaming.topics import Topics
@@ -73,6 +81,7 @@ class Activator:
         self._topics = Topics(settings.topic_prefix)
         self._programs: dict[str, tuple[str, RunningProgram]] = {}
         self._due_ms: dict[str, int] = {}
+        self._passed_over = PassedOver("notification")
         self._is_ready = False
         self._is_config_asked = threading.Event()
         self._looked_s = self._seen_s = self._forgot_s = time.monotonic()
@@ -94,7 +103,11 @@ class Activator:
             self._store = resources.enter_context(Store(settings.state_directory))
             group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
             self._check_access(group_id)
-            self._view = MonitorsView(settings.cluster, self._topics.monitors)
+            self._view = MonitorsView(
+                settings.cluster,
+                self._topics.monitors,
+                lambda line: self._tell(ActivatorEvent(self._now_ms(), None, PASSED_OVER, line)),
+            )
             resources.callback(self._view.close)
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
@@ -212,10 +225,12 @@ class Activator:
 
     def _take(self, message: Message, step: _Step) -> None:
         """A record of queue-activations."""
-        record = activations.decode(message)
-        if record is None:
-            where = f"partition {message.partition()}, offset {message.offset()}"
-            self._note(step, None, "ignored", f"a record of {self._topics.activations} is no notification ({where})")
+        try:
+            record = activations.decode(message)
+        except InvalidRecordError as error:
+            line = self._passed_over.add(message, str(error))
+            if line is not None:
+                self._tell(ActivatorEvent(step.now_ms, None, PASSED_OVER, line))
             return
         queue = record.queue
         entry = self._config.current.entry_for(queue)
@@ -364,6 +379,7 @@ class Activator:
 
     def _save_about(self, now_ms: int) -> None:
         self._about.seen_ms = now_ms
+        self._about.passed_over = self._passed_over.count + self._view.passed_over
         with self._store.transaction():
             self._store.save_about(self._about)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from producers.reader import SESSION_ID_VARIABLE
 from streaming.activator.config import ProgramEntry
 from streaming.admin import Cluster
+from streaming.logs import printable
 from streaming.outputs import iso_time
 from streaming.processes import connection_environment, own_environment
 
 DEFAULT_GROUP_ID = "queue-activation-activator"
 READY = "ready"
+PASSED_OVER = "passed over"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class ActivatorEvent:
     def line(self) -> str:
         """One line for the log."""
         process = f" (process {self.pid})" if self.pid is not None else ""
-        return f"{iso_time(self.at_ms)} {self.queue or 'activator'}: {self.what}{process}: {self.why}"
+        return printable(f"{iso_time(self.at_ms)} {self.queue or 'activator'}: {self.what}{process}: {self.why}")
 
 
 def environment_for(

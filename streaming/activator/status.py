@@ -10,6 +10,7 @@ from rich.text import Text
 
 from streaming.activator.store import QueueRecord, Store, has_state, is_locked
 from streaming.errors import UserError
+from streaming.logs import printable
 from streaming.outputs import iso_time
 
 Status = dict[str, Any]
@@ -40,6 +41,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
             "config_file": about.config_file,
             "config_error": about.config_error,
             "kafka_problem": about.kafka_problem if is_running else None,
+            "passed_over": about.passed_over,
             "queues": [
                 _queue_status(queue, record, pids.get(queue, []), now_ms) for queue, record in store.queues().items()
             ],
@@ -80,6 +82,8 @@ def show(status: Status) -> RenderableType:
         parts.append(Text(f"refused, the one before stays: {status['config_error']}", "bold red"))
     if status["kafka_problem"]:
         parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
+    if status["passed_over"]:
+        parts.append(Text(f"{status['passed_over']:,} records could not be decoded; its log says which", "yellow"))
     if not status["queues"]:
         return Group(*parts, Text("no notification has come yet for a queue of the config"))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
@@ -90,7 +94,7 @@ def show(status: Status) -> RenderableType:
     table.add_column("what and why", overflow="fold")
     for row in status["queues"]:
         table.add_row(
-            row["queue"],
+            Text(printable(row["queue"])),
             f"{row['running']}/{row['max'] if row['max'] is not None else '-'}",
             str(row["crashes"] or "-"),
             row["last"]["at"][11:19] if row["last"] else "-",
@@ -102,7 +106,7 @@ def show(status: Status) -> RenderableType:
 def _reasons(row: Status) -> Text:
     """What was decided last, and what holds the queue back now."""
     last, held = row["last"], row["held"]
-    text = Text(f"{last['action']}: {last['why']}" if last else "-")
+    text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
     if held is not None and (last is None or last["action"] != "held"):
         text.append(f"\nheld: #{held['sequence']}: {held['why']}", "yellow")
     if row["backoff_until"]:

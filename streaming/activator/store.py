@@ -88,6 +88,7 @@ class About:
         config_file: The full path.
         config_error: Why a changed config was refused; None: it was not.
         kafka_problem: What is wrong with Kafka right now; None: nothing.
+        passed_over: How many records could not be decoded since it was started.
     """
 
     instance_id: str
@@ -97,6 +98,7 @@ class About:
     config_file: str = ""
     config_error: str | None = None
     kafka_problem: str | None = None
+    passed_over: int = 0
 
 
 _about_decoder = msgspec.json.Decoder(About)

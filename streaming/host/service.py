@@ -32,7 +32,7 @@ def run(settings: HostSettings, log_format: LogFormat) -> None:
         elif log_format is LogFormat.JSON:
             _log.info("%s", text)
         else:
-            _print(f"{datetime.now(UTC):%H:%M:%S} {text}")
+            _print(f"{datetime.now(UTC):%H:%M:%S} {logs.printable(text)}")
 
     with _stop_signals() as (stop, hurry), TaskHost(settings, say) as host:
         host.run(stop, hurry)

@@ -4,6 +4,7 @@ The hosts are one consumer group. What a host has taken is committed in a Kafka 
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from streaming.access import denial
 from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.core.task_host import RecentTasks
+from streaming.decoding import InvalidRecordError, PassedOver, decode_json
 from streaming.errors import UserError
 from streaming.output_records import StartActivatedTask
 from streaming.records import is_queue_name
@@ -47,9 +49,6 @@ _LASTING_ERRORS = frozenset(
 # while all handlers are busy some records are kept here. They are not taken: whoever has the partition may take them.
 _MAX_FETCHED = 100
 
-# As records.Identifier.
-_MAX_TASK_ID_LENGTH = 256
-
 _decoder = msgspec.json.Decoder(StartActivatedTask)
 
 
@@ -60,18 +59,16 @@ class StartRecord:
     Attributes:
         partition: Where it stands.
         offset: Where it stands there.
-        task: What it says; None if that cannot be understood.
+        task: What it says.
         expires_ms: From when on the task must not be started, in milliseconds since 1970.
-        problem: Why it cannot be understood.
         is_repeat: Whether the task has been taken before: the monitor writes a record at least once.
     """
 
     partition: int
     offset: int
-    task: StartActivatedTask | None
-    expires_ms: int = 0
-    problem: str = ""
-    is_repeat: bool = False
+    task: StartActivatedTask
+    expires_ms: int
+    is_repeat: bool
 
 
 class StartRecords:
@@ -81,13 +78,21 @@ class StartRecords:
         is_member: Whether the group has given the host its share, which may be nothing.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, group_id: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, group_id: str, say: Callable[[str], None]) -> None:
         """Joins the group; its share comes later, while records are taken.
+
+        Args:
+            cluster: Where Kafka is.
+            topic: The topic queue-tasks.
+            group_id: The consumer group of all hosts.
+            say: Is told of records that are no tasks.
 
         Raises:
             UserError: The client does not take its properties.
         """
         self.is_member = False
+        self._say = say
+        self._passed_over = PassedOver("task")
         self._topic = topic
         self._recent: dict[int, RecentTasks] = {}
         self._fetched: deque[Message] = deque()
@@ -100,7 +105,9 @@ class StartRecords:
         self._join()
 
     def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
-        """The next record, if one is wanted and comes in time; keeps the membership in any case.
+        """Returns the next task, if one is wanted and comes in time; keeps the membership in any case.
+
+        A record that is no task is passed over; its offset is committed with that of the next task.
 
         Raises:
             UserError: Kafka does not let this host read the topic, or not as a member of the group.
@@ -116,13 +123,16 @@ class StartRecords:
         elif self._is_paused and not self._fetched:
             self._is_paused = False
             self._consumer.resume(self._consumer.assignment())
-        return self._record(self._fetched.popleft()) if is_wanted and self._fetched else None
+        while is_wanted and self._fetched:
+            record = self._record(self._fetched.popleft())
+            if record is not None:
+                return record
+        return None
 
     def position_behind(self, record: StartRecord) -> TopicPartition:
         """What to commit so that the record is taken by nobody any more, nor a repeat of it."""
         recent = self._recent[record.partition]
-        if record.task is not None:
-            recent.add(record.task.task_id)
+        recent.add(record.task.task_id)
         return TopicPartition(self._topic, record.partition, record.offset + 1, recent.text())
 
     def group_metadata(self) -> object | None:
@@ -162,20 +172,20 @@ class StartRecords:
         elif error.fatal() or error.code() in _LASTING_ERRORS:
             raise UserError(f"topic {self._topic} cannot be read: {denial(error) or error.str()}")
 
-    def _record(self, message: Message) -> StartRecord:
+    def _record(self, message: Message) -> StartRecord | None:
+        """Decodes a record; returns None if it is no task."""
         partition, offset = message.partition(), message.offset()
         assert partition is not None  # noqa: S101 - every record has both; told to the type checker
         assert offset is not None  # noqa: S101
         try:
-            task = _decoder.decode(message.value() or b"")
-            expires = datetime.fromisoformat(task.expires_at)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-            return StartRecord(partition, offset, None, problem=str(error))
-        problem = _problem(task, message.key(), expires)
-        if problem:
-            return StartRecord(partition, offset, None, problem=problem)
+            task, expires = decode_task(message)
+        except InvalidRecordError as error:
+            line = self._passed_over.add(message, str(error))
+            if line is not None:
+                self._say(line)
+            return None
         is_repeat = task.task_id in self._recent[partition]
-        return StartRecord(partition, offset, task, int(expires.timestamp() * 1000), is_repeat=is_repeat)
+        return StartRecord(partition, offset, task, int(expires.timestamp() * 1000), is_repeat)
 
     def _position(self) -> None:
         """Begins at the offsets that are committed, and learns which tasks were taken last."""
@@ -208,11 +218,15 @@ def _begin(committed: TopicPartition) -> TopicPartition:
     return TopicPartition(committed.topic, committed.partition, offset)
 
 
-def _problem(task: StartActivatedTask, key: bytes | None, expires: datetime) -> str:
-    if not is_queue_name(task.queue) or key != task.queue.encode():
-        return "its key differs from its `queue`, or that is no queue's name"
-    if not 1 <= len(task.task_id) <= _MAX_TASK_ID_LENGTH:
-        return f"`task_id` must have 1 to {_MAX_TASK_ID_LENGTH} characters"
+def decode_task(message: Message) -> tuple[StartActivatedTask, datetime]:
+    """Decodes a task, and until when it may be started; raises InvalidRecordError."""
+    task = decode_json(_decoder, message.value())
+    if not is_queue_name(task.queue) or message.key() != task.queue.encode():
+        raise InvalidRecordError("its key differs from its `queue`, or that is no queue's name")
+    try:
+        expires = datetime.fromisoformat(task.expires_at)
+    except ValueError as error:
+        raise InvalidRecordError(f"`expires_at`: {error}") from None
     if expires.tzinfo is None:
-        return "`expires_at` has no time zone"
-    return ""
+        raise InvalidRecordError("`expires_at` has no time zone")
+    return task, expires

@@ -151,7 +151,7 @@ class TaskHost:
         admin.require_topics(rights(reads=[self._topics.tasks], writes=[self._topics.receives]))
         admin.require_group(group_id)
         self._reports = Reports(cluster, self._topics.receives, self._say)
-        self._records = StartRecords(cluster, self._topics.tasks, group_id)
+        self._records = StartRecords(cluster, self._topics.tasks, group_id, self._say)
         try:
             self._taking = Taking(cluster, self._topics.receives, self._records)
         except BaseException:
@@ -236,10 +236,9 @@ class TaskHost:
         """Takes a task, or refuses it; both once and for ever."""
         task = record.task
         try:
-            if task is None or record.is_repeat:
-                what = "a repeat" if task is not None else f"no task: {record.problem}"
+            if record.is_repeat:
                 self._taking.commit(record, None)
-                self._say(f"record {record.offset} of {self._topics.tasks}[{record.partition}] is {what}")
+                self._say(f"record {record.offset} of {self._topics.tasks}[{record.partition}] is a repeat")
                 return
             refusal, wanted = self._decide(record, task)
             if wanted is None:

@@ -4,19 +4,22 @@ import sys
 from collections import Counter
 from datetime import datetime
 from threading import Lock
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from streaming.core.queue_monitor import State
+from streaming.decoding import Int64, decode_json
+from streaming.output_records import MonitorState
 
 
 class _MonitorRow(Struct):
-    """What is needed of a record of queue-monitors."""
+    """The fields of a record of queue-monitors that are needed here."""
 
-    state: str | None
-    unread_messages: int
-    update_time: datetime
+    state: MonitorState | None
+    unread_messages: Int64
+    update_time: Annotated[datetime, Meta(tz=True)]
 
 
 _decoder = msgspec.json.Decoder(_MonitorRow)
@@ -50,11 +53,12 @@ class QueuesByState:
             self._waiting.clear()
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Takes over a record of queue-monitors; None is a tombstone. One that is none of the monitor's is ignored."""
-        try:
-            row = None if value is None else _decoder.decode(value)
-        except msgspec.DecodeError:
-            return
+        """Takes over a record of queue-monitors; None is a tombstone.
+
+        Raises:
+            InvalidRecordError: It is none of the monitor's; nothing has changed.
+        """
+        row = None if value is None else decode_json(_decoder, value)
         with self._lock:
             before = self._states.pop(key, None)
             if before is not None:

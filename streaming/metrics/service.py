@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
@@ -22,6 +22,7 @@ from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 from streaming.admin import Cluster
+from streaming.decoding import InvalidRecordError, PassedOver
 from streaming.errors import UserError
 from streaming.follow import Start, TopicFollower
 from streaming.metrics.batches import Batches
@@ -79,6 +80,7 @@ class Metrics(Collector):
         self._batches = Batches(topics, self._registry)
         self._ends = EndOffsets(cluster, partitions, topics.inputs())
         self._queues = QueuesByState()
+        self._passed_over = PassedOver("row of a queue monitor")
         self._is_stopped = threading.Event()
         self._follower = threading.Thread(target=self._follow, name="metrics", daemon=True)
         ProcessCollector(registry=self._registry)
@@ -196,8 +198,16 @@ class Metrics(Collector):
                     next_look_s = time.monotonic() + _LOOK_INTERVAL_S
                 record = follower.poll(_POLL_S)
                 if record is not None:
-                    self._queues.apply(record.key() or b"", record.value())
+                    self._apply(record)
                 self._queues.is_complete |= follower.is_at_end
+
+    def _apply(self, record: Message) -> None:
+        try:
+            self._queues.apply(record.key() or b"", record.value())
+        except InvalidRecordError as error:
+            line = self._passed_over.add(record, str(error))
+            if line is not None:
+                _log.warning("%s", line)
 
 
 def why_not_ready(

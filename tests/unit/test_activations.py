@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from streaming.activations import Activation, ActivationFormat, decode
+from streaming.decoding import InvalidRecordError
 from tests.fake_spark import SETTINGS, FakeShard, Output, activations, arrival, command, receive
 
 START = 1_700_000_000_123
@@ -106,15 +107,33 @@ def test_a_disabled_queue_without_an_event_notification(settings: Any) -> None:
     ("value", "headers"),
     [
         (None, None),
+        (None, [("content-type", b"application/xml")]),
         (b"no json", None),
+        (b"\xff", None),
+        (b'{"x": ' + b"[" * 1_200, None),
         (b"{}", [("content-type", b"application/json")]),
         (json.dumps({"EventType": 1}).encode(), []),
         (b"<EVENT_INSTANCE/>", [("content-type", b"application/xml")]),
         (b"<EVENT_INSTANCE/>", [("content-type", b"application/xml"), ("ce_id", b"\xff")]),
     ],
 )
-def test_what_is_no_notification_is_none(value: bytes | None, headers: Any) -> None:
-    assert decode(Message(value, headers)) is None
+def test_what_is_no_notification_is_refused(value: bytes | None, headers: Any) -> None:
+    with pytest.raises(InvalidRecordError):
+        decode(Message(value, headers))
+
+
+def test_headers_of_others_may_be_anything() -> None:
+    (_, _), (_, written) = history("Q")
+    headers = [*written.headers.items(), ("trace", b"\xff\x00"), ("empty", None)]
+    assert decode(Message(written.value, headers)) == decode(message(written))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["sequence", "unread_messages", "tasks_waiting"])
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_a_number_that_could_not_be_stored_is_refused(field: str, number: int) -> None:
+    (_, written), _ = history("Q")
+    with pytest.raises(InvalidRecordError):
+        decode(Message(json.dumps(written.json | {field: number}).encode(), []))
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x1b[2J", "a.b.c.d", "x" * 129])
@@ -123,4 +142,5 @@ def test_a_queue_whose_name_is_none_is_no_notification(name: str) -> None:
         replaced = written.headers | {"ce_subject": name.encode()}
         value = json.dumps(written.json | {"queue": name}) if b"{" in (written.value or b"") else "<EVENT_INSTANCE/>"
         assert decode(message(written)) is not None
-        assert decode(message(replace(written, value=value.encode(), headers=replaced))) is None
+        with pytest.raises(InvalidRecordError, match="no name of a queue"):
+            decode(message(replace(written, value=value.encode(), headers=replaced)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from streaming.decoding import InvalidRecordError
 from streaming.errors import UserError
 from streaming.metrics.batches import Batches
 from streaming.metrics.queues import QueuesByState
@@ -41,7 +42,8 @@ class TestQueuesByState:
         queues.apply(b"d", row("INACTIVE", 0, 1))
         queues.apply(b"d", None)
         queues.apply(b"never", None)
-        queues.apply(b"d", b"no row of a monitor")
+        with pytest.raises(InvalidRecordError):
+            queues.apply(b"d", b"no row of a monitor")
         assert queues.counts() == {"ABSENT": 1, "INACTIVE": 1, "NOTIFIED": 0, "RECEIVES_OCCURRING": 1}
         queues.clear()
         assert set(queues.counts().values()) == {0}
@@ -58,6 +60,25 @@ class TestQueuesByState:
         assert queues.longest_wait_s(SECOND_0_S + 50) == 30
         queues.apply(b"b", row("NOTIFIED", 0, 51))  # drained by other means
         assert queues.longest_wait_s(SECOND_0_S + 60) == 0
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"",
+            b'{"x": ' + b"[" * 1_200,
+            b'{"state": "\xff"}',
+            row("ANOTHER", 1, 0),
+            row("NOTIFIED", 10**30, 0),
+            row("NOTIFIED", 1, 0).replace(b"2026", b"0001").replace(b"Z", b""),
+        ],
+    )
+    def test_what_is_no_row_changes_nothing(self, value: bytes) -> None:
+        queues = QueuesByState()
+        queues.apply(b"a", row("NOTIFIED", 5, 10))
+        with pytest.raises(InvalidRecordError):
+            queues.apply(b"a", value)
+        assert queues.counts()["NOTIFIED"] == 1
+        assert queues.longest_wait_s(SECOND_0_S + 50) == 40
 
     def test_fewer_messages_were_taken_by_somebody(self) -> None:
         queues = QueuesByState()

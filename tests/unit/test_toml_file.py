@@ -84,6 +84,21 @@ def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
         load(tmp_path, 'title = "x"\nother\n')
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("[" * 1_200 + "]" * 1_200, "nested too deeply"),
+        ("{a=" * 1_200 + "1" + "}" * 1_200, "nested too deeply"),
+        (".".join(["a"] * 3_000) + " = 1", ""),
+        ("1" * 5_000, "Exceeds the limit"),
+    ],
+    ids=["lists", "tables", "keys", "digits"],
+)
+def test_what_is_too_deep_or_too_long_is_told_too(tmp_path: Path, value: str, reason: str) -> None:
+    with pytest.raises(UserError, match=rf"file\.toml.*{reason}"):
+        load(tmp_path, f"title = {value}\n")
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"file\.toml cannot be read: No such file"):
         toml_file.load(tmp_path / "file.toml", Content)
