@@ -1,0 +1,162 @@
+"""The programs that read what the monitor writes, each among thousands of records of any kind, on a real broker.
+
+BAD_INPUT_RECORDS says how many of each topic.
+"""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from streaming.broker import EmbeddedBroker
+from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
+from tests.bad_output import GOOD, OutputFuzzer, OutputRecord
+from tests.integration.hosting import Hosting
+from tests.seeds import fresh_seed
+from tests.waiting import wait_until
+
+RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 2_000)
+# A task that is no nonsense costs its host a transaction of some milliseconds.
+DEADLINE_S = 60.0 + RECORDS / 100
+pytestmark = pytest.mark.timeout(DEADLINE_S * 5)
+
+COMPACTED = ("queue-monitors", "queue-activated-tasks")
+ACTIVATOR = """
+[[programs]]
+queue = "good"
+command = "sh -c 'echo started >> {folder}/good.starts; sleep 1000'"
+max = 3
+"""
+
+
+class Flooded:
+    """Topics of the test's own that are full of records of any kind."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+        seed = fresh_seed("BAD_INPUT_SEED")
+        print(f"BAD_INPUT_SEED={seed} BAD_INPUT_RECORDS={RECORDS} pytest {__file__}")  # noqa: T201
+        self.fuzzer = OutputFuzzer(seed)
+        self.hosting = Hosting(broker.bootstrap_servers, folder)
+        self.kafka = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", self.hosting.prefix]
+        config = {"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2_random"}
+        self._producer = Producer(config)
+
+    def flood(self, topic: str) -> None:
+        for _ in range(RECORDS):
+            record = self.fuzzer.record(topic)
+            # Kafka takes no record without a key into a compacted topic.
+            self.send(record if record.key_ is not None or topic not in COMPACTED else replace(record, key_=b""))
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def send(self, record: OutputRecord) -> None:
+        def delivered(error: Any, _message: Any) -> None:
+            assert error is None, error
+
+        topic = self.hosting.prefix + record.topic_
+        headers = list(record.headers_)
+        self._producer.produce(topic, record.value_, record.key_, headers=headers, on_delivery=delivered)
+        self._producer.poll(0)
+
+    def good(self, topic: str, number: int) -> None:
+        self.send(self.fuzzer.good(topic, number))
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def output_of(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*THIS_COMMAND, *command, *self.kafka], capture_output=True, env=own_environment(), text=True, check=False
+        )
+
+
+@pytest.fixture
+def flooded(broker: EmbeddedBroker, tmp_path: Path) -> Flooded:
+    return Flooded(broker, tmp_path)
+
+
+def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: Flooded, tmp_path: Path) -> None:
+    config, log_file, starts = tmp_path / "activator.toml", tmp_path / "activator.log", tmp_path / "good.starts"
+    config.write_text(ACTIVATOR.replace("{folder}", str(tmp_path)))
+    flooded.flood("queue-monitors")
+    flooded.flood("queue-activations")
+    state = ["--state-directory", str(tmp_path / "state")]
+    command = [*THIS_COMMAND, "activator", "--config", str(config), *state, "--stop-programs", *flooded.kafka]
+    with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
+
+        def is_alive_and(text: str) -> bool:
+            assert process.poll() is None, log_file.read_text()[-3_000:]
+            return text in log_file.read_text()
+
+        def count_of_starts() -> int:
+            assert process.poll() is None, log_file.read_text()[-3_000:]
+            return starts.read_text().count("started") if starts.exists() else 0
+
+        wait_until(lambda: is_alive_and("activator ready"), DEADLINE_S, "activator ready")
+        # Each good notification stands between bad ones, and its row of the view too.
+        for number in (1, 2):
+            flooded.good("queue-monitors", number)
+            flooded.flood("queue-monitors")
+            flooded.good("queue-activations", number)
+            flooded.flood("queue-activations")
+            wait_until(lambda number=number: count_of_starts() >= number, DEADLINE_S, f"start {number}")
+        status = json.loads(
+            subprocess.run(
+                [*THIS_COMMAND, "activator", "status", "--json", *state], capture_output=True, check=True, text=True
+            ).stdout
+        )
+        assert status["is_running"]
+        assert process.stop(30) == 0
+    assert starts.read_text().count("started") == 2
+    assert " is no notification: " in log_file.read_text()
+    assert " is no row of a queue monitor: " in log_file.read_text()
+
+
+def test_the_host_goes_on_and_runs_each_good_task(flooded: Flooded, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    flooded.hosting.configure(f'name = \'good\'\ncommand = ["sh", "-c", "echo $QUEUE_ACTIVATION_QUEUE >> {ran}"]')
+    flooded.flood("queue-tasks")
+    with flooded.hosting.host_process() as host:
+        for number in (1, 2):
+            flooded.hosting.start(GOOD, "good")
+            flooded.flood("queue-tasks")
+
+            def is_run(number: int = number) -> bool:
+                assert host.process.poll() is None, host.log()[-3_000:]
+                return ran.exists() and len(ran.read_text().split()) == number
+
+            wait_until(is_run, DEADLINE_S, f"task {number}")
+        assert host.process.stop(30) == 0
+        assert " is no task: " in host.log()
+    flooded.hosting.close()
+
+
+def test_views_show_what_is_good(flooded: Flooded) -> None:
+    for topic in ("queue-monitors", "queue-activated-tasks", "queue-activations"):
+        flooded.good(topic, 1)
+        flooded.flood(topic)
+        flooded.good(topic, 2)
+        flooded.flood(topic)
+    for as_json in ([], ["--json"]):
+        for command, least in (("queues", 1), ("tasks", 2)):
+            found = flooded.output_of(command, *as_json)
+            assert (found.returncode, "Traceback" in found.stderr) == (0, False), found.stderr[-3_000:]
+            lines = found.stdout.splitlines()
+            good = [line for line in lines if line.startswith(f"{GOOD} ") or f'"queue": "{GOOD}"' in line]
+            assert len(good) == least, found.stdout[:3_000]
+
+
+def test_watch_shows_what_is_good(flooded: Flooded, tmp_path: Path) -> None:
+    log_file = tmp_path / "watch.log"
+    flooded.flood("queue-activations")
+    flooded.good("queue-activations", 1)
+    command = [*THIS_COMMAND, "watch", "--from-beginning", *flooded.kafka]
+    with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
+
+        def is_shown() -> bool:
+            assert process.poll() is None, log_file.read_text()[-3_000:]
+            return f"  {GOOD} " in log_file.read_text()
+
+        wait_until(is_shown, DEADLINE_S, "the good one")
