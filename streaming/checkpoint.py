@@ -27,6 +27,8 @@ class Layout(Struct):
         shard_keys: The Spark key of each shard; None in older checkpoints: the shards' numbers.
         topic_ids: Kafka's id of each topic whose offsets the checkpoint holds; none in older checkpoints.
         continued_from: The checkpoint whose state and offsets this one began with.
+        has_tick_source: Whether queue-ticks is a source of its own; Spark's log of offsets is by source. In older
+            checkpoints it is one with the receives.
     """
 
     format_version: int
@@ -35,6 +37,7 @@ class Layout(Struct):
     shard_keys: list[int] | None = None
     topic_ids: dict[str, str] = {}
     continued_from: str | None = None
+    has_tick_source: bool = False
 
     @property
     def keys(self) -> list[int]:
@@ -114,7 +117,9 @@ def _create(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
     count = wanted.shards or default_shards
     keys = balanced_keys(count, shuffle_partitions(spark))
     topic_ids = dict(wanted.topic_ids)
-    layout = Layout(FORMAT_VERSION, count, wanted.topic_prefix, keys, topic_ids, wanted.continue_from)
+    layout = Layout(
+        FORMAT_VERSION, count, wanted.topic_prefix, keys, topic_ids, wanted.continue_from, has_tick_source=True
+    )
     path, file_system = open_path(spark, location, _FILE_NAME)
     _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
     return layout

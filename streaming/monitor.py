@@ -26,6 +26,7 @@ from streaming import (
 from streaming.access import Rights, rights
 from streaming.activations import ActivationFormat
 from streaming.admin import Admin, Cluster
+from streaming.checkpoint import Layout
 from streaming.class_archive import ClassArchive
 from streaming.core.settings import CoreSettings
 from streaming.handover import Handover
@@ -126,7 +127,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             query = pipeline.start(
                 spark,
-                _pipeline_settings(settings, location, layout.keys, handed_over),
+                _pipeline_settings(settings, location, layout, handed_over),
                 _shard_settings(settings, len(layout.keys)),
                 kafka.partitions,
                 WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
@@ -229,13 +230,14 @@ def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
 
 
 def _pipeline_settings(
-    settings: MonitorSettings, location: str, shard_keys: list[int], handed_over: Handover | None
+    settings: MonitorSettings, location: str, layout: Layout, handed_over: Handover | None
 ) -> PipelineSettings:
     return PipelineSettings(
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_properties,
         checkpoint_location=location,
-        shard_keys=shard_keys,
+        shard_keys=layout.keys,
+        has_tick_source=layout.has_tick_source,
         trigger_interval_ms=settings.trigger_interval_ms,
         max_offsets_per_trigger=settings.max_offsets_per_trigger,
         starting_offsets=settings.starting_offsets,

@@ -1,13 +1,13 @@
 """The one streaming query: Kafka -> shards -> Kafka.
 
-    queue-arrivals ------------------------------+
-                                                 +-> pack -> by shard -> run_shard -> activations, monitors view, ...
-    queue-receives, queue-commands, queue-ticks -+
+    queue-arrivals -----------------+
+    queue-receives, queue-commands -+-> pack -> by shard -> run_shard -> activations, monitors view, ...
+    queue-ticks --------------------+
 
 The JVM reads and computes the shard from the record's key; blocks of records cross the shuffle; a record is decoded
 once, in the worker of its shard.
-Two sources, because a limit is shared among a source's partitions by backlog: in one source, a flood of arrivals
-would slow the receives to one record a batch.
+Arrivals and receives are two sources, because a limit is shared among a source's partitions by backlog: in one source,
+a flood of arrivals would slow the receives to one record a batch. Ticks are a third, because they are not isolated.
 """
 
 import json
@@ -37,6 +37,10 @@ from streaming.wakes import Wakes
 # A valid key has at most 3 x 128 characters of 4 bytes and two dots; nothing longer needs to leave the JVM.
 MAX_KEY_BYTES = 2048
 
+# Only what is committed has arrived (D10). A tick says nothing but that it is there: if it waited for its turn, an open
+# transaction in its topic would hide all later ones, for up to 15 minutes (transaction.max.timeout.ms).
+_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
+
 # Kafka's own numbers for "from the start" and "from the end" of a partition.
 _OFFSETS = {"earliest": -2, "latest": -1}
 
@@ -50,6 +54,7 @@ class PipelineSettings:
         kafka_options: Further Kafka client properties, for source and sink.
         checkpoint_location: Where Spark keeps the query's progress and state.
         shard_keys: The Spark key of each shard; fixed by the checkpoint.
+        has_tick_source: Whether ticks have a source of their own; fixed by the checkpoint.
         trigger_interval_ms: A batch begins at most this often.
         max_offsets_per_trigger: Limit of a batch, for arrivals and as many for the rest.
         starting_offsets: `earliest` or `latest`: where arrivals and receives begin without a checkpoint.
@@ -60,6 +65,7 @@ class PipelineSettings:
     kafka_options: Mapping[str, str]
     checkpoint_location: str
     shard_keys: Sequence[int]
+    has_tick_source: bool
     trigger_interval_ms: int
     max_offsets_per_trigger: int
     starting_offsets: str
@@ -111,32 +117,32 @@ def start(
     if settings.handover:
         for topic in topics.counted():
             offsets[topic] |= settings.handover.offsets.get(topic, {})
-    arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)})
-    others = _read(spark, settings, offsets)
     shard = shard_of("key", settings.shard_keys)
-    records = _records(arrivals, shard, F.lit(Source.ARRIVALS.value)).union(
-        _records(
-            others,
-            shard,
-            F.when(F.col("topic") == topics.ticks, Source.TICKS.value)
-            .when(F.col("topic") == topics.commands, Source.COMMANDS.value)
-            .otherwise(Source.RECEIVES.value),
-        )
-    )
+    others = F.when(F.col("topic") == topics.commands, Source.COMMANDS.value).otherwise(Source.RECEIVES.value)
+    if not settings.has_tick_source:
+        others = F.when(F.col("topic") == topics.ticks, Source.TICKS.value).otherwise(others)
+    arrivals = _read(spark, settings, {topics.arrivals: offsets.pop(topics.arrivals)}, _COMMITTED)
+    ticks = {topics.ticks: offsets.pop(topics.ticks)} if settings.has_tick_source else {}
+    records = _records(arrivals, shard, F.lit(Source.ARRIVALS.value))
+    records = records.union(_records(_read(spark, settings, offsets, _COMMITTED), shard, others))
+    if ticks:
+        read = _read(spark, settings, ticks, _UNCOMMITTED)
+        records = records.union(_records(read, shard, F.lit(Source.TICKS.value)))
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
     states = settings.handover.states if settings.handover else {}
     return _write(_step(_pack(records, settings.shard_keys), shard_settings, reports, states), settings)
 
 
-def _read(spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]]) -> DataFrame:
+def _read(
+    spark: SparkSession, settings: PipelineSettings, offsets: Mapping[str, Mapping[str, int]], isolation_level: str
+) -> DataFrame:
     reader = spark.readStream.format("kafka").options(**_kafka_options(settings))
     return (
         reader.option("subscribe", ",".join(sorted(offsets)))
         .option("startingOffsets", json.dumps(offsets))
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
-        # Only what is committed has arrived (D10).
-        .option("kafka.isolation.level", "read_committed")
+        .option("kafka.isolation.level", isolation_level)
         # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
         # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
         .option("kafka.fetch.max.wait.ms", "1")

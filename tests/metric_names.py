@@ -14,7 +14,7 @@ DASHBOARD = ROOT / "monitoring" / "grafana-dashboard.json"
 DOCUMENT = ROOT / "docs" / "metrics.md"
 
 # What may stand in an expression besides metrics: the words of PromQL that the files use.
-_WORDS = frozenset(("absent", "and", "deriv", "histogram_quantile", "increase", "or", "rate", "sum"))
+_WORDS = frozenset(("absent", "and", "deriv", "histogram_quantile", "increase", "max", "or", "rate", "sum"))
 # Label selectors, and ranges with Grafana's own variable for one.
 _SELECTORS = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
 _GROUPINGS = re.compile(r"\bby\s*\([^)]*\)")

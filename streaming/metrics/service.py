@@ -138,6 +138,14 @@ class Metrics(Collector):
         for topic, offsets in self._ends.lag(self._batches.offsets).items():
             lag.add_metric([self._label(topic)], offsets)
         yield lag
+        hidden = GaugeMetricFamily(
+            "queue_activation_open_transaction_age_seconds",
+            "How long an open transaction has hidden all that came after it in an input topic; 0 without one",
+            labels=["topic"],
+        )
+        for topic, stands_still_s in self._ends.stands_still_s(time.monotonic()).items():
+            hidden.add_metric([self._label(topic)], stands_still_s)
+        yield hidden
         age_s = _seconds_since(self._batches.last_committed_s)
         if age_s is not None:
             yield GaugeMetricFamily(

@@ -1,5 +1,6 @@
 """What the metrics ask Kafka: how far the monitor is behind, and whether Kafka answers, also after an outage."""
 
+import time
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -29,6 +30,7 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
         answered_s = ends.answered_s
         assert answered_s is not None
         assert ends.lag(READ) == {"arrivals": 3}
+        assert ends.stands_still_s(time.monotonic() + 3_600) == {"arrivals": 0}
         assert ends.lag({"arrivals": {0: 7}}) == {"arrivals": 0}  # a topic that was created again
         assert ends.lag({"others": {0: 0}}) == {}
         open_transaction = Producer(cluster.client_config(**{"transactional.id": "open"}))
@@ -38,7 +40,18 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
         open_transaction.flush()
         ends.look()
         assert ends.lag(READ) == {"arrivals": 3}
+        assert 0 <= ends.stands_still_s(time.monotonic())["arrivals"] < DEADLINE_S
+        hour_s = ends.stands_still_s(time.monotonic() + 3_600)["arrivals"]
+        produce(cluster, "hidden", 1)
+        ends.look()
+        assert ends.stands_still_s(time.monotonic() + 3_600)["arrivals"] > hour_s >= 3_600
         open_transaction.abort_transaction()
+
+        def is_nothing_hidden() -> bool:
+            ends.look()
+            return ends.stands_still_s(time.monotonic() + 3_600) == {"arrivals": 0}
+
+        wait_until(is_nothing_hidden, DEADLINE_S, "the end of the transaction")
     answered_s = ends.answered_s
     for _ in range(3):
         ends.look()
@@ -52,7 +65,7 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
         wait_until(answers, DEADLINE_S, "an answer after the outage")
         produce(cluster, "after", 1)
         ends.look()
-    assert ends.lag(READ) == {"arrivals": 6}  # the aborted record and the end of its transaction have offsets too
+    assert ends.lag(READ) == {"arrivals": 7}  # the aborted record and the end of its transaction have offsets too
 
 
 def produce(cluster: Cluster, value: str, count: int) -> None:

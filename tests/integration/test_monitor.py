@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from confluent_kafka import Producer
 
 from streaming.broker import EmbeddedBroker
 from streaming.core.queue_monitor import State
@@ -45,6 +46,23 @@ def test_restart_from_the_checkpoint_goes_on_where_it_was(monitored: Monitored) 
         (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
         (2, "TIMEOUT_EXPIRED"),
     ]
+
+
+def test_an_open_transaction_on_the_ticks_holds_up_no_time_out(monitored: Monitored) -> None:
+    monitored.options = ["--external-activation-timeout", "3s"]
+    config = {"bootstrap.servers": monitored.bootstrap_servers, "transactional.id": monitored.prefix}
+    hanging = Producer(config | {"transaction.timeout.ms": 600_000})
+    hanging.init_transactions(DEADLINE_S)
+    hanging.begin_transaction()
+    hanging.produce(monitored.topics.ticks, b"")
+    assert hanging.flush(DEADLINE_S) == 0
+    try:
+        with monitored.running(), monitored.activations() as activations:
+            monitored.arrive("Q")
+            found = activations.wait_for("Q", 3)
+    finally:
+        hanging.abort_transaction(DEADLINE_S)
+    assert [record["reason"] for record in found[1:]] == ["TIMEOUT_EXPIRED"] * 2
 
 
 def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Monitored) -> None:
