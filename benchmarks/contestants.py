@@ -61,6 +61,14 @@ class Contestant:
     peer: str | None = None
     variant: str | None = None
 
+    @property
+    def is_set_up(self) -> bool:
+        """Tells by what a peer's `setup` makes last that it can be run: a copy of its requirements, or its classes."""
+        if self.peer is None:
+            return True
+        build = PEERS / self.peer / ".build"
+        return (build / "installed.txt").exists() or (build / "classes").exists()
+
     @contextmanager
     def running(self, bootstrap_servers: str, prefix: str, events: int, folder: Path) -> Iterator["Run"]:
         """Runs it from an empty state; it has begun when the block does."""

@@ -151,6 +151,10 @@ def main() -> None:
         for contestant in CONTESTANTS
         if not arguments.only or any(word.lower() in contestant.name.lower() for word in arguments.only)
     ]
+    missing = sorted({contestant.peer for contestant in chosen if contestant.peer and not contestant.is_set_up})
+    if missing:
+        setups = " && ".join(f"benchmarks/peers/{peer}/setup" for peer in missing)
+        raise SystemExit(f"not set up: {', '.join(missing)}. `make bench` does so, or: {setups}")
     results: dict[Contestant, list[Result]] = {}
     if OURS in chosen:
         make_class_archive()

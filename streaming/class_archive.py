@@ -52,6 +52,7 @@ class ClassArchive:
             jars: What its classes come from, in any order.
         """
         # This file, because it says what goes into the archive.
+        _delete_part()
         archive = cache_dir() / f"classes-{_fingerprint([Path(__file__), java.resolve(), *sorted(jars)])}.jsa"
         if _is_trusted(archive):
             with contextlib.suppress(OSError):  # an administrator's
@@ -93,12 +94,30 @@ class _Wanted:
     class_list: Path
 
 
+@contextlib.contextmanager
+def _exclusive() -> Iterator[Path]:
+    """Gives the file in which an archive is made to one process at a time.
+
+    Raises:
+        BlockingIOError: Another process has it.
+        OSError: The cache cannot be written.
+    """
+    with (cache_dir() / "classes.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield cache_dir() / "classes.part"
+
+
+def _delete_part() -> None:
+    """Deletes what a monitor that was killed has left of an archive."""
+    if (cache_dir() / "classes.part").exists():
+        with contextlib.suppress(OSError), _exclusive() as part:
+            part.unlink(missing_ok=True)
+
+
 def _make(wanted: _Wanted, class_path: str, is_left: threading.Event) -> None:
-    part = wanted.archive.with_name("classes.part")
     log_file = wanted.class_list.with_name("log")
     try:
-        with (cache_dir() / "classes.lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _exclusive() as part:
             if _is_trusted(wanted.archive):
                 return  # another monitor has made it meanwhile
             with ChildProcess(_dump_command(wanted, part, class_path), log_file=log_file) as child:

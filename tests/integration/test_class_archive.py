@@ -1,5 +1,6 @@
 """The archive of Java's classes, with a real Java and a small program: the Ivy that PySpark brings."""
 
+import fcntl
 import os
 import subprocess
 import threading
@@ -65,6 +66,19 @@ def java_that(folder: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
+
+
+def test_what_a_killed_monitor_has_left_is_deleted_unless_somebody_works_on_it(jar: Path, cache: Path) -> None:
+    part = cache / "classes.part"
+    part.touch()
+    with (cache / "classes.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with ClassArchive() as classes:
+            classes.jvm_options(find_java(), [jar])
+        assert part.exists()
+    with ClassArchive() as classes:
+        classes.jvm_options(find_java(), [jar])
+    assert not part.exists()
 
 
 def test_the_second_start_takes_its_classes_from_the_archive(jar: Path, cache: Path) -> None:
