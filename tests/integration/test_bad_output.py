@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from producers.queue_topics import create_queue_topics
+from producers.reader import QueueReader
 from streaming.broker import EmbeddedBroker
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from tests.bad_output import GOOD, OutputFuzzer, OutputRecord
@@ -51,7 +53,7 @@ class Flooded:
             record = self.fuzzer.record(topic)
             # Kafka takes no record without a key into a compacted topic.
             self.send(record if record.key_ is not None or topic not in COMPACTED else replace(record, key_=b""))
-        assert self._producer.flush(DEADLINE_S) == 0
+        assert self.flush() == 0
 
     def send(self, record: OutputRecord) -> None:
         def delivered(error: Any, _message: Any) -> None:
@@ -64,7 +66,10 @@ class Flooded:
 
     def good(self, topic: str, number: int) -> None:
         self.send(self.fuzzer.good(topic, number))
-        assert self._producer.flush(DEADLINE_S) == 0
+        assert self.flush() == 0
+
+    def flush(self) -> int:
+        return self._producer.flush(DEADLINE_S)
 
     def output_of(self, *command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -160,3 +165,22 @@ def test_watch_shows_what_is_good(flooded: Flooded, tmp_path: Path) -> None:
             return f"  {GOOD} " in log_file.read_text()
 
         wait_until(is_shown, DEADLINE_S, "the good one")
+
+
+def test_a_reader_reads_whatever_is_in_its_queue(flooded: Flooded) -> None:
+    queue = flooded.hosting.prefix + "queue"
+    servers, prefix = flooded.hosting.bootstrap_servers, flooded.hosting.prefix
+    create_queue_topics(servers, [queue], partitions=1, replication_factor=1, topic_prefix=prefix)
+    sent = []
+    for _ in range(RECORDS):
+        one = flooded.fuzzer.record("queue-activations")
+        sent.append((one.key_, one.value_ or b"", one.headers_))
+        flooded.send(replace(one, topic_="queue"))
+    assert flooded.flush() == 0
+    read = []
+    with QueueReader(servers, queue, topic_prefix=prefix) as reader:
+        while not reader.has_found_nothing:
+            with reader.receive(max_messages=1_000, timeout=1.0) as messages:
+                read += [(message.key, message.value, message.headers) for message in messages]
+                assert all(isinstance(message.conversation_group_id, str | None) for message in messages)
+    assert read == sent
