@@ -2,7 +2,6 @@
 
 import fnmatch
 import hashlib
-import re
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from streaming import command_words, durations
 from streaming.core.activator import Policy
 from streaming.core.settings import MAX_QUEUE_READERS
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _PATTERN_CHARACTERS = frozenset("*?[")
 _DURATIONS = ("startup_grace", "backoff", "max_backoff")
 # A shell gives 128 + signal, a killed process is seen with a negative code (signal numbers go up to 64).
@@ -25,7 +23,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
     Attributes:
         queue: A queue's name, or a pattern of fnmatch.
-        command: The command line; `{queue}` stands for the queue's name.
+        command: The command line; `{queue}` stands for the queue's name (`command_words` says where it may).
         notification: Only records for the event notification of this name count; None: all.
         min: So many processes are kept running for the queue.
         max: So many run for one queue at most.
@@ -78,11 +76,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         problem = command_words.problem(words, {"queue": "QUEUE_ACTIVATION_QUEUE"})
         if problem is not None:
             return f"`command` {problem}"
-        for name, text in [("command", word) for word in words] + [("log_file", self.log_file or "")]:
-            unknown = [found for found in _PLACEHOLDER.findall(text) if found != "queue"]
-            if unknown:
-                return f"`{name}` has the placeholder {{{unknown[0]}}}; there is only {{queue}}"
-        return None
+        refusal = None if self.is_pattern else self.refusal(self.queue)
+        return None if refusal is None else f"`queue`: {refusal}"
 
     def _wrong_numbers(self) -> str | None:
         if self.min < 0:
@@ -154,9 +149,17 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         """The command line for a queue.
 
         Raises:
-            OptionLikeNameError: The queue's name would be taken for an option.
+            UnsafeNameError: The queue's name must not stand in it.
         """
         return command_words.fill(self.words, {"queue": queue})
+
+    def refusal(self, queue: str) -> str | None:
+        """Returns why nothing is ever started for a queue of this name."""
+        try:
+            self.command_for(queue)
+        except command_words.UnsafeNameError as error:
+            return str(error)
+        return None
 
     def log_file_for(self, queue: str) -> Path | None:
         """Where the output for a queue goes; a name with slashes does not lead out of the folder."""

@@ -236,6 +236,10 @@ class Activator:
         entry = self._config.current.entry_for(queue)
         if entry is None or not entry.wants(record.notification):
             return
+        refusal = entry.refusal(queue)
+        if refusal is not None:
+            self._note(step, queue, "refused", refusal)
+            return
         state = self._state(queue)
         if record.event_type != "QUEUE_ACTIVATION":
             self._apply(queue, state.disabled(record.sequence), step)
@@ -300,7 +304,7 @@ class Activator:
                 entry.log_file_for(queue),
             )
         except (OSError, ValueError) as error:
-            # ValueError: a name that cannot be a word of a command line.
+            # ValueError: a NUL in a word or a variable.
             self._note(step, queue, "cannot be started", str(error))
             self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
         else:
@@ -388,7 +392,7 @@ class Activator:
 
     def _policy(self, queue: str) -> Policy | None:
         entry = self._config.current.entry_for(queue)
-        return entry.policy if entry is not None else None
+        return entry.policy if entry is not None and entry.refusal(queue) is None else None
 
     def _note(self, step: _Step, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
         step.events.append(ActivatorEvent(step.now_ms, queue, what, why, pid))

@@ -135,7 +135,7 @@ class Held:
 
 
 _NO_ENTRY = Policy("")
-_NO_LONGER = "the config has no program for this queue any more"
+_NO_LONGER = "the config has no program any more that may be started for this queue"
 
 
 @dataclass(slots=True)

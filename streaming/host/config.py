@@ -10,6 +10,7 @@ from streaming import command_words, durations
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000
+_PATTERN_CHARACTERS = frozenset("*?[")
 # The names that may stand in a command line, and where the program finds them besides.
 _VARIABLES = {"queue": "QUEUE_ACTIVATION_QUEUE", "procedure": "QUEUE_ACTIVATION_PROCEDURE"}
 
@@ -23,7 +24,8 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: The procedure's name, or a pattern (fnmatch).
-        command: A command line, or its words; `{queue}` and `{procedure}` are replaced in each word.
+        command: A command line, or its words; `{queue}` and `{procedure}` stand for the names (`command_words` says
+            where they may).
         function: `module:function`, called without arguments.
         directory: The working directory; None: the host's. Comes first on the module path of a function.
         environment: Added to the environment.
@@ -63,7 +65,14 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         except ValueError as error:
             return f"`command` is no command line: {error}"
         problem = command_words.problem(words, _VARIABLES)
-        return None if problem is None else f"`command` {problem}"
+        if problem is not None:
+            return f"`command` {problem}"
+        if _PATTERN_CHARACTERS.isdisjoint(self.name):
+            try:
+                command_words.fill(words, {"procedure": self.name})
+            except command_words.UnsafeNameError as error:
+                return f"`name`: {error}"
+        return None
 
     def words(self) -> list[str]:
         """The words of the command line.

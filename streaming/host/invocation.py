@@ -48,8 +48,8 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
         connection: Environment variables that say where Kafka is; the procedure's own may replace them.
 
     Raises:
-        CannotStartError: The procedure is not in the configuration, or its directory or program is not there, or a name
-            would be taken for an option.
+        CannotStartError: The procedure is not in the configuration, or its directory is not there, or a name must not
+            stand in its command line.
     """
     procedure = config.procedure(task.procedure_name)
     if procedure is None:
@@ -88,7 +88,7 @@ def _command_words(procedure: Procedure, task: StartActivatedTask) -> list[str]:
     names = {"queue": task.queue, "procedure": task.procedure_name or ""}
     try:
         return command_words.fill(procedure.words(), names)
-    except command_words.OptionLikeNameError as error:
+    except command_words.UnsafeNameError as error:
         raise CannotStartError(str(error)) from None
 
 

@@ -238,6 +238,22 @@ def test_a_disabled_queue_has_nothing_held_and_foreign_records_are_passed_over(a
         assert activating.status_of("q")["held"] is None
 
 
+def test_a_name_that_a_program_might_run_is_refused_at_the_door(activating: Activating) -> None:
+    (activating.folder / "unlisted").symlink_to("/bin/sh")
+    activating.write_config("*", command=["./unlisted", "-c", "{queue}"], directory=str(activating.folder))
+    with activating.running():
+        for sequence, queue in enumerate(("x;touch pwned", "$(touch pwned)", "touch pwned"), 1):
+            activating.notify(queue, sequence)
+            activating.wait_for_log(f"{queue}: refused: {queue!r} cannot stand for {{queue}} in the command line")
+        assert activating.status()["queues"] == []
+        # A program that has the name from its environment alone is started for any name.
+        activating.write_config("*", command=f"sh {activating.folder}/program.sh any")
+        activating.wait_for_log("config: taken over")
+        activating.notify("x;touch pwned", 4)
+        activating.wait_for_starts("any", 1)
+    assert not (activating.folder / "pwned").exists()
+
+
 def test_a_program_that_crashes_is_restarted_with_back_off_and_then_given_up(activating: Activating) -> None:
     activating.write_config("q", backoff="100ms", max_restarts=1, startup_grace="1ms")
     activating.end("q.end", 3)

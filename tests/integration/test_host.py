@@ -63,7 +63,7 @@ def test_a_command_gets_what_it_needs_and_its_exit_is_reported(hosting: Hosting,
     variables = ("QUEUE", "TASK_ID", "SESSION_ID", "PROCEDURE", "EXECUTE_AS", "BOOTSTRAP_SERVERS", "TOPIC_PREFIX")
     script = " ".join(f"$QUEUE_ACTIVATION_{name}" for name in (*variables, "KAFKA_CONFIG"))
     hosting.configure(
-        f"name = 'pay*'\ncommand = ['sh', '-c', 'echo $0 $PWD {script} $MORE; exit 3', '{{queue}}/{{procedure}}']\n"
+        f"name = 'pay*'\ncommand = ['sh', '-c', 'echo $0 $PWD {script} $MORE; exit 3', '/{{queue}}']\n"
         f"directory = '{tmp_path}'\nenvironment = {{ MORE = 'more' }}\nlog_file = '{tmp_path / 'pay.log'}'"
     )
     with hosting.host() as host:
@@ -72,7 +72,7 @@ def test_a_command_gets_what_it_needs_and_its_exit_is_reported(hosting: Hosting,
         host.wait_for(lambda line: line.endswith(f"orders: payment, task {task_id}: exited with code 3"), "the exit")
     words = (tmp_path / "pay.log").read_text().split()
     assert words == [
-        "orders/payment", str(tmp_path), "orders", task_id, task_id, "payment", "sa", hosting.bootstrap_servers,
+        "/orders", str(tmp_path), "orders", task_id, task_id, "payment", "sa", hosting.bootstrap_servers,
         hosting.prefix, str(hosting.kafka_config), "more",
     ]  # fmt: skip
     started, ended = host.changes
@@ -93,10 +93,13 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
         "name = 'no program'\ncommand = 'no-such-program'",
         "name = 'no log'\ncommand = 'true'\nlog_file = '/no/such/folder/log'",
         "name = 'killed'\ncommand = \"sh -c 'kill -9 $$'\"",
-        "name = \"nul*\"\ncommand = 'echo {procedure}'",
+        "name = \"nul*\"\ncommand = 'true'",
+        "name = 'any*'\ncommand = 'echo {procedure}'",
     )
     reasons = {
         "not configured": "procedure 'not configured' is not in the configuration of this host",
+        "any; thing": "'any; thing' cannot stand for {procedure} in the command line: it is empty, begins with - or @, "
+        "has a part `..`, or has something else in it than ASCII letters, digits and . _ - : / @",
         "no program": "the program 'no-such-program' is not found, or may not be executed",
     }
     with hosting.host():

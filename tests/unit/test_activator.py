@@ -325,7 +325,7 @@ def test_without_an_entry_it_is_held() -> None:
     assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
     assert queue.after(SETTLE_MS) == []
     assert queue.state.held is not None
-    assert queue.state.held.blocked == "the config has no program for this queue any more"
+    assert queue.state.held.blocked == "the config has no program any more that may be started for this queue"
     assert queue.next_in_ms() > FOREVER_MS // 2
     queue.policy = POLICY
     assert actions(queue.decide()) == ["started"]

@@ -49,10 +49,18 @@ def test_the_first_entry_that_matches_is_a_queues(tmp_path: Path) -> None:
 
 
 def test_a_command_of_words_is_not_split(tmp_path: Path) -> None:
-    words = ["run", "for {queue}", '{"json": 1}']
+    words = ["run", "for all", "--of={queue}", '{"json": 1}']
     found = load(tmp_path, entry(command=words)).entry_for("q")
     assert found is not None
-    assert found.command_for("q") == ["run", "for q", '{"json": 1}']
+    assert found.command_for("q") == ["run", "for all", "--of=q", '{"json": 1}']
+
+
+def test_other_braces_are_the_programs_own(tmp_path: Path) -> None:
+    words = ["sh", "-c", "awk '{print}' ${HOME}/$${x}"]
+    found = load(tmp_path, entry(command=words, log_file="${x}{queue}.log")).entry_for("q")
+    assert found is not None
+    assert found.command_for("q") == words
+    assert found.log_file_for("q") == Path("${x}q.log")
 
 
 def test_a_log_file_stays_in_its_folder(tmp_path: Path) -> None:
@@ -77,10 +85,10 @@ def test_only_one_event_notifications_records(tmp_path: Path) -> None:
         ({"command": " "}, 3, "`command` must not be empty"),
         ({"command": []}, 3, "`command` must not be empty"),
         ({"command": "sh -c 'x"}, 3, "`command` is no command line: No closing quotation"),
-        ({"command": "read {topic}"}, 3, "`command` has the placeholder {topic}; there is only {queue}"),
         ({"command": "{queue} --all"}, 3, "`command` must not let {queue} say which program is started"),
-        ({"command": "sh -c 'read {queue}'"}, 3, "`command` has {queue} in a shell's script"),
-        ({"log_file": "{name}"}, 4, "`log_file` has the placeholder {name}"),
+        ({"command": "sh -c 'read {queue}'"}, 3, "`command` has {queue} inside 'read {queue}'. A name is a whole word"),
+        ({"command": "env sh {queue}"}, 3, "`command` has {queue} where sh takes an option or what it runs"),
+        ({"queue": "a;b", "command": "read {queue}"}, 2, "`queue`: 'a;b' cannot stand for {queue} in the command line"),
         ({"max": 0}, 4, "`max` must be at least 1, and at most 32767"),
         ({"min": 3, "max": 2}, 5, "`max` must be at least 3, as `min` is"),
         ({"min": -1}, 4, "`min` must be at least 0"),
@@ -100,11 +108,15 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, fields: dict[str, A
     assert f"activator.toml, line {line}: {reason}" in str(raised.value)
 
 
-def test_a_queues_name_becomes_no_option(tmp_path: Path) -> None:
+def test_an_unsafe_name_of_a_queue_is_refused_where_it_would_stand_in_the_command(tmp_path: Path) -> None:
     found = load(tmp_path, entry(queue="*", command="read {queue}")).entry_for("-x")
     assert found is not None
-    with pytest.raises(ValueError, match="'-x' would be taken for an option of read"):
-        found.command_for("-x")
+    assert found.refusal("x") is None
+    assert "'-x' cannot stand for {queue}" in str(found.refusal("-x"))
+    plain = load(tmp_path, entry(queue="-x")).entry_for("-x")
+    assert plain is not None
+    assert plain.refusal("-x") is None
+    assert plain.command_for("-x") == ["true"]
 
 
 def test_no_secret_of_the_environment_is_kept_on_disk(tmp_path: Path) -> None:

@@ -90,7 +90,9 @@ def test_a_procedure_that_is_not_there(tmp_path: Path) -> None:
         ("[[procedures]]\nname = 'p'\nfunction = 'payments.run'\n", 3, "`function` must be written as module:function"),
         ("[[procedures]]\nname = 'p'\ncommand = ' '\n", 3, "`command` must not be empty"),
         ("[[procedures]]\nname = 'p'\ncommand = '{procedure}'\n", 3, "must not let {procedure} say which program"),
-        ("[[procedures]]\nname = 'p'\ncommand = ['sh', '-c', 'x {queue}']\n", 3, "has {queue} in a shell's script"),
+        ("[[procedures]]\nname = 'p'\ncommand = ['sh', '-c', 'x {queue}']\n", 3, "has {queue} inside 'x {queue}'"),
+        ("[[procedures]]\nname = 'p'\ncommand = ['sh', '{procedure}']\n", 3, "has {procedure} where sh takes"),
+        ("[[procedures]]\nname = 'a b'\ncommand = 'x {procedure}'\n", 2, "`name`: 'a b' cannot stand for {procedure}"),
         ("[[procedures]]\nname = 'p'\ncommand = []\n", 3, "`command` must not be empty"),
         ("[[procedures]]\nname = 'p'\ncommand = \"a 'b\"\n", 3, "`command` is no command line: No closing quotation"),
     ],
@@ -100,6 +102,11 @@ def test_a_wrong_one_is_refused_with_its_line(tmp_path: Path, text: str, line: i
         config(tmp_path, text)
     assert str(refused.value).startswith(f"{tmp_path / 'host.toml'}, line {line}: ")
     assert reason in str(refused.value)
+
+
+def test_a_name_that_stands_in_no_argument_may_be_any(tmp_path: Path) -> None:
+    read = config(tmp_path, "[[procedures]]\nname = 'a b'\ncommand = 'run {queue} ${HOME}'\n")
+    assert read.procedures[0].words() == ["run", "{queue}", "${HOME}"]
 
 
 def test_one_without_procedures_is_refused(tmp_path: Path) -> None:

@@ -20,22 +20,20 @@ def task(procedure: str | None = "p", execute_as: str | None = None) -> StartAct
 
 
 def test_the_words_of_a_command() -> None:
-    config = HostConfig([Procedure("p*", command="run '{queue} of {procedure}' {other} --queue={queue}")])
+    config = HostConfig([Procedure("p*", command="run {procedure} {other} --queue={queue}")])
     wanted = invocation(config, task("pay"), CONNECTION)
-    assert wanted.words == ["run", "orders of pay", "{other}", "--queue=orders"]
+    assert wanted.words == ["run", "pay", "{other}", "--queue=orders"]
     assert (wanted.directory, wanted.log_file, wanted.function) == (None, None, None)
 
 
-def test_a_name_is_one_word_whatever_is_in_it() -> None:
+@pytest.mark.parametrize("procedure", ["a b; c", "--all", "../pay", None])
+def test_an_unsafe_name_is_in_the_environment_and_in_no_argument(procedure: str | None) -> None:
     config = HostConfig([Procedure("*", command="run {procedure}")])
-    assert invocation(config, task("a b; c"), CONNECTION).words == ["run", "a b; c"]
-    assert invocation(config, task(None), CONNECTION).words == ["run", ""]
-
-
-def test_a_name_that_would_be_an_option_is_not_started() -> None:
-    config = HostConfig([Procedure("*", command="run {procedure}")])
-    with pytest.raises(CannotStartError, match="'--all' would be taken for an option of run"):
-        invocation(config, task("--all"), CONNECTION)
+    with pytest.raises(CannotStartError, match="cannot stand for"):
+        invocation(config, task(procedure), CONNECTION)
+    wanted = invocation(HostConfig([Procedure("*", command="run {queue}")]), task(procedure), CONNECTION)
+    assert wanted.words == ["run", "orders"]
+    assert wanted.environment["QUEUE_ACTIVATION_PROCEDURE"] == (procedure or "")
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
