@@ -6,7 +6,6 @@ been recorded; an activator that dies before leaves nothing behind.
 
 import contextlib
 import os
-import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,8 @@ from typing import Protocol
 from streaming.processes import open_gate, start_at_gate
 
 _STOP_POLL_S = 0.02
+# From field 3, the state, to field 22, the start.
+_STAT_FIELDS = 20
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,20 @@ class Identity:
 
 
 def identity_of(pid: int) -> Identity | None:
-    """The identity of a process that runs; None if there is none, or if it has ended and was not yet waited for."""
+    """Returns the identity of a process that runs.
+
+    None if there is none, if it has ended and was not yet waited for, or if it may not be looked at (hidepid).
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name, field 2, may have blanks and brackets of its own; what follows it begins with field 3.
     fields = stat.rpartition(")")[2].split()
-    return Identity(pid, int(fields[19]), boot_id) if fields[0] not in ("Z", "X") else None
+    if len(fields) < _STAT_FIELDS or fields[0] in ("Z", "X") or not fields[19].isdecimal():
+        return None
+    return Identity(pid, int(fields[19]), boot_id)
 
 
 @dataclass(frozen=True)
@@ -118,20 +124,20 @@ class StartedProgram:
 
 
 class AdoptedProgram:
-    """A program that an earlier activator started; its exit code goes to whoever is its parent now."""
+    """A program that an earlier activator started; its exit code goes to whoever is its parent now.
+
+    Its process id may have become that of anything, so each look and each signal begins with its identity.
+    """
 
     def __init__(self, identity: Identity) -> None:
-        """Takes hold of the process.
+        """Looks for the process.
 
         Raises:
             ProcessLookupError: It has ended.
         """
         self.identity = identity
-        self._pidfd = os.pidfd_open(identity.pid)
-        # Only now: what the descriptor refers to cannot become another process any more.
-        if identity_of(identity.pid) != identity:
-            self.release()
-            raise ProcessLookupError(f"process {identity.pid} is another one")
+        if self.poll() is not None:
+            raise ProcessLookupError(f"process {identity.pid} is gone, or another one")
 
     @property
     def pid(self) -> int:
@@ -140,19 +146,21 @@ class AdoptedProgram:
 
     def poll(self) -> Exit | None:
         """Its end; None while it runs."""
-        # pidfd_open(2): it becomes readable when the process ends. poll, since select takes only small descriptors.
-        watched = select.poll()
-        watched.register(self._pidfd, select.POLLIN)
-        return Exit(None) if watched.poll(0) else None
+        return None if identity_of(self.pid) == self.identity else Exit(None)
 
     def signal(self, number: int) -> None:
-        """Sends it a signal; nothing if it has ended."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, number)
+        """Sends it a signal; nothing if it has ended, or if it belongs to somebody else by now."""
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                # Only now: what the descriptor refers to cannot become another process any more.
+                if self.poll() is None:
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
 
     def release(self) -> None:
-        """Lets go of it without ending it."""
-        os.close(self._pidfd)
+        """Lets go of it without ending it; there is nothing to let go of."""
 
 
 def stop_all(programs: Sequence[RunningProgram], timeout_s: float) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,11 @@ from confluent_kafka import Producer
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
+from streaming.activator.programs import Identity
+from streaming.activator.store import ProgramRecord, QueueRecord, Store
 from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
+from streaming.core.activator import Program, QueueActivator
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
 from tests.integration.monitor_topics import Tail
@@ -354,6 +358,25 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
         assert process.wait(15) == 0
     assert not is_running(second.pid)
     activating.wait_for_ended(second.session_id)
+
+
+def test_a_program_whose_id_is_a_threads_now_has_ended(activating: Activating) -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, daemon=True)
+    thread.start()
+    assert thread.native_id is not None
+    activating.write_config("q")
+    activating.state_directory.mkdir()
+    with Store(activating.state_directory) as store, store.transaction():
+        store.save_queue("q", QueueRecord(QueueActivator({"s": Program(0)})))
+        store.add_program(ProgramRecord("s", "q", Identity(thread.native_id, 1, "an earlier boot")))
+    with activating.running():
+        activating.wait_for_log("ended, nobody saw its exit code")
+        activating.wait_for_ended("s")
+        activating.notify("q", 1)
+        activating.wait_for_starts("q", 1)
+    over.set()
+    thread.join()
 
 
 def test_a_second_activator_on_the_same_state_is_refused(activating: Activating) -> None:

@@ -1,9 +1,11 @@
 """Programs that survive the activator, and are found again by whoever comes next."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming.activator import programs
 from streaming.activator.programs import AdoptedProgram, Exit, Identity, StartedProgram, identity_of, stop_all
 from tests.waiting import is_running, wait_until
 
@@ -95,9 +98,11 @@ def test_a_program_survives_and_is_adopted_with_its_end(survivor: Identity) -> N
     assert identity_of(survivor.pid) == survivor
     program = AdoptedProgram(survivor)
     assert program.poll() is None
+    descriptors = set(Path("/proc/self/fd").iterdir())
     program.signal(signal.SIGTERM)
     assert wait_until(program.poll, 10, "its end") == Exit(None)
     program.signal(signal.SIGTERM)
+    assert set(Path("/proc/self/fd").iterdir()) == descriptors
     program.release()
 
 
@@ -105,6 +110,72 @@ def test_another_process_with_the_same_id_is_not_adopted(survivor: Identity) -> 
     for other in (replace(survivor, start_ticks=1), replace(survivor, boot_id="another")):
         with pytest.raises(ProcessLookupError):
             AdoptedProgram(other)
+
+
+@pytest.fixture
+def thread_id() -> Iterator[int]:
+    """The id of a thread of a running process that is not the process's own."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    assert thread.native_id is not None
+    yield thread.native_id
+    over.set()
+    thread.join()
+
+
+def test_a_program_whose_id_is_a_threads_now_is_not_adopted(thread_id: int) -> None:
+    known = identity_of(os.getpid())
+    assert known is not None
+    for earlier in (replace(known, pid=thread_id), Identity(thread_id, 1, "an earlier boot")):
+        with pytest.raises(ProcessLookupError):
+            AdoptedProgram(earlier)
+
+
+def test_another_users_process_is_not_adopted() -> None:
+    for pid in (1, os.getpid()):
+        with pytest.raises(ProcessLookupError):
+            AdoptedProgram(Identity(pid, 1, "an earlier boot"))
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**31, 2**70])
+def test_what_cannot_be_a_process_id_is_not_adopted(pid: int) -> None:
+    with pytest.raises(ProcessLookupError):
+        AdoptedProgram(Identity(pid, 1, "an earlier boot"))
+
+
+@pytest.mark.parametrize("stat", ["", "7", "7 (x", "7 (x) S 1", "7 (x) S" + " x" * 50])
+def test_an_odd_stat_file_is_that_of_no_process(monkeypatch: pytest.MonkeyPatch, stat: str) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_arguments, **_options: stat)
+    assert identity_of(os.getpid()) is None
+
+
+def test_a_process_that_may_not_be_looked_at_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(*_arguments: object, **_options: object) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", deny)
+    assert identity_of(os.getpid()) is None
+
+
+@pytest.mark.parametrize("error", [ProcessLookupError, FileNotFoundError, PermissionError, OSError(errno.EINVAL, "")])
+def test_a_signal_to_what_has_become_something_else_is_none(
+    survivor: Identity, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    program = AdoptedProgram(survivor)
+    with monkeypatch.context() as ended:
+
+        def refuse(_pid: int) -> int:
+            raise error
+
+        ended.setattr(os, "pidfd_open", refuse)
+        program.signal(signal.SIGKILL)
+    assert program.poll() is None
+    with monkeypatch.context() as another:
+        another.setattr(programs, "identity_of", lambda pid: Identity(pid, 1, "another"))
+        program.signal(signal.SIGKILL)
+        assert program.poll() == Exit(None)
+    assert program.poll() is None
 
 
 def test_one_that_has_ended_is_not_adopted_even_before_somebody_has_waited_for_it() -> None:
