@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from streaming import command_words, durations
-from streaming.core.activator import Policy
+from streaming.core.policy import Policy
 from streaming.core.settings import MAX_QUEUE_READERS
 
 _PATTERN_CHARACTERS = frozenset("*?[")

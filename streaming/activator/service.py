@@ -34,7 +34,8 @@ from streaming.activator.settings import (
 )
 from streaming.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
 from streaming.admin import Admin
-from streaming.core.activator import Action, Decision, Notified, Policy, QueueActivator
+from streaming.core.activator import Action, Decision, Notified, QueueActivator
+from streaming.core.policy import Policy
 from streaming.core.times import FOREVER_MS
 from streaming.decoding import InvalidRecordError, PassedOver
 from streaming.errors import UserError
@@ -246,7 +247,14 @@ class Activator:
             self._decide(queue, step)
             return
         is_old = self._notifications.is_old(message)
-        new = Notified(record.notification_id, record.sequence, record.reason or "", record.unread_messages, is_old)
+        new = Notified(
+            record.notification_id,
+            record.sequence,
+            record.post_time,
+            record.reason or "",
+            record.unread_messages,
+            is_old,
+        )
         decisions = state.notified(new, self._view.row(queue), step.now_ms)
         if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
             step.old += 1  # there may be thousands; nothing has changed

@@ -10,54 +10,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streaming.core.policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # The leaving reader's last reports pass a batch of the monitor (p99 0.45 s) before the view tells of them; four times.
 SETTLE_MS = 2_000
 
 # Repeats follow their record closely, and one queue has at most one activation per quiet window (5 s).
-MAX_REMEMBERED_IDS = 64
+MAX_REMEMBERED = 64
 
 # The view's name of the one state in which the monitor is silent.
 _NOTIFIED = "NOTIFIED"
 # This reason means that readers do read already: the new one is wanted besides those that still start.
 _ACCUMULATING = "MESSAGES_ACCUMULATING"
-_MAX_DOUBLINGS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the config says about a queue's program.
-
-    Attributes:
-        entry: Changes whenever anything in the config's entry changes.
-        min_programs: So many are kept running without a notification.
-        max_programs: So many run at most.
-        startup_grace_ms: For so long a program counts as still starting.
-        success_exit_codes: What means that the work was done.
-        fatal_exit_codes: What means that starting it again is useless until the entry changes.
-        backoff_ms: How long nothing is started after a first crash; doubled by each further one in a row.
-        max_backoff_ms: How long at most.
-        max_restarts: Restarts in a row without another notification.
-    """
-
-    entry: str
-    min_programs: int = 0
-    max_programs: int = 1
-    startup_grace_ms: int = 10_000
-    success_exit_codes: frozenset[int] = frozenset({0})
-    fatal_exit_codes: frozenset[int] = frozenset()
-    backoff_ms: int = 1_000
-    max_backoff_ms: int = 60_000
-    max_restarts: int = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Notified:
-    """A record of queue-activations; `is_old`: it was written before this activator began to read."""
+    """A record of queue-activations.
+
+    Attributes:
+        notification_id: Its id; a repeat has the same.
+        sequence: The number of its activation. A queue that is created again counts from 1 again.
+        post_time: When the monitor activated the queue: with `sequence` the same for all event notifications of one
+            activation, and for no other activation.
+        reason: Why the monitor wrote it.
+        unread: What was unread then.
+        is_old: It was written before this activator began to read.
+    """
 
     notification_id: str
     sequence: int
+    post_time: str
     reason: str
     unread: int
     is_old: bool = False
@@ -99,6 +83,19 @@ class Decision:
     notification_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A notification that was acted on, which is enough for its activation."""
+
+    notification_id: str
+    sequence: int
+    post_time: str
+
+    def is_same_activation(self, new: Notified) -> bool:
+        """Returns whether both tell of one activation."""
+        return (self.sequence, self.post_time) == (new.sequence, new.post_time)
+
+
 @dataclass(slots=True)
 class Program:
     """A running program; without a notification it runs because of `min`."""
@@ -107,6 +104,7 @@ class Program:
     notification_id: str | None = None
     sequence: int | None = None
     unread: int = 0
+    post_time: str = ""
 
 
 @dataclass(slots=True)
@@ -122,6 +120,7 @@ class Held:
         is_fresh: It has just come: the view need not know it yet.
         is_restart: It was answered by a program that crashed, or whose end nobody saw.
         blocked: What blocked it last, as it was said.
+        post_time: When the monitor wrote it.
     """
 
     notification_id: str
@@ -132,6 +131,7 @@ class Held:
     is_fresh: bool = False
     is_restart: bool = False
     blocked: str = ""
+    post_time: str = ""
 
 
 _NO_ENTRY = Policy("")
@@ -148,7 +148,7 @@ class QueueActivator:
     Attributes:
         running: session_id -> program.
         held: The notification that waits; one is enough, since a later one says all that it said.
-        seen_ids: The latest notification ids.
+        seen: The latest notifications that were acted on, one for each activation.
         crashes: In a row.
         backoff_until_ms: Nothing is started before.
         fatal_exit_code: A program has ended with it under this entry.
@@ -158,7 +158,7 @@ class QueueActivator:
 
     running: dict[str, Program] = field(default_factory=dict)
     held: Held | None = None
-    seen_ids: list[str] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
     crashes: int = 0
     backoff_until_ms: int = NEVER_MS
     fatal_exit_code: int | None = None
@@ -167,7 +167,7 @@ class QueueActivator:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost but the memory of ids, if it were forgotten."""
+        """Whether nothing would be lost but the memory of repeats, if it were forgotten."""
         return not self.running and self.held is None and not self.crashes and self.fatal_exit_code is None
 
     def resumed(self, now_ms: int) -> None:
@@ -179,24 +179,39 @@ class QueueActivator:
 
     def notified(self, new: Notified, row: ViewRow | None, now_ms: int) -> list[Decision]:
         """A notification came."""
-        about = f"notification #{new.sequence}"
-        if new.notification_id in self.seen_ids or any(
-            program.notification_id == new.notification_id for program in self.running.values()
-        ):
-            return [Decision(Action.IGNORE, f"{about} is a repeat", notification_id=new.notification_id)]
-        held = Held(new.notification_id, new.sequence, new.reason, new.unread, now_ms + SETTLE_MS)
+        if (known := self._known(new)) is not None:
+            return [known]
+        settled_ms = now_ms + SETTLE_MS
+        held = Held(new.notification_id, new.sequence, new.reason, new.unread, settled_ms, post_time=new.post_time)
         if new.is_old and (void := _void(held, row, FOREVER_MS)):
-            return [Decision(Action.IGNORE, f"old {about}: {void}", notification_id=new.notification_id)]
-        self.seen_ids = [*self.seen_ids[1 - MAX_REMEMBERED_IDS :], new.notification_id]
-        if self.held is not None and self.held.sequence == new.sequence:
-            why = f"another notification of activation #{new.sequence} is held already"
-            return [Decision(Action.DROP, why, notification_id=new.notification_id)]
+            why = f"old notification #{new.sequence}: {void}"
+            return [Decision(Action.IGNORE, why, notification_id=new.notification_id)]
+        self.seen = [*self.seen[1 - MAX_REMEMBERED :], Seen(new.notification_id, new.sequence, new.post_time)]
         # Only a view that is ahead of a new notification is waited for: it may be that of a monitor whose checkpoint is
         # gone, and then it will soon be written anew.
         held.is_fresh = not new.is_old and (row is None or row.sequence <= new.sequence)
         if row is not None and row.sequence == new.sequence:
             held.settled_ms = now_ms
         return self._hold(held)
+
+    def _known(self, new: Notified) -> Decision | None:
+        """Returns what becomes of a notification whose activation was acted on; None for a new activation."""
+        running = [
+            Seen(program.notification_id, program.sequence, program.post_time)
+            for program in self.running.values()
+            if program.notification_id is not None and program.sequence is not None
+        ]
+        known = [*self.seen, *running]
+        if any(each.notification_id == new.notification_id for each in known):
+            action, why = Action.IGNORE, f"notification #{new.sequence} is a repeat"
+        elif not any(each.is_same_activation(new) for each in known):
+            return None
+        elif self.held is not None and (self.held.sequence, self.held.post_time) == (new.sequence, new.post_time):
+            action, why = Action.DROP, f"another notification of activation #{new.sequence} is held already"
+        else:
+            action = Action.IGNORE
+            why = f"another notification of activation #{new.sequence}, which was acted on"
+        return Decision(action, why, notification_id=new.notification_id)
 
     def disabled(self, sequence: int) -> list[Decision]:
         """BROKER_QUEUE_DISABLED came."""
@@ -225,7 +240,7 @@ class QueueActivator:
         else:
             self.crashes += 1
             is_restarted = self.crashes <= policy.max_restarts or program.sequence is None
-            backoff_ms = min(policy.backoff_ms << min(self.crashes - 1, _MAX_DOUBLINGS), policy.max_backoff_ms)
+            backoff_ms = policy.backoff_after_ms(self.crashes)
             self.backoff_until_ms = now_ms + backoff_ms
             why = f"{_ending(exit_code)}: crash {self.crashes} in a row, nothing is started for {backoff_ms / 1000:g} s"
             if not is_restarted:
@@ -326,11 +341,12 @@ class QueueActivator:
             return []
         settled_ms = now_ms + SETTLE_MS
         held = Held(program.notification_id, program.sequence, "", program.unread, settled_ms, is_restart=True)
+        held.post_time = program.post_time
         return self._hold(held)
 
     def _start_held(self, held: Held, now_ms: int, fresh_id: str) -> Decision:
         session_id = fresh_id if held.is_restart else held.notification_id
-        self.running[session_id] = Program(now_ms, held.notification_id, held.sequence, held.unread)
+        self.running[session_id] = Program(now_ms, held.notification_id, held.sequence, held.unread, held.post_time)
         self.held = None
         why = f"{held.reason}, {held.unread} unread" if held.reason else "the program before has not answered it"
         if held.blocked:

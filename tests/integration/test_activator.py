@@ -209,6 +209,19 @@ def test_a_notification_starts_a_program_and_a_repeat_starts_none(activating: Ac
         assert activating.starts("other") == []
 
 
+def test_two_event_notifications_of_one_activation_start_one_program(activating: Activating) -> None:
+    activating.write_config("q", max=4, startup_grace="1ms")
+    with activating.running():
+        activating.notify("q", 1, "MESSAGES_ACCUMULATING")
+        activating.wait_for_starts("q", 1)
+        another = activating.record("q", 1, "MESSAGES_ACCUMULATING", "another") | {"notification": "of another name"}
+        activating.send("q", another)
+        activating.wait_for_log("ignored: another notification of activation #1, which was acted on")
+        # An activation that follows is acted on.
+        activating.notify("q", 2, "MESSAGES_ACCUMULATING")
+        activating.wait_for_starts("q", 2)
+
+
 def test_a_notification_at_max_is_held_until_a_program_exits(activating: Activating) -> None:
     activating.write_config("q", startup_grace="1ms")
     with activating.running():

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from streaming.core.activator import (
-    MAX_REMEMBERED_IDS,
+    MAX_REMEMBERED,
     SETTLE_MS,
     Action,
     Decision,
     Notified,
-    Policy,
     QueueActivator,
     ViewRow,
 )
+from streaming.core.policy import Policy
 from streaming.core.times import FOREVER_MS
 
 SECOND = 1_000
@@ -44,10 +44,16 @@ class Queue:
                 return decided
 
     def notify(
-        self, sequence: int, reason: str = ON_EMPTY, *, is_old: bool = False, notification_id: str = ""
+        self,
+        sequence: int,
+        reason: str = ON_EMPTY,
+        *,
+        is_old: bool = False,
+        notification_id: str = "",
+        post_time: str = "2026-01-01T00:00:00.000Z",
     ) -> list[Decision]:
         """The view knows of it at once, unless it is set otherwise afterwards."""
-        new = Notified(notification_id or f"id-{sequence}", sequence, reason, 5, is_old)
+        new = Notified(notification_id or f"id-{sequence}", sequence, post_time, reason, 5, is_old)
         return self.decide(self.state.notified(new, self.row, self.now_ms))
 
     def activate(self, sequence: int, reason: str = ON_EMPTY) -> list[Decision]:
@@ -93,10 +99,37 @@ def test_repeats_of_an_id_start_nothing() -> None:
 def test_the_id_of_a_running_program_is_known_whatever_came_since() -> None:
     queue = Queue()
     queue.activate(1)
-    for sequence in range(2, MAX_REMEMBERED_IDS + 10):
+    for sequence in range(2, MAX_REMEMBERED + 10):
         queue.activate(sequence)
-    assert len(queue.state.seen_ids) == MAX_REMEMBERED_IDS
+    assert len(queue.state.seen) == MAX_REMEMBERED
     assert actions(queue.notify(1)) == ["ignored"]
+    assert actions(queue.notify(1, notification_id="another")) == ["ignored"]
+
+
+def test_two_notifications_of_one_activation_start_one_program() -> None:
+    queue = Queue(replace(POLICY, max_programs=4))
+    assert actions(queue.activate(1, ACCUMULATING)) == ["started"]
+    another = Decision(
+        Action.IGNORE, "another notification of activation #1, which was acted on", notification_id="another"
+    )
+    assert queue.notify(1, ACCUMULATING, notification_id="another") == [another]
+    assert queue.notify(1, ACCUMULATING, notification_id="another", is_old=True) == [another]
+    queue.exit("id-1")
+    assert queue.notify(1, ACCUMULATING, notification_id="another") == [another]
+    assert queue.state.is_idle
+
+
+def test_a_queue_that_was_created_again_begins_with_another_activation_1() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    created_again = "2026-01-02T00:00:00.000Z"
+    queue.row = ViewRow(1, "NOTIFIED", 5)
+    assert actions(queue.notify(1, notification_id="new", post_time=created_again)) == ["held"]
+    later = "2026-01-03T00:00:00.000Z"
+    assert actions(queue.notify(1, notification_id="newer", post_time=later)) == ["dropped", "held"]
+    assert actions(queue.notify(1, notification_id="newer", post_time=later)) == ["ignored"]
+    queue.exit("id-1")
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
 
 
 def test_at_max_it_is_held_and_started_when_a_program_has_exited_and_the_view_has_settled() -> None:

@@ -11,7 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
-from streaming.core.activator import SETTLE_MS, Action, Decision, Notified, Policy, QueueActivator, ViewRow
+from streaming.core.activator import SETTLE_MS, Action, Decision, Notified, QueueActivator, ViewRow
+from streaming.core.policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 from tests.seeds import seeds
 
@@ -49,6 +50,7 @@ class Simulation:
     sequence: int = 0
     fates: dict[str, Fate] = field(default_factory=dict)
     sent: list[Notified] = field(default_factory=list)
+    answered: set[tuple[int, str]] = field(default_factory=set)
     ids: "itertools.count[int]" = field(default_factory=itertools.count)
     blocked_until_ms: int = NEVER_MS
     is_fatal: bool = False
@@ -60,15 +62,19 @@ class Simulation:
         self.check()
 
     def notify(self) -> None:
-        """The view may be behind; a monitor without its checkpoint begins anew."""
+        """The view may be behind; a monitor without its checkpoint begins anew; some queues have two notifications."""
         self.sequence = 1 if self.random.random() < 0.02 else self.sequence + 1
         if self.random.random() < 0.7:
             self.row = ViewRow(self.sequence, "NOTIFIED", self.random.choice((1, 5)))
         is_old = self.random.random() < 0.1
-        new = Notified(f"n-{next(self.ids)}", self.sequence, self.random.choice(REASONS), 1, is_old)
-        self.sent.append(new)
-        self.fates[new.notification_id] = Fate()
-        self.take(self.state.notified(new, self.row, self.now_ms))
+        reason, post_time = self.random.choice(REASONS), f"batch {next(self.ids)}"
+        for _ in range(self.random.choice((1, 1, 2))):
+            new = Notified(f"n-{next(self.ids)}", self.sequence, post_time, reason, 1, is_old)
+            self.sent.append(new)
+            self.fates[new.notification_id] = Fate()
+            self.take(self.state.notified(new, self.row, self.now_ms))
+            if self.random.random() < 0.5:
+                self.decide()
 
     def repeat(self) -> None:
         # No further back than repeats come.
@@ -126,7 +132,7 @@ class Simulation:
                 case Action.DROP:
                     fate.is_over = True
                 case Action.IGNORE:
-                    fate.is_over = fate.is_over or "old" in decision.why
+                    fate.is_over = fate.is_over or "old" in decision.why or "another" in decision.why
                 case Action.EXIT:
                     self.blocked_until_ms = self.state.backoff_until_ms
                     self.is_fatal = self.is_fatal or "fatal" in decision.why
@@ -140,6 +146,11 @@ class Simulation:
             fate.restarts += is_restart
             fate.first_starts += not is_restart
             fate.is_over = True
+            if not is_restart:
+                new = next(each for each in reversed(self.sent) if each.notification_id == decision.notification_id)
+                activation = new.sequence, new.post_time
+                assert activation not in self.answered, f"activation {activation} was started twice"
+                self.answered.add(activation)
         # A lowered `max` ends nothing.
         assert len(self.state.running) <= self.policy.max_programs, "more than max are running"
 

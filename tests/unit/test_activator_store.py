@@ -1,6 +1,8 @@
 """What the activator keeps on disk, and what its status shows of it."""
 
+import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,15 +12,17 @@ from streaming.activator import store as stores
 from streaming.activator.programs import Identity
 from streaming.activator.status import read_status, show
 from streaming.activator.store import MAX_DECISIONS, DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
-from streaming.core.activator import Held, Program, QueueActivator
+from streaming.core.activator import Held, Notified, Program, QueueActivator, Seen
 from streaming.errors import UserError
 
 NOW_MS = 1_763_730_000_000
 
 
 def state() -> QueueActivator:
-    held = Held("id-2", 2, "MESSAGES_ACCUMULATING", 5, NOW_MS, blocked="1 of max 1 are running")
-    return QueueActivator({"s": Program(NOW_MS, "id-1", 1, 5)}, held, ["id-1", "id-2"], entry='{"max":1}')
+    held = Held("id-2", 2, "MESSAGES_ACCUMULATING", 5, NOW_MS, blocked="1 of max 1 are running", post_time="then")
+    running = {"s": Program(NOW_MS, "id-1", 1, 5, "before")}
+    seen = [Seen("id-1", 1, "before"), Seen("id-2", 2, "then")]
+    return QueueActivator(running, held, seen, entry='{"max":1}')
 
 
 def filled(folder: Path) -> None:
@@ -54,6 +58,29 @@ def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
         with store.transaction():
             store.forget_session("s")
         assert store.ended_sessions() == []
+
+
+def test_the_state_of_an_older_version_opens(tmp_path: Path) -> None:
+    filled(tmp_path)
+    older = {
+        "running": {"id-1": {"started_ms": 1, "notification_id": "id-1", "sequence": 1, "unread": 5}},
+        "held": {
+            "notification_id": "id-2", "sequence": 2, "reason": "", "unread": 5, "settled_ms": 1, "is_fresh": False,
+            "is_restart": False, "blocked": "1 of max 1 are running",
+        },
+        "seen_ids": ["id-1", "id-2"], "crashes": 1, "backoff_until_ms": 1, "fatal_exit_code": None, "min_from_ms": 1,
+        "entry": "{}",
+    }  # fmt: skip
+    with closing(sqlite3.connect(tmp_path / "activator.db")) as connection:
+        connection.execute("UPDATE queues SET state = ? WHERE queue = 'orders'", (json.dumps(older),))
+        connection.commit()
+    with Store(tmp_path) as store:
+        opened = store.queues()["orders"].state
+    for new in (Notified("id-1", 1, "then", "", 5), Notified("id-3", 2, "then", "", 5)):
+        opened.notified(new, None, NOW_MS)
+    assert list(opened.running) == ["id-1"]
+    assert opened.held is not None
+    assert opened.held.notification_id == "id-3"
 
 
 def test_each_state_has_an_instance_id_of_its_own(tmp_path: Path) -> None:
