@@ -16,6 +16,10 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 # The leaving reader's last reports pass a batch of the monitor (p99 0.45 s) before the view tells of them; four times.
 SETTLE_MS = 2_000
 
+# How soon a notification that was given up is tried again: no burden, and soon enough after the program was mended
+# without a change of the config.
+RETRY_MS = 600_000
+
 # Repeats follow their record closely, and one queue has at most one activation per quiet window (5 s).
 MAX_REMEMBERED = 64
 
@@ -121,6 +125,7 @@ class Held:
         is_restart: It was answered by a program that crashed, or whose end nobody saw.
         blocked: What blocked it last, as it was said.
         post_time: When the monitor wrote it.
+        retry_ms: It was given up, and is not tried again before.
     """
 
     notification_id: str
@@ -132,8 +137,10 @@ class Held:
     is_restart: bool = False
     blocked: str = ""
     post_time: str = ""
+    retry_ms: int = NEVER_MS
 
 
+_RETRY = f"{RETRY_MS // 60_000} min"
 _NO_ENTRY = Policy("")
 _NO_LONGER = "the config has no program any more that may be started for this queue"
 
@@ -227,7 +234,7 @@ class QueueActivator:
         if self.held is not None:
             self.held.settled_ms = max(self.held.settled_ms, now_ms + SETTLE_MS)
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
-        is_restarted = True
+        is_restarted, retry_ms = True, NEVER_MS
         if exit_code is None:
             self.crashes = 0
             why = "ended, nobody saw its exit code"
@@ -239,14 +246,17 @@ class QueueActivator:
             why = f"exit code {exit_code}"
         else:
             self.crashes += 1
-            is_restarted = self.crashes <= policy.max_restarts or program.sequence is None
             backoff_ms = policy.backoff_after_ms(self.crashes)
             self.backoff_until_ms = now_ms + backoff_ms
             why = f"{_ending(exit_code)}: crash {self.crashes} in a row, nothing is started for {backoff_ms / 1000:g} s"
-            if not is_restarted:
-                why += f"; gave up after {policy.max_restarts} restarts, the next notification tries again"
+            if self.crashes > policy.max_restarts and program.sequence is not None:
+                retry_ms = now_ms + RETRY_MS
+                why += (
+                    f"; gave up after {policy.max_restarts} restarts: tried again every {_RETRY}, by the next "
+                    "notification, and when the entry changes"
+                )
         decisions = [Decision(Action.EXIT, why, session_id, program.notification_id)]
-        return decisions + (self._renew(program, now_ms) if is_restarted else [])
+        return decisions + (self._renew(program, now_ms, retry_ms) if is_restarted else [])
 
     def decide(self, policy: Policy | None, row: ViewRow | None, now_ms: int, fresh_id: str) -> list[Decision]:
         """Decides about what is held, and about `min`; at most one program is started.
@@ -289,6 +299,7 @@ class QueueActivator:
             policy = _NO_ENTRY
         if self.held is not None:
             yield self.held.settled_ms
+            yield self.held.retry_ms
             yield from (program.started_ms + policy.startup_grace_ms for program in self.running.values())
         yield self.backoff_until_ms
         if policy.min_programs:
@@ -299,8 +310,12 @@ class QueueActivator:
             # Whoever changed it has put something right, or wants to see whether.
             self.entry = policy.entry
             self.crashes, self.fatal_exit_code, self.backoff_until_ms = 0, None, NEVER_MS
-        # A clock that was set back must not make it longer.
+            if self.held is not None:
+                self.held.retry_ms = NEVER_MS
+        # A clock that was set back must not make anything longer.
         self.backoff_until_ms = min(self.backoff_until_ms, now_ms + policy.max_backoff_ms)
+        if self.held is not None:
+            self.held.retry_ms = min(self.held.retry_ms, now_ms + RETRY_MS)
 
     def _is_too_few(self, policy: Policy, now_ms: int) -> bool:
         is_time = now_ms >= max(self.backoff_until_ms, self.min_from_ms)
@@ -312,6 +327,8 @@ class QueueActivator:
             yield f"exit code {self.fatal_exit_code} was fatal; change the entry in the config"
         if len(self.running) >= policy.max_programs:
             yield f"{len(self.running)} of max {policy.max_programs} are running"
+        if now_ms < held.retry_ms:
+            yield f"gave up after crash {self.crashes} in a row, tried again every {_RETRY}"
         if now_ms < self.backoff_until_ms:
             yield f"back-off after crash {self.crashes} in a row"
         grace_ms = policy.startup_grace_ms
@@ -333,7 +350,7 @@ class QueueActivator:
         self.held = None
         return Decision(Action.DROP, self._about(held, why), None, held.notification_id)
 
-    def _renew(self, program: Program, now_ms: int) -> list[Decision]:
+    def _renew(self, program: Program, now_ms: int, retry_ms: int) -> list[Decision]:
         """What the program was started for counts as not answered."""
         if program.notification_id is None or program.sequence is None:
             return []
@@ -341,7 +358,7 @@ class QueueActivator:
             return []
         settled_ms = now_ms + SETTLE_MS
         held = Held(program.notification_id, program.sequence, "", program.unread, settled_ms, is_restart=True)
-        held.post_time = program.post_time
+        held.post_time, held.retry_ms = program.post_time, retry_ms
         return self._hold(held)
 
     def _start_held(self, held: Held, now_ms: int, fresh_id: str) -> Decision:

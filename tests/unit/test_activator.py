@@ -8,6 +8,7 @@ import pytest
 
 from streaming.core.activator import (
     MAX_REMEMBERED,
+    RETRY_MS,
     SETTLE_MS,
     Action,
     Decision,
@@ -278,7 +279,7 @@ def test_the_back_off_doubles_up_to_its_maximum_and_a_success_ends_it() -> None:
     assert queue.state.is_idle
 
 
-def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_again() -> None:
+def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_once() -> None:
     queue = Queue()
     queue.activate(1)
     for _ in range(POLICY.max_restarts):
@@ -286,12 +287,62 @@ def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_agai
         queue.exit(session_id, 1)
         assert actions(queue.after(60 * SECOND)) == ["started"]
     [session_id] = queue.state.running
-    [given_up] = queue.exit(session_id, 1)
-    assert given_up.why.endswith("gave up after 2 restarts, the next notification tries again")
-    assert queue.after(60 * SECOND) == []
+    given_up, held = queue.exit(session_id, 1)
+    assert given_up.why.endswith(
+        "gave up after 2 restarts: tried again every 10 min, by the next notification, and when the entry changes"
+    )
+    assert held.why == "restart for #1: gave up after crash 3 in a row, tried again every 10 min"
+    assert actions(queue.after(60 * SECOND)) == []
 
-    assert actions(queue.activate(2)) == ["started"]
-    assert actions(queue.exit("id-2", 1)) == ["exited"]
+    assert actions(queue.activate(2)) == ["dropped", "started"]
+    assert actions(queue.exit("id-2", 1)) == ["exited", "held"]
+
+
+def given_up() -> Queue:
+    """A queue whose notification was given up."""
+    queue = Queue(replace(POLICY, max_restarts=0))
+    queue.activate(1)
+    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    return queue
+
+
+def test_what_was_given_up_is_tried_again_slowly_as_long_as_it_is_needed() -> None:
+    queue = given_up()
+    for crashes in range(1, 20):
+        assert queue.state.crashes == crashes
+        waits = [decision for _ in range(20) for decision in queue.after(RETRY_MS // 20 - 1)]
+        assert "started" not in actions(waits)
+        assert queue.next_in_ms() == 20
+        assert actions(queue.after(20)) == ["started"]
+        [session_id] = queue.state.running
+        assert actions(queue.exit(session_id, 1)) == ["exited", "held"]
+    assert queue.after(1) == []
+    [drop] = queue.view(1, "RECEIVES_OCCURRING")
+    assert drop.why == "restart for #1: somebody has received since; the monitor notifies again if one more is useful"
+
+
+def test_what_was_given_up_is_tried_again_at_once_when_the_entry_changes() -> None:
+    queue = given_up()
+    queue.after(SETTLE_MS)
+    queue.policy = replace(POLICY, entry="another")
+    assert actions(queue.decide()) == ["started"]
+
+
+def test_a_notification_that_follows_what_was_given_up_waits_for_the_back_off_only() -> None:
+    queue = given_up()
+    queue.policy = replace(POLICY, max_restarts=0)
+    assert actions(queue.activate(2)) == ["dropped", "held"]
+    assert queue.next_in_ms() == SECOND
+    assert actions(queue.after(SECOND)) == ["started"]
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_the_wait_of_what_was_given_up() -> None:
+    queue = given_up()
+    queue.now_ms -= 3600 * SECOND
+    queue.state.resumed(queue.now_ms)
+    assert "started" not in actions(queue.decide())
+    assert "started" not in actions(queue.after(RETRY_MS - 1))
+    assert actions(queue.after(1)) == ["started"]
 
 
 def test_a_crash_after_which_somebody_has_received_is_not_answered_by_a_restart() -> None:

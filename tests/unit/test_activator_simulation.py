@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 import pytest
 
-from streaming.core.activator import SETTLE_MS, Action, Decision, Notified, QueueActivator, ViewRow
+from streaming.core.activator import RETRY_MS, SETTLE_MS, Action, Decision, Notified, QueueActivator, ViewRow
 from streaming.core.policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 from tests.seeds import seeds
@@ -89,7 +89,10 @@ class Simulation:
         if self.state.running:
             code = self.random.choice((0, 0, 1, 1, -9, FATAL, None))
             session_id = self.random.choice(sorted(self.state.running))
+            is_answer = self.state.running[session_id].sequence is not None
             self.take(self.state.exited(session_id, code, self.policy, self.now_ms))
+            if is_answer and code != 0:
+                assert self.state.held is not None, "what a crashed program was started for is forgotten"
 
     def wait(self) -> None:
         next_ms = self.state.next_ms(self.policy, self.now_ms)
@@ -170,8 +173,9 @@ class Simulation:
         """What is held is blocked by running programs, or is looked at again."""
         assert self.policy is not None
         is_full = len(self.state.running) >= self.policy.max_programs
-        is_awaited = self.state.next_ms(self.policy, self.now_ms) < FOREVER_MS
-        assert is_full or is_awaited, "nothing will ever wake up what is held"
+        next_ms = self.state.next_ms(self.policy, self.now_ms)
+        assert is_full or next_ms < FOREVER_MS, "nothing will ever wake up what is held"
+        assert is_full or next_ms <= self.now_ms + RETRY_MS, "what is held waits too long"
 
 
 @pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))
