@@ -314,6 +314,7 @@ class QueueActivator:
                 self.held.retry_ms = NEVER_MS
         # A clock that was set back must not make anything longer.
         self.backoff_until_ms = min(self.backoff_until_ms, now_ms + policy.max_backoff_ms)
+        self.min_from_ms = min(self.min_from_ms, now_ms + policy.startup_grace_ms)
         if self.held is not None:
             self.held.retry_ms = min(self.held.retry_ms, now_ms + RETRY_MS)
 

@@ -456,6 +456,18 @@ def test_a_clock_that_was_set_back_does_not_prolong_a_back_off() -> None:
     assert actions(queue.after(POLICY.max_backoff_ms)) == ["started"]
 
 
+def test_a_clock_that_was_set_back_does_not_keep_min_programs_from_being_started() -> None:
+    queue = Queue(replace(POLICY, min_programs=1))
+    [start] = queue.decide()
+    assert start.session_id is not None
+    queue.exit(start.session_id)
+    queue.now_ms -= 3600 * SECOND
+    queue.state.resumed(queue.now_ms)
+    assert queue.decide() == []
+    assert queue.next_in_ms() == GRACE
+    assert actions(queue.after(GRACE)) == ["started"]
+
+
 def test_a_clock_that_was_set_back_does_not_prolong_a_start() -> None:
     queue = Queue()
     queue.activate(1)
