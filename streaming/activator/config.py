@@ -1,7 +1,7 @@
 """The activator's config file: which program for which queue."""
 
 import fnmatch
-import hashlib
+import hmac
 from functools import cached_property
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
                 durations.parse(getattr(self, name))
             except ValueError as error:
                 raise ValueError(f"`{name}`: {error}") from None
-        if self.policy.max_backoff_ms < self.policy.backoff_ms:
+        if durations.parse(self.max_backoff).ms < durations.parse(self.backoff).ms:
             raise ValueError(f"`max_backoff` must not be shorter than `backoff`, which is {self.backoff}")
 
     def _wrong_command(self) -> str | None:
@@ -115,11 +115,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         """The command line's words, placeholders in them."""
         return command_words.split(self.command)
 
-    @cached_property
-    def policy(self) -> Policy:
-        """What the decisions need of it."""
+    def policy(self, salt: str) -> Policy:
+        """Returns what the decisions need of it; `salt` is that of the state directory."""
         return Policy(
-            entry=self._without_secrets(),
+            entry=self._without_secrets(salt),
             min_programs=self.min,
             max_programs=self.max,
             startup_grace_ms=durations.parse(self.startup_grace).ms,
@@ -130,11 +129,15 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             max_restarts=self.max_restarts,
         )
 
-    def _without_secrets(self) -> str:
-        """The entry as it is kept on disk, as JSON: of the environment, which may have secrets, only a digest."""
+    def _without_secrets(self, salt: str) -> str:
+        """Returns the entry as it is kept on disk, as JSON.
+
+        Of the environment, which may have secrets, it has a digest only. Its key is the salt: a digest that anybody can
+        make says which of a few guesses is right.
+        """
         fields = msgspec.to_builtins(self)
         if self.environment:
-            fields["environment"] = hashlib.sha256(msgspec.json.encode(self.environment)).hexdigest()
+            fields["environment"] = hmac.new(salt.encode(), msgspec.json.encode(self.environment), "sha256").hexdigest()
         return msgspec.json.encode(fields).decode()
 
     def matches(self, queue: str) -> bool:

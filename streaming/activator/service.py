@@ -237,8 +237,7 @@ class Activator:
         entry = self._config.current.entry_for(queue)
         if entry is None or not entry.wants(record.notification):
             return
-        refusal = entry.refusal(queue)
-        if refusal is not None:
+        if (refusal := entry.refusal(queue)) is not None:
             self._note(step, queue, "refused", refusal)
             return
         state = self._state(queue)
@@ -400,7 +399,7 @@ class Activator:
 
     def _policy(self, queue: str) -> Policy | None:
         entry = self._config.current.entry_for(queue)
-        return entry.policy if entry is not None and entry.refusal(queue) is None else None
+        return entry.policy(self._about.salt) if entry is not None and entry.refusal(queue) is None else None
 
     def _note(self, step: _Step, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
         step.events.append(ActivatorEvent(step.now_ms, queue, what, why, pid))

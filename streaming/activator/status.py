@@ -21,13 +21,16 @@ def read_status(directory: Path, now_ms: int) -> Status:
     """What the activator of a state directory does, or did, in plain values.
 
     Raises:
-        UserError: None has ever run there.
+        UserError: None has ever run there, or its state may not be read.
     """
-    if not has_state(directory):
+    try:
+        is_there, is_running = has_state(directory), is_locked(directory)
+    except OSError as error:
+        raise UserError(f"the state directory {directory} cannot be read: {error.strerror}") from None
+    if not is_there:
         raise UserError(
             f"no activator has run with the state directory {directory}; give --state-directory as the activator has it"
         )
-    is_running = is_locked(directory)
     with Store(directory) as store:
         about = store.about()
         pids: dict[str, list[int]] = {}

@@ -2,6 +2,8 @@
 
 import contextlib
 import fcntl
+import os
+import secrets
 import sqlite3
 import time
 import uuid
@@ -20,8 +22,13 @@ from streaming.errors import UserError
 _FILE = "activator.db"
 _LOCK_FILE = "lock"
 # Raised with every change of the tables or of QueueActivator that an older file does not have.
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _state_decoder = msgspec.json.Decoder(QueueActivator)
+
+# The state is its user's alone. SQLite gives the files that it adds the mode of the first.
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+_SALT_BYTES = 32
 
 # For `status`, which may read while the activator writes.
 _BUSY_TIMEOUT_S = 5.0
@@ -82,6 +89,7 @@ class About:
 
     Attributes:
         instance_id: By what its consumer group knows it again after a restart.
+        salt: Makes what the state says about secrets useless elsewhere.
         pid: Its process id.
         since_ms: When it was started.
         seen_ms: When it was last well.
@@ -99,6 +107,7 @@ class About:
     config_error: str | None = None
     kafka_problem: str | None = None
     passed_over: int = 0
+    salt: str = ""
 
 
 _about_decoder = msgspec.json.Decoder(About)
@@ -114,8 +123,9 @@ class StateLock:
             UserError: Another activator has it, or the directory cannot be used.
         """
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = (directory / _LOCK_FILE).open("ab")
+            directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+            _make_private(directory, _DIRECTORY_MODE)
+            self._file = _open_private(directory / _LOCK_FILE)
         except OSError as error:
             raise UserError(f"the state directory {directory} cannot be used: {error.strerror}") from None
         for _ in range(_LOCK_ATTEMPTS):
@@ -142,6 +152,19 @@ def is_locked(directory: Path) -> bool:
         return False
 
 
+def _open_private(path: Path) -> IO[bytes]:
+    """Opens a file for appending that nobody else may open, also if it is there already and belongs to this user."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FILE_MODE), "ab")
+    _make_private(path, _FILE_MODE)
+    return file
+
+
+def _make_private(path: Path, mode: int) -> None:
+    """Sets the mode whatever the umask; what belongs to somebody else stays as it is."""
+    if path.stat().st_uid == os.geteuid():
+        path.chmod(mode)
+
+
 def _try_lock(file: IO[bytes]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -160,16 +183,19 @@ class Store:
             UserError: It cannot be read, or a newer version has written it.
         """
         self._path = directory / _FILE
+        try:
+            _open_private(self._path).close()
+            for added in directory.glob(f"{_FILE}-*"):
+                _make_private(added, _FILE_MODE)
+        except OSError as error:
+            raise UserError(f"{self._path} cannot be used: {error.strerror}") from None
         self._connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
         try:
             self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
             with self.transaction():
                 (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-                if version == 0:
-                    for statement in _TABLES.split(";")[:-1]:
-                        self._connection.execute(statement)
-                    self._connection.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
-                    self.save_about(About(f"activator-{uuid.uuid4()}"))
+                if version < _FORMAT_VERSION:
+                    self._upgrade(version)
             if version > _FORMAT_VERSION:
                 raise UserError(f"{self._path} was written by a newer version of queue-activation. Update this one.")
         except sqlite3.DatabaseError as error:
@@ -178,6 +204,17 @@ class Store:
         except UserError:
             self._connection.close()
             raise
+
+    def _upgrade(self, version: int) -> None:
+        """Brings a state of an older version, or of none, to this one."""
+        if version == 0:
+            for statement in _TABLES.split(";")[:-1]:
+                self._connection.execute(statement)
+            self.save_about(About(f"activator-{uuid.uuid4()}"))
+        about = self.about()
+        about.salt = secrets.token_hex(_SALT_BYTES)
+        self.save_about(about)
+        self._connection.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """The activator's config file: ten lines do, and what is wrong is told with its line."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from streaming import toml_file
 from streaming.activator.config import Config
 from streaming.errors import UserError
 
+SALT = "salt"
 SMALL = """
 [[programs]]
 queue = "orders*"
@@ -35,7 +37,7 @@ def test_a_small_config(tmp_path: Path) -> None:
     assert orders is not None
     assert orders.command_for("orders.eu") == ["python", "reader.py", "--queue", "orders.eu", "two words"]
     assert orders.log_file_for("orders.eu") is None
-    policy = orders.policy
+    policy = orders.policy(SALT)
     assert (policy.min_programs, policy.max_programs, policy.max_restarts) == (0, 4, 5)
     assert (policy.startup_grace_ms, policy.backoff_ms, policy.max_backoff_ms) == (10_000, 1_000, 60_000)
     assert (policy.success_exit_codes, policy.fatal_exit_codes) == ({0}, set())
@@ -120,10 +122,20 @@ def test_an_unsafe_name_of_a_queue_is_refused_where_it_would_stand_in_the_comman
 
 
 def test_no_secret_of_the_environment_is_kept_on_disk(tmp_path: Path) -> None:
-    entries = [entry() + f'environment = {{ TOKEN = "{token}" }}\n' for token in ("secret-1", "secret-2")]
-    policies = [load(tmp_path, text).programs[0].policy for text in entries]
-    assert policies[0].entry != policies[1].entry
-    assert "secret" not in policies[0].entry
+    first, again, second = (
+        load(tmp_path, entry() + f'environment = {{ TOKEN = "{token}" }}\n').programs[0]
+        for token in ("secret-1", "secret-1", "secret-2")
+    )
+    kept = first.policy(SALT).entry
+    assert "secret" not in kept
+    assert kept == again.policy(SALT).entry
+    assert kept != second.policy(SALT).entry
+
+
+def test_a_guess_of_the_environment_cannot_be_tried_without_the_salt(tmp_path: Path) -> None:
+    read = load(tmp_path, entry() + 'environment = { TOKEN = "1234" }\n').programs[0]
+    assert read.policy(SALT).entry != read.policy("another").entry
+    assert hashlib.sha256(b'{"TOKEN":"1234"}').hexdigest() not in read.policy(SALT).entry
 
 
 def test_an_empty_variable_name(tmp_path: Path) -> None:

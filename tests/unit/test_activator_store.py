@@ -1,6 +1,7 @@
 """What the activator keeps on disk, and what its status shows of it."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -73,9 +74,15 @@ def test_the_state_of_an_older_version_opens(tmp_path: Path) -> None:
     }  # fmt: skip
     with closing(sqlite3.connect(tmp_path / "activator.db")) as connection:
         connection.execute("UPDATE queues SET state = ? WHERE queue = 'orders'", (json.dumps(older),))
+        connection.execute("UPDATE about SET value = ?", (json.dumps({"instance_id": "id", "pid": 42}),))
+        connection.execute("PRAGMA user_version = 1")
         connection.commit()
     with Store(tmp_path) as store:
         opened = store.queues()["orders"].state
+        about = store.about()
+        assert (about.instance_id, about.pid, len(about.salt)) == ("id", 42, 64)
+    with Store(tmp_path) as store:
+        assert store.about() == about
     for new in (Notified("id-1", 1, "then", "", 5), Notified("id-3", 2, "then", "", 5)):
         opened.notified(new, None, NOW_MS)
     assert list(opened.running) == ["id-1"]
@@ -83,13 +90,76 @@ def test_the_state_of_an_older_version_opens(tmp_path: Path) -> None:
     assert opened.held.notification_id == "id-3"
 
 
-def test_each_state_has_an_instance_id_of_its_own(tmp_path: Path) -> None:
-    ids = []
+def test_each_state_has_an_instance_id_and_a_salt_of_its_own(tmp_path: Path) -> None:
+    found = []
     for name in ("a", "b", "a"):
         (tmp_path / name).mkdir(exist_ok=True)
         with Store(tmp_path / name) as store:
-            ids.append(store.about().instance_id)
-    assert ids[0] == ids[2] != ids[1]
+            found.append(store.about())
+    assert found[0] == found[2]
+    assert found[0].instance_id != found[1].instance_id
+    assert len(found[0].salt) == len(found[1].salt) == 64
+    assert found[0].salt != found[1].salt
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {path.name: oct(path.stat().st_mode & 0o777) for path in (folder, *folder.iterdir())}
+
+
+PRIVATE = {
+    "state": "0o700", "lock": "0o600",
+    "activator.db": "0o600", "activator.db-wal": "0o600", "activator.db-shm": "0o600",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_nobody_else_may_read_the_state_or_hold_its_lock(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        lock, store = StateLock(tmp_path / "state"), Store(tmp_path / "state")
+    finally:
+        os.umask(before)
+    with closing(lock), store:
+        assert modes(tmp_path / "state") == PRIVATE
+
+
+def test_the_state_of_an_older_version_becomes_private(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    filled(folder)
+    # Left by an activator that was killed.
+    for name in ("lock", "activator.db-wal", "activator.db-shm"):
+        (folder / name).touch()
+    folder.chmod(0o755)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    with closing(StateLock(folder)), Store(folder) as store:
+        assert modes(folder) == PRIVATE
+        assert store.about().pid == 42
+
+
+def test_a_state_directory_of_somebody_else_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: -1)
+    StateLock(tmp_path / "state").close()
+    assert modes(tmp_path / "state")["state"] == "0o755"
+
+
+def test_a_state_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    filled(folder)
+    user = os.geteuid()
+    folder.chmod(0)
+    # The superuser may read it nevertheless.
+    os.seteuid(user or 65534)
+    try:
+        with pytest.raises(UserError, match="state cannot be read: Permission denied"):
+            read_status(folder, NOW_MS)
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o700)
 
 
 def test_a_transaction_that_fails_has_changed_nothing(tmp_path: Path) -> None:
@@ -117,7 +187,7 @@ def test_only_the_latest_decisions_are_kept(tmp_path: Path) -> None:
 
 def test_a_newer_versions_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(stores, "_FORMAT_VERSION", 2)
+        newer.setattr(stores, "_FORMAT_VERSION", 3)
         Store(tmp_path).__exit__(None, None, None)
     with pytest.raises(UserError, match="was written by a newer version"):
         Store(tmp_path)
