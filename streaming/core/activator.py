@@ -236,13 +236,14 @@ class QueueActivator:
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
         is_restarted, retry_ms = True, NEVER_MS
         if exit_code is None:
-            self.crashes = 0
+            self._forget_crashes()
             why = "ended, nobody saw its exit code"
         elif exit_code in policy.fatal_exit_codes:
             self.fatal_exit_code = exit_code
             why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
         elif exit_code in policy.success_exit_codes:
-            self.crashes, is_restarted = 0, False
+            self._forget_crashes()
+            is_restarted = False
             why = f"exit code {exit_code}"
         else:
             self.crashes += 1
@@ -309,14 +310,18 @@ class QueueActivator:
         if policy.entry != self.entry:
             # Whoever changed it has put something right, or wants to see whether.
             self.entry = policy.entry
-            self.crashes, self.fatal_exit_code, self.backoff_until_ms = 0, None, NEVER_MS
-            if self.held is not None:
-                self.held.retry_ms = NEVER_MS
+            self._forget_crashes()
+            self.fatal_exit_code, self.backoff_until_ms = None, NEVER_MS
         # A clock that was set back must not make anything longer.
         self.backoff_until_ms = min(self.backoff_until_ms, now_ms + policy.max_backoff_ms)
         self.min_from_ms = min(self.min_from_ms, now_ms + policy.startup_grace_ms)
         if self.held is not None:
             self.held.retry_ms = min(self.held.retry_ms, now_ms + RETRY_MS)
+
+    def _forget_crashes(self) -> None:
+        self.crashes = 0
+        if self.held is not None:
+            self.held.retry_ms = NEVER_MS
 
     def _is_too_few(self, policy: Policy, now_ms: int) -> bool:
         is_time = now_ms >= max(self.backoff_until_ms, self.min_from_ms)

@@ -268,6 +268,14 @@ def test_a_name_that_a_program_might_run_is_refused_at_the_door(activating: Acti
         activating.wait_for_log("config: taken over")
         activating.notify("x;touch pwned", 4)
         activating.wait_for_starts("any", 1)
+        # Held under that entry, it is not started under one that must not have its name.
+        activating.notify("x;touch pwned", 5)
+        activating.wait_for_log("held: #5")
+        activating.write_config("*", command=["./unlisted", "-c", "{queue}"], directory=str(activating.folder))
+        activating.wait_for_log("held: #5: the config has no program any more that may be started for this queue")
+        activating.end("any.end", 0)
+        activating.wait_for_log("exit code 0")
+        assert activating.status_of("x;touch pwned")["crashes"] == 0
     assert not (activating.folder / "pwned").exists()
 
 

@@ -328,6 +328,15 @@ def test_what_was_given_up_is_tried_again_at_once_when_the_entry_changes() -> No
     assert actions(queue.decide()) == ["started"]
 
 
+def test_what_was_given_up_is_tried_again_after_another_program_has_done_its_work() -> None:
+    queue = Queue(replace(POLICY, max_restarts=0))
+    queue.activate(1, ACCUMULATING)
+    queue.activate(2, ACCUMULATING)
+    assert actions(queue.exit("id-2", 1)) == ["exited", "held"]
+    queue.exit("id-1")
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
+
+
 def test_a_notification_that_follows_what_was_given_up_waits_for_the_back_off_only() -> None:
     queue = given_up()
     queue.policy = replace(POLICY, max_restarts=0)
