@@ -17,7 +17,8 @@ from rich.console import Console
 from streaming import activations, views
 from streaming.activator.notifications import decode_row
 from streaming.activator.settings import ActivatorEvent
-from streaming.core.activator import Notified, Policy, QueueActivator
+from streaming.core.activator import Notified, QueueActivator
+from streaming.core.policy import Policy
 from streaming.decoding import MAX_TOLD, InvalidRecordError, PassedOver
 from streaming.demo_story import Story
 from streaming.host.start_records import decode_task
@@ -77,7 +78,9 @@ def test_the_activator_takes_each_good_record_of_queue_activations() -> None:
             continue
         if found.queue == GOOD:
             taken.append(found.sequence)
-        new = Notified(found.notification_id, found.sequence, found.reason or "", found.unread_messages)
+        new = Notified(
+            found.notification_id, found.sequence, found.post_time, found.reason or "", found.unread_messages
+        )
         decisions = state.notified(new, None, number) + state.decide(policy, None, number, str(number))
         msgspec.json.encode(state)  # as it is kept
         assert all(ActivatorEvent(0, found.queue, each.action, each.why).line().isprintable() for each in decisions)
