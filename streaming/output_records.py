@@ -70,9 +70,14 @@ class MonitorRow(Struct):
 
 
 class BatchRecord(Struct):
-    """A record of queue-batches: the events one batch gave one queue, and both clocks. For audits and tests."""
+    """A record of queue-batches: the events one batch gave one queue, and both clocks. For audits and tests.
+
+    Events that are too many for one record are in several: `part` counts them from 1 to `parts`.
+    """
 
     queue: str
     batch_ms: int
     clock_ms: int
+    part: int
+    parts: int
     events: list[tuple[str, msgspec.Raw]]

@@ -29,6 +29,11 @@ DEAD_LETTER_KEY_BYTES = 1024
 DEAD_LETTER_VALUE_BYTES = 256 * 1024
 # A reason may quote the record.
 DEAD_LETTER_REASON_LENGTH = 1_000
+# The events of a record of queue-batches, as encoded. An event, an input record, has 64 KiB at most: each fits. A topic
+# that takes the longest dead letter takes the log too.
+BATCH_EVENTS_BYTES = DEAD_LETTER_VALUE_BYTES
+# What stands around topic and value of an event there: ["topic",value],
+_BATCH_EVENT_FRAME_BYTES = 6
 
 # Namespace of notification and task ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
 _IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11").bytes
@@ -202,10 +207,39 @@ def _time_or_none(clock: Clock, instant_ms: int) -> str | None:
     return None if known_ms is None else iso_time(clock.wall_ms(known_ms))
 
 
-def batch_row(queue: str, events: list[tuple[str, msgspec.Raw]], context: OutputContext) -> OutputRow:
-    """What a batch gave a queue: (topic, value) of each of its records in order; none if it was only due."""
-    record = BatchRecord(queue, context.clock.batch_ms, context.clock.now_ms, events)
-    return context.topics.batches, queue.encode(), _encoder.encode(record), None
+def batch_rows(queue: str, events: list[tuple[str, msgspec.Raw]], context: OutputContext) -> list[OutputRow]:
+    """Returns the log of what a batch gave a queue, in as many parts as Kafka's limit for a record asks for.
+
+    Args:
+        queue: The queue.
+        events: Topic and value of each of its records, in order; none if the queue was only due.
+        context: The batch.
+    """
+    clock, key = context.clock, queue.encode()
+    parts = _parts(events)
+    return [
+        (
+            context.topics.batches,
+            key,
+            _encoder.encode(BatchRecord(queue, clock.batch_ms, clock.now_ms, number, len(parts), part)),
+            None,
+        )
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def _parts(events: list[tuple[str, msgspec.Raw]]) -> list[list[tuple[str, msgspec.Raw]]]:
+    """Cuts events into parts of at most BATCH_EVENTS_BYTES; there is one at least."""
+    parts: list[list[tuple[str, msgspec.Raw]]] = [[]]
+    part_bytes = 0
+    for event in events:
+        event_bytes = len(event[0]) + len(event[1]) + _BATCH_EVENT_FRAME_BYTES
+        if part_bytes + event_bytes > BATCH_EVENTS_BYTES:
+            parts.append([])
+            part_bytes = 0
+        parts[-1].append(event)
+        part_bytes += event_bytes
+    return parts
 
 
 @dataclass(frozen=True)

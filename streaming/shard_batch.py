@@ -14,7 +14,7 @@ from streaming.outputs import (
     OutputContext,
     OutputRow,
     activation_rows,
-    batch_row,
+    batch_rows,
     dead_letter_row,
     monitor_row,
     name_task,
@@ -48,11 +48,11 @@ def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> li
             continue
         due.discard(name)
         if settings.logs_batches:
-            rows.append(batch_row(name, _logged(given, wrong, context.topics), context))
+            rows += batch_rows(name, _logged(given, wrong, context.topics), context)
         rows += _rows(name, step, settings, context)
     for name in sorted(due):
         if settings.logs_batches:
-            rows.append(batch_row(name, [], context))
+            rows += batch_rows(name, [], context)
         rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
     shard.settle_wake()
     return rows

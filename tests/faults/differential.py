@@ -25,6 +25,7 @@ from streaming.core.shard import Clock, step_queue
 from streaming.outputs import OutputContext, OutputRow, activation_rows, monitor_row, name_task, task_rows
 from streaming.shard_settings import ServerNames
 from streaming.topics import Topics
+from tests.batch_log import distinct_parts, merged_batches
 from tests.histories import random_event
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import Monitored
@@ -105,7 +106,9 @@ class History:
 
     def is_read(self) -> bool:
         """Whether every record stands in the log."""
-        return count_of(_given(_batches(self._monitored), self._monitored.topics)) == count_of(self.sent)
+        parts = distinct_parts(_log_of(self._monitored))
+        given = sum(len(part["events"]) for by_number in parts.values() for part in by_number.values())
+        return given == count_of(self.sent)
 
 
 @dataclass
@@ -186,7 +189,7 @@ class Comparison:
 def compare(monitored: Monitored, sent: Values) -> Comparison:
     """Compares what a monitor that has stopped was given and has written."""
     topics = monitored.topics
-    batches = _batches(monitored)
+    batches = merged_batches(_log_of(monitored))
     found = Written()
     names = [topics.activations, topics.tasks, topics.monitors, topics.activated_tasks]
     for topic, key, value in _read_all(monitored, names):
@@ -206,14 +209,13 @@ def _read_all(monitored: Monitored, names: list[str]) -> list[tuple[str, bytes, 
     return found
 
 
-def _batches(monitored: Monitored) -> dict[str, list[dict[str, Any]]]:
-    """Queue -> its batches in their order."""
-    by_queue: dict[str, dict[int, bytes]] = defaultdict(dict)
+def _log_of(monitored: Monitored) -> list[tuple[bytes, bytes]]:
+    """Key and value of each record of the log of batches."""
+    found = []
     for _, key, value in _read_all(monitored, [monitored.topics.batches]):
         assert value is not None
-        known = by_queue[key.decode()].setdefault(json.loads(value)["batch_ms"], value)
-        assert known == value, "a batch that runs again is given the same"
-    return {queue: [json.loads(value) for value in of_queue.values()] for queue, of_queue in by_queue.items()}
+        found.append((key, value))
+    return found
 
 
 def _given(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Values:

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from streaming.broker import EmbeddedBroker
 from streaming.core.queue_monitor import State
+from tests.batch_log import merged_batches
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import DEADLINE_S, Monitored, kill
 from tests.waiting import children_of, is_running, wait_until
@@ -122,6 +123,31 @@ def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_byt
     for records in written:
         assert len({(record.value, tuple(record.headers)) for record in records}) == 1
     assert len({json.loads(records[0].value)["notification_id"] for records in written}) == len(QUEUES)
+
+
+def test_a_backlog_of_one_queue_is_logged_in_parts(monitored: Monitored) -> None:
+    monitored.options = ["--log-batches", "--starting-offsets", "earliest"]
+    arrivals = 40_000  # more than 1 MiB in the log
+    for number in range(arrivals):
+        monitored.send("queue-arrivals", {"queue": "Q", "number": number})
+    monitored.producer.flush()
+    with monitored.running(), monitored.view() as view:
+        view.wait_for("Q", lambda row: row["unread_messages"] == arrivals)
+        monitored.arrive("Q")  # goes on
+        view.wait_for("Q", lambda row: row["unread_messages"] == arrivals + 1)
+    sent = [json.loads(value) for _, value in all_records(monitored, monitored.topics.arrivals)]
+    batches = merged_batches(all_records(monitored, monitored.topics.batches))["Q"]
+    assert [value for batch in batches for _, value in batch["events"]] == sent
+    assert len(sent) == arrivals + 1
+    assert max(batch["parts"] for batch in batches) > 1
+
+
+def all_records(monitored: Monitored, topic: str) -> list[tuple[bytes, bytes]]:
+    """Key and value of all records of a topic, in the order of each key."""
+    tail = Tail(monitored.bootstrap_servers, topic, "read_committed")
+    found = [(record.key, record.value) for record in tail.all_records()]
+    tail.close()
+    return found
 
 
 BAD_RECORDS: list[tuple[str, bytes | None, bytes | None, str]] = [

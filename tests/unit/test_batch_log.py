@@ -1,0 +1,102 @@
+"""The log of batches: what a batch gave a queue, in parts that Kafka takes, and its reader, who misses none."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.batch_log import merged_batches
+from tests.fake_spark import SETTINGS, FakeGroupState, FakeShard, Output, Record, arrival, of_topic, receive
+
+LOGGING = replace(SETTINGS, logs_batches=True)
+# What Kafka takes by itself is 1 MiB, with the key, the headers and the framing.
+FAR_BELOW_KAFKAS_LIMIT_BYTES = 2**19
+# Beside the value; see records.MAX_RECORD_BYTES.
+LONGEST_VALUE_BYTES = 65_536 - len(b"Q")
+
+
+def parts(outputs: list[Output]) -> list[dict[str, Any]]:
+    """The records of the log, each small enough."""
+    logged = of_topic(outputs, "queue-batches")
+    for one in logged:
+        assert len(one.key or b"") + len(one.value or b"") < FAR_BELOW_KAFKAS_LIMIT_BYTES
+    return [one.json for one in logged]
+
+
+def events(found: list[dict[str, Any]]) -> list[Any]:
+    return [event for part in found for event in part["events"]]
+
+
+def padded(number: int) -> Record:
+    """An arrival of the greatest length that is allowed."""
+    frame = len(b'{"queue": "Q", "number": %d, "padding": ""}' % number)
+    return arrival(number=number, padding="x" * (LONGEST_VALUE_BYTES - frame))
+
+
+class TestParts:
+    @pytest.mark.parametrize("records", [[arrival()], []], ids=["a record", "only due"])
+    def test_an_ordinary_batch_has_one(self, records: list[Record]) -> None:
+        shard = FakeShard(LOGGING)
+        if not records:
+            shard.batch(0, arrival())
+        [part] = parts(shard.batch(30_000, *records))
+        assert (part["part"], part["parts"], len(part["events"])) == (1, 1, len(records))
+
+    def test_a_backlog_of_one_queue_is_cut(self) -> None:
+        found = parts(FakeShard(LOGGING).batch(7, *(arrival(number=number) for number in range(40_000))))
+        assert [part["part"] for part in found] == [*range(1, len(found) + 1)]
+        assert {part["parts"] for part in found} == {len(found)}
+        assert {(part["queue"], part["batch_ms"], part["clock_ms"]) for part in found} == {("Q", 7, 7)}
+        assert events(found) == [["queue-arrivals", {"queue": "Q", "number": n}] for n in range(40_000)]
+
+    def test_so_are_records_of_the_greatest_length(self) -> None:
+        outputs = FakeShard(LOGGING).batch(0, *map(padded, range(40)))
+        assert of_topic(outputs, "queue-dead-letters") == []
+        assert [value["number"] for _, value in events(parts(outputs))] == [*range(40)]
+
+    def test_a_long_name_of_the_topic_counts(self) -> None:
+        settings = replace(LOGGING, topic_prefix="p" * 200)
+        outputs = FakeShard(settings).batch(0, *(arrival() for _ in range(10_000)))
+        logged = [one for one in outputs if one.topic.endswith("queue-batches")]
+        assert max(len(one.value or b"") for one in logged) < FAR_BELOW_KAFKAS_LIMIT_BYTES
+
+    def test_a_batch_done_again_writes_the_same_bytes(self) -> None:
+        shard = FakeShard(LOGGING)
+        shard.batch(0, arrival(), receive("WAITING"))
+        before, records = shard.state.value, [padded(number) for number in range(20)]
+        again = FakeShard(LOGGING, FakeGroupState(before), offset=shard.offset)
+        assert again.batch(1_000, *records) == shard.batch(1_000, *records)
+
+
+class TestReading:
+    @staticmethod
+    def log() -> list[tuple[bytes, bytes]]:
+        shard = FakeShard(LOGGING)
+        outputs = shard.batch(0, *map(padded, range(20)), arrival("other"))
+        outputs += shard.batch(1_000, *map(padded, range(20, 40)))
+        return [(one.key or b"", one.value or b"") for one in of_topic(outputs, "queue-batches")]
+
+    def test_parts_are_merged(self) -> None:
+        merged = merged_batches(self.log())
+        assert {queue: [len(batch["events"]) for batch in of_queue] for queue, of_queue in merged.items()} == {
+            "Q": [20, 20],
+            "other": [1],
+        }
+        assert [value["number"] for batch in merged["Q"] for _, value in batch["events"]] == [*range(40)]
+
+    def test_a_batch_that_ran_again_counts_once(self) -> None:
+        log = self.log()
+        assert merged_batches(log[:2] + log) == merged_batches(log)
+
+    def test_a_missing_part_is_noticed(self) -> None:
+        log = self.log()
+        for missing in [number for number, (key, _) in enumerate(log) if key == b"Q"]:
+            with pytest.raises(AssertionError, match="a part is missing"):
+                merged_batches(log[:missing] + log[missing + 1 :])
+
+    def test_other_bytes_for_the_same_part_are_noticed(self) -> None:
+        key, value = self.log()[0]
+        changed = json.dumps(json.loads(value) | {"clock_ms": 5}).encode()
+        with pytest.raises(AssertionError, match="is given the same"):
+            merged_batches([(key, value), (key, changed)])
