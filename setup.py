@@ -18,6 +18,7 @@ COMPILED = (
     "core/notification",
     "core/queue",
     "core/queue_monitor",
+    "core/room",
     "core/sessions",
     "core/shard",
     "core/snapshot",

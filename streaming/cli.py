@@ -149,7 +149,9 @@ def monitor(
     max_queues: Annotated[
         int,
         option(
-            "--max-queues", "Records that would create more are dead letters; commands create as many again.", min=1
+            "--max-queues",
+            "Limit of queues, and of state at 512 bytes each; beyond it records are dead letters; commands: twice.",
+            min=1,
         ),
     ] = 300_000,
     driver_memory: Annotated[

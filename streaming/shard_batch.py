@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from streaming.core import snapshot
 from streaming.core.events import Event
+from streaming.core.room import room_of
 from streaming.core.shard import Step, step_queue
 from streaming.input_batch import QueueInput, by_key, keys_of, topic_of
 from streaming.outputs import (
@@ -23,10 +24,6 @@ from streaming.outputs import (
 from streaming.shard_settings import ShardSettings
 from streaming.shard_state import ShardState, msgpack_encoder, snapshot_decoder
 from streaming.topics import Topics
-
-# What a queue counts for at least when a shard's room is measured: an ordinary one takes 120 bytes (docs/scale.md). One
-# with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
-QUEUE_BYTES = 512
 
 
 def run_batch(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
@@ -63,16 +60,16 @@ def _step_queue(
 ) -> Step:
     """Moves one queue of the shard."""
     stored = shard.queues.get(name)
-    queue = None if stored is None else snapshot.restore(snapshot_decoder.decode(stored[1]), settings.core)
-    others = max(len(shard) - (stored is not None), shard.size_bytes // QUEUE_BYTES)
-    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), others)
+    queue, own_bytes, others = None, 0, len(shard)
+    if stored is not None:
+        queue, own_bytes = snapshot.restore(snapshot_decoder.decode(stored[1]), settings.core), len(stored[1])
+        others -= 1
+    room = room_of(settings.core, shard.size_bytes, others, own_bytes, len(events))
+    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), room)
     if step.queue is not None:
-        blob = msgpack_encoder.encode(snapshot.take(step.queue))
-        shard.queues[name] = (step.wake_ms, blob)
-        if stored is None:
-            shard.size_bytes += len(name.encode()) + len(blob)
+        shard.put(name, step.wake_ms, msgpack_encoder.encode(snapshot.take(step.queue)))
     elif stored is not None:
-        del shard.queues[name]
+        shard.remove(name)
     return step
 
 

@@ -25,6 +25,8 @@ StateRow = tuple[int, int, int, int, bytes]
 # A queue's name, when it must be looked at, and its snapshot as msgpack.
 QUEUES = pa.schema([("name", pa.binary()), ("wake_ms", pa.int64()), ("snapshot", pa.binary())])
 _NO_QUEUES = pa.RecordBatch.from_pylist([], QUEUES)
+# What the columns have of a queue beside its name and snapshot: an offset for each of them, and the wake-up.
+_QUEUE_FRAME_BYTES = 16
 # Until then the queues were msgpack, and not compressed.
 _COLUMNS_SINCE_VERSION = 3
 _codec = pa.Codec("zstd", 1)
@@ -48,7 +50,7 @@ class ShardState:
         wake_ms: When the first of its queues must be looked at.
         queues: Those taken up: name -> (when it must be looked at, its snapshot).
         resting: All others, by QUEUES.
-        size_bytes: What all took before this batch, and what was created in it takes.
+        size_bytes: What all of them take, not compressed.
     """
 
     clock: Clock
@@ -84,6 +86,16 @@ class ShardState:
             self.queues |= {name.decode(): (wake_ms, blob) for name, wake_ms, blob in zip(*columns, strict=True)}
             self.resting = resting.filter(pc.invert(is_taken))
 
+    def put(self, name: str, wake_ms: int, blob: bytes) -> None:
+        """Keeps a queue as it is now."""
+        before = self.queues.get(name)
+        self.queues[name] = (wake_ms, blob)
+        self.size_bytes += _size_bytes(name, blob) if before is None else len(blob) - len(before[1])
+
+    def remove(self, name: str) -> None:
+        """Forgets a queue that is there."""
+        self.size_bytes -= _size_bytes(name, self.queues.pop(name)[1])
+
     def due(self) -> set[str]:
         """Those taken up that must be looked at now."""
         return {name for name, (wake_ms, _) in self.queues.items() if wake_ms <= self.clock.now_ms}
@@ -102,6 +114,10 @@ class ShardState:
         """The shard by STATE_SCHEMA."""
         queues = pa.concat_batches([self.resting, _columns(self.queues)]) if self.queues else self.resting
         return snapshot.FORMAT_VERSION, self.clock.now_ms, self.clock.batch_ms, self.wake_ms, _pack(queues)
+
+
+def _size_bytes(name: str, blob: bytes) -> int:
+    return _QUEUE_FRAME_BYTES + len(name.encode()) + len(blob)
 
 
 def refuse_newer(version: int) -> None:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from streaming.core.events import QueueOptions, RefusedEventError
+from streaming.core.room import text_bytes
 from streaming.core.settings import DEFAULT_NOTIFICATION, MAX_EVENT_NOTIFICATIONS
+from streaming.core.times import FOREVER_MS
 
 
 @dataclass(slots=True)
@@ -62,6 +64,25 @@ class QueueDefinition:
         """Whether it is exactly what an event would create again."""
         return self.is_automatic and self == QueueDefinition.automatic(has_default_notification)
 
+    def copy(self) -> "QueueDefinition":
+        """Returns one that can be changed without this one."""
+        return QueueDefinition(
+            self.is_automatic,
+            self.is_on,
+            self.handles_poison,
+            self.external_activation_timeout_ms,
+            self.activation,  # replaced by ALTER QUEUE, not changed
+            dict(self.notifications),
+        )
+
+    def texts_bytes(self) -> int:
+        """Returns what its texts take in a snapshot: all of it that is long."""
+        clause = self.activation
+        size_bytes = 0 if clause is None else text_bytes(clause.procedure_name) + text_bytes(clause.execute_as)
+        for name, service in self.notifications.items():
+            size_bytes += text_bytes(name) + text_bytes(service)
+        return size_bytes
+
     @property
     def is_activation_on(self) -> bool:
         """Whether there is internal activation and it is ON."""
@@ -76,6 +97,13 @@ class QueueDefinition:
     def is_monitored(self) -> bool:
         """Whether the queue has a monitor [E: sys.dm_broker_queue_monitors]."""
         return self.is_on and (self.is_activation_on or bool(self.notifications))
+
+    def timeout_ms(self, default_ms: int) -> int:
+        """Returns T; FOREVER_MS if it never expires. Without an event notification T has no part (D2)."""
+        if not self.notifications:
+            return FOREVER_MS
+        own_ms = self.external_activation_timeout_ms
+        return default_ms if own_ms is None else own_ms
 
     def create(self, options: QueueOptions) -> None:
         """CREATE QUEUE of a queue that exists: sets it, and keeps its event notifications but the automatic one."""

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming.core import events
-from streaming.core.definition import ActivationClause, QueueDefinition
+from streaming.core.definition import QueueDefinition
 from streaming.core.events import Event, ReceiveResult
 from streaming.core.notification import EventType, Notification
 from streaming.core.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
-from streaming.core.sessions import Lease, Sessions
-from streaming.core.settings import MAX_MESSAGES, POISON_ROLLBACKS, CoreSettings
-from streaming.core.tasks import NameTask, Task, Tasks
+from streaming.core.room import ENDLESS, Room
+from streaming.core.sessions import Sessions
+from streaming.core.settings import MAX_MESSAGES, POISON_ROLLBACKS, TASK_RETRY_MS, CoreSettings
+from streaming.core.tasks import NameTask, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 
@@ -27,6 +28,7 @@ class Queue:
         monitor: Its queue monitor.
         sessions: Who waits, and which transactions are open.
         tasks: The tasks of internal activation.
+        room: What is left of the shard's room.
         unread: Visible messages not taken by an open or committed RECEIVE; signed, as a receive may be heard of before
             its arrival (D4).
         negative_since_ms: When the count fell below zero.
@@ -50,6 +52,7 @@ class Queue:
         "monitor",
         "negative_since_ms",
         "rollbacks",
+        "room",
         "sequence",
         "sessions",
         "settings",
@@ -64,6 +67,7 @@ class Queue:
         self.monitor = QueueMonitor()
         self.sessions = Sessions()
         self.tasks = Tasks()
+        self.room = ENDLESS
         self.unread = self.rollbacks = self.sequence = 0
         self.negative_since_ms = self.last_added_ms = NEVER_MS
         self.last_event_ms = self.view_written_ms = NEVER_MS
@@ -74,31 +78,14 @@ class Queue:
         if definition.is_monitored:
             self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
 
+    def enter(self, room: Room) -> None:
+        """Counts in this room from now on what the queue takes up or gives back."""
+        self.room = self.sessions.room = self.tasks.room = room
+
     @property
     def tasks_running(self) -> int:
         """Tasks of internal activation that run, or are just being started."""
         return len(self.tasks.running)
-
-    @property
-    def timeout_ms(self) -> int:
-        """T as it is now; FOREVER_MS if it never expires. Without an event notification T has no part (D2)."""
-        if not self.definition.notifications:
-            return FOREVER_MS
-        own_ms = self.definition.external_activation_timeout_ms
-        return self.settings.external_activation_timeout_ms if own_ms is None else own_ms
-
-    @property
-    def _is_at_task_limit(self) -> bool:
-        """Whether internal activation would start a task but for max_queue_readers."""
-        clause = self.definition.activation
-        return clause is not None and clause.is_on and self.tasks_running >= clause.max_queue_readers
-
-    @property
-    def _startable(self) -> ActivationClause | None:
-        """By what an activation starts a task now; None if it starts none."""
-        clause = self.definition.activation
-        is_held_back = self.tasks.is_procedure_failed or self._is_at_task_limit
-        return clause if clause is not None and clause.is_on and not is_held_back else None
 
     # 1. events
 
@@ -119,10 +106,13 @@ class Queue:
         sessions, monitor, result = self.sessions, self.monitor, event.result
         is_wait = result is ReceiveResult.WAITING
         is_renewal = is_wait and sessions.is_waiting(event.session_id, now_ms)
+        begins_to_wait = is_wait and self.definition.is_on
+        transaction_id = event.transaction_id if event.messages else None
+        if begins_to_wait or transaction_id is not None:
+            sessions.require_room(event.session_id, transaction_id, begins_to_wait)
         if sessions.by_id:  # most neither wait nor have a transaction open
-            transaction_id = event.transaction_id if event.messages else None
-            sessions.received_or_waits(event.session_id, transaction_id, is_wait, now_ms)
-        if is_wait and self.definition.is_on:
+            sessions.received_or_waits(event.session_id, is_wait, now_ms)
+        if begins_to_wait:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
             monitor.fire(Trigger.RECEIVE, now_ms)
@@ -178,25 +168,27 @@ class Queue:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
     def _create_queue(self, event: events.CreateQueue, now_ms: int) -> None:
-        self._define(lambda: self.definition.create(event.options), now_ms)
+        self._define(lambda definition: definition.create(event.options), now_ms)
 
     def _alter_queue(self, event: events.AlterQueue, now_ms: int) -> None:
-        self._define(lambda: self.definition.alter(event.options), now_ms)
+        self._define(lambda definition: definition.alter(event.options), now_ms)
 
     def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
-        self._define(lambda: self.definition.create_notification(event.notification, event.service), now_ms)
+        self._define(lambda definition: definition.create_notification(event.notification, event.service), now_ms)
 
     def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
-        self._define(lambda: self.definition.notifications.pop(event.notification, None), now_ms)
+        self._define(lambda definition: definition.notifications.pop(event.notification, None), now_ms)
 
-    def _define(self, change: Callable[[], object], now_ms: int) -> None:
+    def _define(self, change: Callable[[QueueDefinition], object], now_ms: int) -> None:
         """Changes the definition; its monitor comes to be, is renewed, or goes with it."""
-        was_activation_on, procedure_name = self.definition.is_activation_on, self.definition.procedure_name
-        change()
-        if self.definition.procedure_name != procedure_name:
+        before = self.definition
+        changed = before.copy()
+        change(changed)
+        self.room.take_for_definition(changed.texts_bytes() - before.texts_bytes())
+        self.definition = changed
+        if changed.procedure_name != before.procedure_name:
             self.tasks.try_another_procedure(now_ms)
-        is_renewed = self.definition.is_activation_on and not was_activation_on
-        self._follow_definition(is_renewed, now_ms)
+        self._follow_definition(changed.is_activation_on and not before.is_activation_on, now_ms)
 
     def _follow_definition(self, is_renewed: bool, now_ms: int) -> None:
         self.is_definition_changed = True
@@ -259,15 +251,22 @@ class Queue:
 
     def check(self, now_ms: int, name_task: NameTask) -> None:
         """Checks once, at the end of a batch."""
-        trigger, reason = self.monitor.check(self._work(), now_ms, self.settings)
-        if trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED) and self._is_at_task_limit:
+        clause, work = self.definition.activation, self._work()
+        lacks_room = self.tasks.lacks_room(clause)
+        if lacks_room:
+            work.can_activate = bool(self.definition.notifications)
+        trigger, reason = self.monitor.check(work, now_ms, self.settings)
+        is_activation_due = trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED)
+        if is_activation_due and (lacks_room or self.tasks.is_at_limit(clause)):
             self.tasks.limit_reached += 1
+        is_to_look_again = lacks_room and trigger is Trigger.TASK_LIMIT_REACHED
+        self.tasks.room_check_ms = now_ms + TASK_RETRY_MS if is_to_look_again else FOREVER_MS
         if reason is not None:
             self.sequence += 1
             self.tasks.retry_ms = FOREVER_MS  # that was for the activation before
             if self.definition.notifications:
-                expires_ms = now_ms + self.timeout_ms
-                self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms if self.timeout_ms < FOREVER_MS else None)
+                expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
+                self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms)
             self._start_task(now_ms, name_task)
         elif self._is_task_to_be_retried and self.tasks.retry_ms <= now_ms:
             self._start_task(now_ms, name_task)
@@ -276,19 +275,17 @@ class Queue:
     @property
     def _is_task_to_be_retried(self) -> bool:
         """Whether, at its time, a task is started again for the activation that nobody has answered (D9)."""
-        return (
-            self.tasks.retry_ms < FOREVER_MS
-            and self.monitor.state is State.NOTIFIED
-            and self.unread > 0
-            and self._startable is not None
-            and not self.tasks.is_running_for(self.sequence)
-        )
+        is_unanswered = self.monitor.state is State.NOTIFIED and self.unread > 0
+        return is_unanswered and self.tasks.is_to_be_retried(self.definition.activation, self.sequence)
 
     def _start_task(self, now_ms: int, name_task: NameTask) -> None:
-        clause, number = self._startable, self.sequence
-        if clause is not None:
-            task = Task(clause.procedure_name, clause.execute_as, number, now_ms, None, False, Lease(now_ms))
-            self.tasks.start(name_task(number), task)
+        clause = self.tasks.startable(self.definition.activation)
+        if clause is None:
+            return
+        if self.room.is_used_up_for_commands:
+            self.tasks.retry_ms = now_ms + TASK_RETRY_MS
+        else:
+            self.tasks.start(clause, self.sequence, name_task, now_ms)
 
     def take_notifications(self) -> list[Notification]:
         """What has been notified since the last call, in order."""
@@ -313,8 +310,9 @@ class Queue:
             unread=self.unread,
             has_arrived=self._has_arrived,
             waiting=self.sessions.waiting(),
-            timeout_ms=self.timeout_ms,
-            can_activate=bool(self.definition.notifications) or self._startable is not None,
+            timeout_ms=self.definition.timeout_ms(self.settings.external_activation_timeout_ms),
+            can_activate=bool(self.definition.notifications)
+            or self.tasks.startable(self.definition.activation) is not None,
         )
 
     # the monitors view
@@ -347,8 +345,11 @@ class Queue:
 
     def next_check_ms(self) -> int:
         """The next instant at which the answer could change without an event; FOREVER_MS if there is none."""
+        decision_ms = self.tasks.room_check_ms
+        if decision_ms == FOREVER_MS:
+            decision_ms = self.monitor.next_decision_ms(self._work(), self.settings)
         return min(
-            self.monitor.next_decision_ms(self._work(), self.settings),
+            decision_ms,
             self.sessions.next_due_ms(self.settings),
             self.tasks.next_due_ms(self.settings),
             self.tasks.retry_ms if self._is_task_to_be_retried else FOREVER_MS,

@@ -7,6 +7,7 @@ A session is known while it waits or has received something in a transaction tha
 from dataclasses import dataclass
 
 from streaming.core.events import RefusedEventError
+from streaming.core.room import ENDLESS, NUMBER_BYTES, no_room, text_bytes
 from streaming.core.settings import (
     LEASE_OVERDUE_MS,
     MARK_LIFETIME_MS,
@@ -65,15 +66,29 @@ class Session:
     transactions_lease: Lease
 
 
-class Sessions:
-    """All sessions of one queue, and the marks of transactions that were given back."""
+# What a snapshot has of each besides texts, at most.
+_SESSION_BYTES = NUMBER_BYTES + 6
+_WAIT_BYTES = 2 * NUMBER_BYTES + 3
+_TRANSACTION_BYTES = NUMBER_BYTES + 1
+_MARK_BYTES = 2 * NUMBER_BYTES + 1
 
-    __slots__ = ("by_id", "marks", "open_transactions")
+
+class Sessions:
+    """All sessions of one queue, and the marks of transactions that were given back.
+
+    Attributes:
+        room: What is left of the shard's room.
+        by_id: The sessions that wait or have a transaction open.
+        open_transactions: How many they have.
+        marks: (session_id, transaction_id) -> (messages, when they were given back); the oldest first.
+    """
+
+    __slots__ = ("by_id", "marks", "open_transactions", "room")
 
     def __init__(self) -> None:
+        self.room = ENDLESS
         self.by_id: dict[str, Session] = {}
         self.open_transactions = 0
-        # (session_id, transaction_id) -> (messages, when they were given back); the oldest first
         self.marks: dict[tuple[str, str], tuple[int, int]] = {}
 
     def heard(self, session_id: str, now_ms: int) -> None:
@@ -84,41 +99,49 @@ class Sessions:
             if session.wait is not None:
                 session.wait.lease.renew(now_ms)
 
-    def received_or_waits(self, session_id: str, transaction_id: str | None, is_wait: bool, now_ms: int) -> None:
-        """A RECEIVE renews the session's leases and ends its wait, unless it begins to wait.
-
-        Args:
-            session_id: The session.
-            transaction_id: The transaction in which it has received messages, if any.
-            is_wait: Whether it begins to wait.
-            now_ms: The time.
-
-        Raises:
-            RefusedEventError: There are too many sessions, or too many open transactions, to remember this one.
-        """
-        if is_wait or transaction_id is not None:
-            self._require_room(session_id, transaction_id)
+    def received_or_waits(self, session_id: str, is_wait: bool, now_ms: int) -> None:
+        """A RECEIVE renews the session's leases and ends its wait, unless it begins to wait."""
         if session_id in self.by_id:
             self.heard(session_id, now_ms)
             if not is_wait:
                 self.end_wait(session_id)
 
-    def _require_room(self, session_id: str, transaction_id: str | None) -> None:
+    def require_room(self, session_id: str, transaction_id: str | None, begins_to_wait: bool) -> None:
+        """Makes sure that there is room for a session that begins to wait or has received something in a transaction.
+
+        Args:
+            session_id: The session.
+            transaction_id: The transaction in which it has received messages, if any.
+            begins_to_wait: Whether it begins to wait, or goes on with it.
+
+        Raises:
+            RefusedEventError: There are too many sessions, or too many open transactions, to remember this one.
+        """
         session = self.by_id.get(session_id)
         if session is None and len(self.by_id) >= MAX_SESSIONS:
             raise RefusedEventError(f"too many sessions: {MAX_SESSIONS} of the queue wait or have a transaction open")
-        if transaction_id is None or (session is not None and transaction_id in session.transactions):
-            return
-        if self.open_transactions >= MAX_TRANSACTIONS:
-            raise RefusedEventError(f"too many transactions: {MAX_TRANSACTIONS} of the queue are open")
+        if transaction_id is not None and (session is None or transaction_id not in session.transactions):
+            if self.open_transactions >= MAX_TRANSACTIONS:
+                raise RefusedEventError(f"too many transactions: {MAX_TRANSACTIONS} of the queue are open")
+            if self.room.is_used_up:
+                raise no_room("transactions")
+        elif begins_to_wait and self.room.is_used_up and (session is None or session.wait is None):
+            raise no_room("sessions")
 
     def _open(self, session_id: str, now_ms: int) -> Session:
-        return self.by_id.setdefault(session_id, Session(None, {}, Lease(now_ms)))
+        session = self.by_id.get(session_id)
+        if session is None:
+            session = self.by_id[session_id] = Session(None, {}, Lease(now_ms))
+            if self.room.is_counted:
+                self.room.take(_SESSION_BYTES + text_bytes(session_id))
+        return session
 
     def _close_if_idle(self, session_id: str) -> None:
         session = self.by_id.get(session_id)
         if session is not None and session.wait is None and not session.transactions:
             del self.by_id[session_id]
+            if self.room.is_counted:
+                self.room.take(-_SESSION_BYTES - text_bytes(session_id))
 
     def is_waiting(self, session_id: str, now_ms: int) -> bool:
         """Whether the session waits; a wait whose time is over has ended, though nobody has looked yet."""
@@ -133,12 +156,19 @@ class Sessions:
             ends_ms = now_ms + timeout_ms
         elif session.wait is not None and self.is_waiting(session_id, now_ms):
             ends_ms = session.wait.ends_ms
+        if session.wait is None:
+            self.room.take(_WAIT_BYTES)
         session.wait = Wait(where, ends_ms, Lease(now_ms))
 
     def end_wait(self, session_id: str) -> None:
         """The wait of a session that is known, if it waits, has a result."""
-        self.by_id[session_id].wait = None
+        self._forget_wait(self.by_id[session_id])
         self._close_if_idle(session_id)
+
+    def _forget_wait(self, session: Session) -> None:
+        if session.wait is not None:
+            session.wait = None
+            self.room.take(-_WAIT_BYTES)
 
     def end_all_waits(self) -> None:
         """The queue is OFF: nobody can wait."""
@@ -148,7 +178,10 @@ class Sessions:
     def received(self, session_id: str, transaction_id: str, messages: int, now_ms: int) -> None:
         """The session received messages in an open transaction."""
         transactions = self._open(session_id, now_ms).transactions
-        self.open_transactions += transaction_id not in transactions
+        if transaction_id not in transactions:
+            self.open_transactions += 1
+            if self.room.is_counted:
+                self.room.take(_TRANSACTION_BYTES + text_bytes(transaction_id))
         transactions[transaction_id] = min(transactions.get(transaction_id, 0) + messages, MAX_MESSAGES)
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
@@ -157,22 +190,40 @@ class Sessions:
         if session is None or transaction_id not in session.transactions:
             return 0
         messages = session.transactions.pop(transaction_id)
-        self.open_transactions -= 1
+        self._ended(transaction_id)
         self._close_if_idle(session_id)
         return messages
 
+    def _ended(self, transaction_id: str) -> None:
+        """An open transaction is open no more."""
+        self.open_transactions -= 1
+        if self.room.is_counted:
+            self.room.take(-_TRANSACTION_BYTES - text_bytes(transaction_id))
+
     def take_mark(self, session_id: str, transaction_id: str, now_ms: int) -> int:
         """Takes off the mark of a transaction that was given back; returns its messages, 0 without a valid mark."""
-        messages, given_back_ms = self.marks.pop((session_id, transaction_id), (0, now_ms))
+        key = session_id, transaction_id
+        if key not in self.marks:
+            return 0
+        messages, given_back_ms = self._drop_mark(key)
         return messages if now_ms - given_back_ms < MARK_LIFETIME_MS else 0
+
+    def _drop_mark(self, key: tuple[str, str]) -> tuple[int, int]:
+        if self.room.is_counted:
+            self.room.take(-_mark_bytes(key))
+        return self.marks.pop(key)
 
     def end(self, session_id: str) -> list[int]:
         """The session is gone: returns what each of its open transactions received."""
-        session = self.by_id.pop(session_id, None)
+        session = self.by_id.get(session_id)
         if session is None:
             return []
-        self.open_transactions -= len(session.transactions)
-        return list(session.transactions.values())
+        received = list(session.transactions.values())
+        for transaction_id in session.transactions:
+            self._ended(transaction_id)
+        session.transactions.clear()
+        self.end_wait(session_id)
+        return received
 
     def waiting(self) -> int:
         """How many sessions wait without WHERE."""
@@ -194,7 +245,7 @@ class Sessions:
         for session_id, session in list(self.by_id.items()):
             wait = session.wait
             if wait is not None and (wait.ends_ms <= now_ms or wait.lease.has_ended(now_ms, settings.session_lease_ms)):
-                session.wait = None
+                self._forget_wait(session)
             if session.transactions and session.transactions_lease.has_ended(now_ms, settings.transaction_lease_ms):
                 given_back += self._give_back(session_id, session, now_ms)
             self._close_if_idle(session_id)
@@ -204,18 +255,33 @@ class Sessions:
     def _give_back(self, session_id: str, session: Session, now_ms: int) -> int:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
+            self._ended(transaction_id)
             earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and then gone on with
-            self.marks[session_id, transaction_id] = (min(earlier + messages, MAX_MESSAGES), now_ms)
-        self.open_transactions -= len(session.transactions)
+            self._mark((session_id, transaction_id), min(earlier + messages, MAX_MESSAGES), now_ms)
         session.transactions.clear()
         return given_back
+
+    def _mark(self, key: tuple[str, str], messages: int, now_ms: int) -> None:
+        """Marks a transaction that was given back, if there is room.
+
+        A session has its id once for all its open transactions, but each mark has it: marks take a hundred times the
+        room of small transactions. Without its mark a COMMIT that comes late takes nothing off, so the count is too
+        high until a reader reports how much is unread.
+        """
+        if self.room.is_used_up:
+            return
+        if len(self.marks) >= MAX_MARKS:
+            self._drop_mark(next(iter(self.marks)))
+        self.marks[key] = (messages, now_ms)
+        if self.room.is_counted:
+            self.room.take(_mark_bytes(key))
 
     def _drop_old_marks(self, now_ms: int) -> None:
         while self.marks:
             oldest = next(iter(self.marks))
-            if len(self.marks) <= MAX_MARKS and now_ms - self.marks[oldest][1] < MARK_LIFETIME_MS:
+            if now_ms - self.marks[oldest][1] < MARK_LIFETIME_MS:
                 return
-            del self.marks[oldest]
+            self._drop_mark(oldest)
 
     def next_due_ms(self, settings: CoreSettings) -> int:
         """The next instant at which a wait or a transaction ends; FOREVER_MS if there is none."""
@@ -226,3 +292,8 @@ class Sessions:
             if session.transactions:
                 due_ms = min(due_ms, session.transactions_lease.from_ms + settings.transaction_lease_ms)
         return due_ms
+
+
+def _mark_bytes(key: tuple[str, str]) -> int:
+    """Returns what a mark takes in a snapshot, at most."""
+    return _MARK_BYTES + text_bytes(key[0]) + text_bytes(key[1])

@@ -28,8 +28,11 @@ MAX_EVENT_NOTIFICATIONS = 100
 # Counts of messages stop here, as what a reader reports does (records.Unread): far below what 64 bits hold.
 MAX_MESSAGES = 10**12
 
-# Commands create queues beyond max_queues_per_shard, up to so many times as many: whoever sends messages to a great
-# many queues must not keep an administrator from defining one.
+# What a queue counts for at least when a shard's room is measured: an ordinary one takes 120 bytes (docs/scale.md). One
+# with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
+QUEUE_BYTES = 512
+# Commands create queues beyond max_queues_per_shard, up to so many times as many, and have so many times the room:
+# whoever sends messages to a great many queues must not keep an administrator from defining one.
 COMMANDS_QUEUES_FACTOR = 2
 
 # D9: how long after it failed to start, was killed or lost, a task is started again.
@@ -59,7 +62,8 @@ class CoreSettings:
         check_interval_ms: How often the monitors view may be written for a changed count.
         queue_idle_expiry_ms: After how long without events an automatic queue is forgotten.
         auto_create_queues: Whether a queue created by an event gets the event notification `default`.
-        max_queues_per_shard: A shard that has so many creates none that no command defines.
+        max_queues_per_shard: A shard that has so many queues, or QUEUE_BYTES of state for each of so many, takes up
+            nothing more that no command defines.
     """
 
     quiet_window_ms: int = 5_000

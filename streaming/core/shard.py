@@ -14,6 +14,8 @@ from streaming.core.events import (
 )
 from streaming.core.notification import Notification
 from streaming.core.queue import Queue
+from streaming.core.queue_monitor import State
+from streaming.core.room import ENDLESS, Room
 from streaming.core.settings import COMMANDS_QUEUES_FACTOR, CoreSettings
 from streaming.core.tasks import NameTask, Task
 from streaming.core.times import FOREVER_MS
@@ -89,7 +91,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
     now_ms: int,
     settings: CoreSettings,
     name_task: NameTask,
-    other_queues: int = 0,
+    room: Room = ENDLESS,
 ) -> Step:
     """Takes one queue through one batch: applies its events, ends what is due, checks once.
 
@@ -99,10 +101,10 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
         now_ms: The shard's time.
         settings: The settings of all queues.
         name_task: Gives a task that is started its id, by the activation's sequence.
-        other_queues: How many other queues the shard has, or has the room of.
+        room: What is left of the shard's room. It is changed.
     """
     existed = queue is not None
-    state, counts = (queue.monitor.state, queue.counts()) if queue is not None else (None, None)
+    state, counts = _enter(queue, room)
     notifications: list[Notification] = []
     tasks: dict[str, Task | None] = {}
     refused: list[tuple[Event, str]] = []
@@ -111,11 +113,12 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
             if queue is not None:
                 notifications += queue.take_notifications()
                 tasks |= queue.tasks.take_changes() | dict.fromkeys(queue.tasks.running)
+                room.drop_queue()
             queue = None
             continue
         try:
             if queue is None:
-                queue = _create(event, settings, other_queues)
+                queue = _create(event, settings, room)
             if queue is not None:
                 queue.apply(event, now_ms)
         except RefusedEventError as refusal:
@@ -134,7 +137,15 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
     return Step(queue, notifications, tasks, refused, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms))
 
 
-def _create(event: Event, settings: CoreSettings, other_queues: int) -> Queue | None:
+def _enter(queue: Queue | None, room: Room) -> tuple[State | None, tuple[int, ...] | None]:
+    """Lets a queue take up room from now on; returns its state and its counts."""
+    if queue is None:
+        return None, None
+    queue.enter(room)
+    return queue.monitor.state, queue.counts()
+
+
+def _create(event: Event, settings: CoreSettings, room: Room) -> Queue | None:
     """The queue that an event creates before it is applied; None if it creates none.
 
     Raises:
@@ -142,11 +153,13 @@ def _create(event: Event, settings: CoreSettings, other_queues: int) -> Queue | 
     """
     if not isinstance(event, CREATING_EVENTS):
         return None
-    limit = settings.max_queues_per_shard
+    limit, is_used_up = settings.max_queues_per_shard, room.is_used_up
     if isinstance(event, CREATING_COMMANDS):
-        limit *= COMMANDS_QUEUES_FACTOR
-    if other_queues >= limit:
+        limit, is_used_up = limit * COMMANDS_QUEUES_FACTOR, room.is_used_up_for_commands
+    if is_used_up or room.other_queues >= limit:
         raise RefusedEventError(f"too many queues: its shard has {limit}, or what takes as much room")
-    if isinstance(event, CreateQueue):
-        return Queue(QueueDefinition(), settings)
-    return Queue(QueueDefinition.automatic(settings.auto_create_queues), settings)
+    is_automatic = not isinstance(event, CreateQueue)
+    definition = QueueDefinition.automatic(settings.auto_create_queues) if is_automatic else QueueDefinition()
+    queue = Queue(definition, settings)
+    queue.enter(room)
+    return queue

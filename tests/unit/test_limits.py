@@ -8,6 +8,7 @@ import pytest
 from streaming.core import snapshot
 from streaming.core.events import Event
 from streaming.core.queue import Queue
+from streaming.core.room import Room
 from streaming.core.settings import (
     MAX_EVENT_NOTIFICATIONS,
     MAX_MESSAGES,
@@ -40,7 +41,7 @@ TEN = CoreSettings(max_queues_per_shard=10)
 
 
 def step(queue: Queue | None, *events: Event, now_ms: int = 0, others: int = 0) -> Step:
-    return step_queue(queue, events, now_ms, TEN, str, others)
+    return step_queue(queue, events, now_ms, TEN, str, Room(10**9, 10**9, others))
 
 
 def queue_after(*events: Event) -> Queue:
@@ -184,7 +185,8 @@ class TestShard:
         assert activations(outputs) == []
         assert shard.state.value == before
 
-    def test_long_names_count_for_several_queues(self) -> None:
+    def test_long_names_count_for_several_queues(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("streaming.core.room.MIN_ROOM_BYTES", 0)
         shard = FakeShard(replace(SETTINGS, core=CoreSettings(max_queues_per_shard=6)))
         long = ".".join(["\U0010ffff" * 128] * 3)
         assert of_topic(shard.batch(0, arrival(long)), "queue-dead-letters") == []

@@ -1,0 +1,135 @@
+"""A shard with little room under random records with names of any length: its state never outgrows it.
+
+A failure prints its seed and the command that replays it.
+"""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from streaming.blocks import Source
+from streaming.core.room import MAX_GROWTH_BYTES
+from streaming.core.settings import COMMANDS_QUEUES_FACTOR, QUEUE_BYTES, CoreSettings
+from streaming.core.shard import Clock
+from streaming.shard_batch import run_batch
+from streaming.shard_state import ShardState, snapshot_decoder
+from tests.fake_spark import SETTINGS, Record, record, table
+from tests.histories import DAY, SECOND
+from tests.seeds import seeds
+
+FIXED_SEEDS = (1, 2, 3, 4)
+BATCHES = 100
+MAX_QUEUES = 100
+SHARD = replace(SETTINGS, core=CoreSettings(max_queues_per_shard=MAX_QUEUES))
+ROOM_BYTES = MAX_QUEUES * QUEUE_BYTES
+# What is not refused: the event that uses the room up, the queue it creates, and counts, which grow where they stand:
+# by so many bytes in each queue, and in each session, transaction, mark and task.
+ONE_EVENT_BYTES = MAX_GROWTH_BYTES + 2_048
+QUEUE_COUNTS_BYTES = 64
+COUNT_BYTES = 8
+
+
+class Writer:
+    """Writes records at random, to commands too or not."""
+
+    def __init__(self, random: Random, has_commands: bool) -> None:
+        self._random = random
+        self._has_commands = has_commands
+        self._queues = [self._name(120) for _ in range(40)]
+        self._ids = [self._name(256) for _ in range(30)]
+
+    def _name(self, longest: int) -> str:
+        length = self._random.choice((1, 8, 36, longest))
+        return "".join(self._random.choices("ab0\u00e9\u65e5\U0001f600", k=length))
+
+    def records(self) -> list[Record]:
+        return [self._record() for _ in range(self._random.choice((0, 1, 30, 300)))]
+
+    def _record(self) -> Record:
+        random = self._random
+        queue = random.choice(self._queues) if random.random() < 0.9 else self._name(120)
+        source = random.choices((Source.ARRIVALS, Source.RECEIVES, Source.COMMANDS), (3, 6, 6 * self._has_commands))[0]
+        value: dict[str, Any] = {"queue": queue}
+        if source is Source.ARRIVALS:
+            value["count"] = random.choice((1, 10**9))
+        elif source is Source.RECEIVES:
+            value |= self._receive()
+        else:
+            value |= self._command()
+        return record(source, value)
+
+    def _receive(self) -> dict[str, Any]:
+        random = self._random
+        session = {"session_id": random.choice(self._ids)}
+        transaction = {"transaction_id": random.choice(self._ids)}
+        received = {"type": "RECEIVE", "result": "MESSAGES", "messages": random.choice((1, 10**9))}
+        task = {"task_id": random.choice(self._ids)}
+        kinds = {
+            8: received | session | transaction,
+            2: {"type": "RECEIVE", "result": "WAITING"} | session,
+            1: {"type": "RECEIVE", "result": "EMPTY"} | session,
+            0.9: {"type": "COMMIT"} | session | transaction,
+            0.8: {"type": "ROLLBACK"} | session | transaction,
+            0.3: {"type": "SESSION_ENDED"} | session,
+            0.7: {"type": "TASK_STARTED", "host": random.choice(self._ids)} | task,
+            0.6: {"type": "TASK_EXITED"} | task,
+        }
+        return random.choices(list(kinds.values()), list(kinds))[0]
+
+    def _command(self) -> dict[str, Any]:
+        random = self._random
+        notification = {"notification": random.choice(self._ids)[:128], "service": random.choice(self._ids)}
+        clause = {"procedure_name": random.choice(self._ids), "execute_as": random.choice(self._ids)}
+        options = {"activation": clause | {"max_queue_readers": 5}, "status": random.choice(("ON", "ON", "OFF"))}
+        kinds = {
+            5: {"type": "CREATE_EVENT_NOTIFICATION"} | notification,
+            3: {"type": "ALTER_QUEUE"} | options,
+            1: {"type": "CREATE_QUEUE"} | options,
+            0.5: {"type": "DROP_EVENT_NOTIFICATION", "notification": notification["notification"]},
+            0.1: {"type": "DROP_QUEUE"},
+        }
+        return random.choices(list(kinds.values()), list(kinds))[0]
+
+
+def slack_bytes(shard: ShardState) -> int:
+    counts = 0
+    for _, blob in shard.queues.values():
+        *_, sessions, marks, tasks = snapshot_decoder.decode(blob)
+        transactions = [one for session in sessions for one in session[2]]
+        counts += len(sessions) + len(transactions) + len(marks) + (len(tasks[0]) if tasks else 0)
+    return ONE_EVENT_BYTES + QUEUE_COUNTS_BYTES * len(shard) + COUNT_BYTES * counts
+
+
+@pytest.mark.parametrize("has_commands", [False, True], ids=["events", "commands too"])
+@pytest.mark.parametrize("seed", seeds("ROOM_SEED", FIXED_SEEDS))
+def test_the_state_never_outgrows_its_room(seed: int, has_commands: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(f"ROOM_SEED={seed} pytest {__file__}")  # noqa: T201  (shown if the test fails)
+    monkeypatch.setattr("streaming.core.room.MIN_ROOM_BYTES", 0)
+    random = Random(seed)  # noqa: S311  (no secret)
+    writer = Writer(random, has_commands)
+    shard, batch_ms = ShardState(Clock(0, 0)), 0
+    room_bytes = ROOM_BYTES * (COMMANDS_QUEUES_FACTOR if has_commands else 1)
+    offset = most_bytes = 0
+    reasons = set()
+    for _ in range(BATCHES):
+        records = []
+        for one in writer.records():
+            offset += 1
+            records.append(replace(one, offset=offset, timestamp_ms=batch_ms))
+        batch_ms += random.choice((0, SECOND, 5 * SECOND, 30 * SECOND, 61 * SECOND))
+        if random.random() < 0.02:
+            batch_ms += DAY
+        shard.clock.advance(batch_ms)
+        rows = run_batch(shard, table(records), SHARD)
+        reasons |= {headers[0][1].split(b":")[0] for topic, *_, headers in rows if topic == "queue-dead-letters"}
+        stored = ShardState.of_row(shard.to_row())
+        assert abs(stored.size_bytes - shard.size_bytes) <= 8, "the size is known within a batch"
+        shard.take_up()
+        assert stored.size_bytes <= room_bytes + slack_bytes(shard)
+        most_bytes = max(most_bytes, stored.size_bytes)
+        shard = stored
+    assert most_bytes >= ROOM_BYTES, "the room was never used up"
+    assert b"too many transactions" in reasons
+    assert (b"too many definitions" in reasons) == has_commands
