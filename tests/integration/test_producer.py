@@ -54,6 +54,19 @@ def test_a_message_and_its_arrival(monitor_topics: MonitorTopics) -> None:
     assert arrivals(monitor_topics) == {queue: [1]}
 
 
+def test_no_part_of_a_message_is_in_the_monitors_topics(monitor_topics: MonitorTopics) -> None:
+    queue, secret = monitor_topics.queue(), b"5ecret"
+    with monitor_topics.producer() as producer:
+        producer.send(queue, secret, conversation_group_id=secret.decode(), headers=[(secret.decode(), secret)])
+    with monitor_topics.reader(queue) as reader, reader.receive(10, 10) as messages:
+        assert [message.value for message in messages] == [secret]
+    for topic in (monitor_topics.topics.arrivals, monitor_topics.topics.receives):
+        with monitor_topics.tail(topic) as tail:
+            records = tail.all_records()
+            assert records
+            assert secret not in repr(records).encode()
+
+
 def test_messages_of_several_queues_are_counted_per_queue(monitor_topics: MonitorTopics) -> None:
     first, second = monitor_topics.queue(), monitor_topics.queue()
     with monitor_topics.producer() as producer:

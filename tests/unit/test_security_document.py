@@ -1,0 +1,36 @@
+"""SECURITY.md says of each thing that it promises which tests show it; and those tests exist."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.command_lines import ROOT
+
+DOCUMENT = (ROOT / "SECURITY.md").read_text()
+
+
+def names_of_tests() -> set[str]:
+    """The names of all test functions."""
+    found = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        tree = ast.parse(path.read_text())
+        found |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return {name for name in found if name.startswith("test_")}
+
+
+def rows() -> Iterator[tuple[str, list[str]]]:
+    """What each row of a table is about, and the tests that it names."""
+    for line in DOCUMENT.splitlines():
+        if line.startswith("| ") and not line.endswith("| shown by |"):
+            first, *_, last = line.strip("| ").split(" | ")
+            yield first, re.findall(r"`(\w+)`", last)
+
+
+def test_each_row_names_tests_that_exist() -> None:
+    there = names_of_tests()
+    missing = {first[:60]: sorted(set(names) - there) for first, names in rows() if not names or set(names) - there}
+    assert missing == {}
+
+
+def test_the_rows_were_found() -> None:
+    assert len(list(rows())) > 20
