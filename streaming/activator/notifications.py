@@ -9,7 +9,9 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec import Struct
 
+from streaming import activations
 from streaming.access import RightMissingError, denial
+from streaming.activations import Activation
 from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
 from streaming.core.activator import ViewRow
 from streaming.decoding import Int64, InvalidRecordError, PassedOver, decode_json
@@ -49,14 +51,25 @@ class Notifications:
         problem: What is wrong with Kafka; None: nothing.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, group_id: str, instance_id: str) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, group_id: str, instance_id: str, say: Callable[[str], None]
+    ) -> None:
         """Joins the group; `is_assigned` tells when that is done.
+
+        Args:
+            cluster: Where Kafka is.
+            topic: The topic queue-activations.
+            group_id: The consumer group of the activators.
+            instance_id: By what the group knows this one again after a restart.
+            say: Is told of records that are no notifications.
 
         Raises:
             UserError: The client does not take its properties.
         """
         self.is_assigned = False
         self.problem: str | None = None
+        self._say = say
+        self._undecodable = PassedOver("notification")
         self._topic = topic
         self._old_ends: dict[int, int] = {}
         self._probe_s = 0.0
@@ -105,6 +118,21 @@ class Notifications:
                 self._take_problem(error)
         self._probe()
         return messages
+
+    def decode(self, message: Message) -> Activation | None:
+        """Returns what a record says; None if it is no notification."""
+        try:
+            return activations.decode(message)
+        except InvalidRecordError as error:
+            line = self._undecodable.add(message, str(error))
+            if line is not None:
+                self._say(line)
+            return None
+
+    @property
+    def passed_over(self) -> int:
+        """How many records could not be decoded."""
+        return self._undecodable.count
 
     def is_old(self, message: Message) -> bool:
         """Whether a record was there before this member got its share."""
@@ -173,7 +201,7 @@ class MonitorsView:
             UserError: The topic is missing, or Kafka cannot be reached.
         """
         self._say = say
-        self._passed_over = PassedOver("row of a queue monitor")
+        self._undecodable = PassedOver("row of a queue monitor")
         self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
         self._rows: dict[str, ViewRow] = {}
 
@@ -197,7 +225,7 @@ class MonitorsView:
     @property
     def passed_over(self) -> int:
         """How many records of the topic could not be decoded."""
-        return self._passed_over.count
+        return self._undecodable.count
 
     def row(self, queue: str) -> ViewRow | None:
         """The queue's row; None if it has none."""
@@ -212,7 +240,7 @@ class MonitorsView:
         try:
             queue, row = decode_row(message)
         except InvalidRecordError as error:
-            line = self._passed_over.add(message, str(error))
+            line = self._undecodable.add(message, str(error))
             if line is not None:
                 self._say(line)
             return None

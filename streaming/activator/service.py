@@ -18,26 +18,17 @@ from typing import Self
 
 from confluent_kafka import Message
 
-from streaming import activations
 from streaming.access import rights
 from streaming.activator.config import Config
 from streaming.activator.ended_sessions import EndedSessions
 from streaming.activator.notifications import MonitorsView, Notifications
 from streaming.activator.programs import AdoptedProgram, Exit, RunningProgram, StartedProgram, stop_all
-from streaming.activator.settings import (
-    DEFAULT_GROUP_ID,
-    PASSED_OVER,
-    READY,
-    ActivatorEvent,
-    ActivatorSettings,
-    environment_for,
-)
+from streaming.activator.settings import DEFAULT_GROUP_ID, READY, ActivatorEvent, ActivatorSettings, environment_for
 from streaming.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
 from streaming.admin import Admin
 from streaming.core.activator import Action, Decision, Notified, QueueActivator
 from streaming.core.policy import Policy
 from streaming.core.times import FOREVER_MS
-from streaming.decoding import InvalidRecordError, PassedOver
 from streaming.errors import UserError
 from streaming.toml_file import TomlFile
 from streaming.topics import Topics
@@ -82,7 +73,6 @@ class Activator:
         self._topics = Topics(settings.topic_prefix)
         self._programs: dict[str, tuple[str, RunningProgram]] = {}
         self._due_ms: dict[str, int] = {}
-        self._passed_over = PassedOver("notification")
         self._is_ready = False
         self._is_config_asked = threading.Event()
         self._looked_s = self._seen_s = self._forgot_s = time.monotonic()
@@ -104,18 +94,14 @@ class Activator:
             self._store = resources.enter_context(Store(settings.state_directory))
             group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
             self._check_access(group_id)
-            self._view = MonitorsView(
-                settings.cluster,
-                self._topics.monitors,
-                lambda line: self._tell(ActivatorEvent(self._now_ms(), None, PASSED_OVER, line)),
-            )
+            self._view = MonitorsView(settings.cluster, self._topics.monitors, self._pass_over)
             resources.callback(self._view.close)
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
             self._about = self._store.about()
             self._notifications = Notifications(
-                settings.cluster, self._topics.activations, group_id, self._about.instance_id
+                settings.cluster, self._topics.activations, group_id, self._about.instance_id, self._pass_over
             )
             resources.callback(self._notifications.close)
             self._queues = self._store.queues()
@@ -226,12 +212,8 @@ class Activator:
 
     def _take(self, message: Message, step: _Step) -> None:
         """A record of queue-activations."""
-        try:
-            record = activations.decode(message)
-        except InvalidRecordError as error:
-            line = self._passed_over.add(message, str(error))
-            if line is not None:
-                self._tell(ActivatorEvent(step.now_ms, None, PASSED_OVER, line))
+        record = self._notifications.decode(message)
+        if record is None:
             return
         queue = record.queue
         entry = self._config.current.entry_for(queue)
@@ -390,7 +372,7 @@ class Activator:
 
     def _save_about(self, now_ms: int) -> None:
         self._about.seen_ms = now_ms
-        self._about.passed_over = self._passed_over.count + self._view.passed_over
+        self._about.passed_over = self._notifications.passed_over + self._view.passed_over
         with self._store.transaction():
             self._store.save_about(self._about)
 
@@ -403,6 +385,9 @@ class Activator:
 
     def _note(self, step: _Step, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
         step.events.append(ActivatorEvent(step.now_ms, queue, what, why, pid))
+
+    def _pass_over(self, line: str) -> None:
+        self._tell(ActivatorEvent(self._now_ms(), None, "passed over", line))
 
     def _tell(self, event: ActivatorEvent) -> None:
         self._on_event(event)

@@ -12,7 +12,6 @@ from streaming.processes import connection_environment, own_environment
 
 DEFAULT_GROUP_ID = "queue-activation-activator"
 READY = "ready"
-PASSED_OVER = "passed over"
 
 
 @dataclass(frozen=True)
