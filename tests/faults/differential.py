@@ -15,10 +15,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from confluent_kafka import Producer
-
 from streaming import records
 from streaming.activations import ActivationFormat
+from streaming.admin import Cluster
 from streaming.core.queue import Queue
 from streaming.core.settings import CoreSettings
 from streaming.core.shard import Clock, step_queue
@@ -26,6 +25,7 @@ from streaming.outputs import OutputContext, OutputRow, activation_rows, monitor
 from streaming.shard_settings import ServerNames
 from streaming.topics import Topics
 from tests.batch_log import distinct_parts, merged_batches
+from tests.checked_producer import CheckedProducer
 from tests.histories import random_event
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import Monitored
@@ -67,8 +67,8 @@ class History:
 
     def __init__(self, monitored: Monitored, random: Random) -> None:
         # Without idempotence a broker that is killed may leave records out of order, or twice.
-        config = {"bootstrap.servers": monitored.bootstrap_servers, "enable.idempotence": True, "linger.ms": 0}
-        monitored.producer = Producer({**config, "partitioner": "murmur2_random", "log_level": 0})
+        config = {"enable.idempotence": True, "log_level": 0}
+        monitored.producer = CheckedProducer(Cluster(monitored.bootstrap_servers, {}), **config)
         self._monitored = monitored
         self._random = random
         self.sent = values()
@@ -89,7 +89,7 @@ class History:
         finally:
             stop.set()
             thread.join()
-            assert self._monitored.producer.flush(60) == 0, "Kafka has not taken what was sent"
+            self._monitored.producer.flush()
 
     def send_some(self) -> None:
         """Up to 40 records."""

@@ -11,12 +11,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from confluent_kafka import Producer
-
 from streaming.admin import Admin, Cluster
 from streaming.host.task_host import HostSettings, TaskChange, TaskHost
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
+from tests.checked_producer import CheckedProducer
 from tests.integration.monitor_topics import DEADLINE_S, Tail
 from tests.waiting import wait_until
 
@@ -40,7 +39,7 @@ class Hosting:
         self.kafka_config.write_text(f"session.timeout.ms={SESSION_TIMEOUT_MS}\n")
         self.cluster = Cluster(bootstrap_servers, {"session.timeout.ms": str(SESSION_TIMEOUT_MS)})
         Admin(self.cluster).create_topics(self.topics.specs(), partitions, replication_factor=1)
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+        self._producer = CheckedProducer(Cluster(bootstrap_servers, {}))
         self._tail = Tail(bootstrap_servers, self.topics.receives, "read_committed")
 
     def close(self) -> None:
@@ -68,7 +67,7 @@ class Hosting:
         return str(record["task_id"])
 
     def send(self, key: str, value: str) -> None:
-        self._producer.produce(self.topics.tasks, key=key, value=value)
+        self._producer.produce(self.topics.tasks, value, key)
         self._producer.flush()
 
     def reports(self, task_id: str) -> list[Report]:

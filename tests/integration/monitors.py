@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-
 from streaming.admin import Admin, Cluster
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
+from tests.checked_producer import CheckedProducer
 from tests.integration.monitor_topics import Tail
 from tests.waiting import wait_until
 
@@ -41,7 +40,7 @@ class Monitored:
         self.topics = Topics(self.prefix)
         cluster = Cluster(self.bootstrap_servers, {})
         Admin(cluster).create_topics(self.topics.specs(), partitions=2, replication_factor=1)
-        self.producer = Producer(cluster.client_config(partitioner="murmur2_random", **{"linger.ms": 0}))
+        self.producer = CheckedProducer(cluster)
         self.checkpoint = self.folder / "checkpoint"
 
     @contextmanager
@@ -75,8 +74,7 @@ class Monitored:
         self.send_bytes(getattr(self.topics, TOPIC_ATTRIBUTES[topic]), value["queue"].encode(), json.dumps(value))
 
     def send_bytes(self, topic: str, key: bytes | None, value: str | bytes | None) -> None:
-        self.producer.produce(topic, key=key, value=value)
-        self.producer.poll(0)
+        self.producer.produce(topic, value, key)
 
     def arrive(self, *queues: str) -> None:
         for queue in queues:

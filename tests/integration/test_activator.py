@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
@@ -24,6 +23,7 @@ from streaming.broker import EmbeddedBroker
 from streaming.core.activator import Program, QueueActivator
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
+from tests.checked_producer import CheckedProducer
 from tests.integration.monitor_topics import Tail
 from tests.waiting import is_running, processes_with, wait_until
 
@@ -75,7 +75,7 @@ class Activating:
         self.topics = Topics(self.prefix)
         cluster = Cluster(self.bootstrap_servers, {})
         Admin(cluster).create_topics(self.topics.specs(), partitions=2, replication_factor=1)
-        self.producer = Producer(cluster.client_config(partitioner="murmur2_random", **{"linger.ms": 0}))
+        self.producer = CheckedProducer(cluster)
         self.config = folder / "activator.toml"
         self.log_file = folder / "activator.log"
         self.state_directory = folder / "state"

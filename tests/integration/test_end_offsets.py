@@ -9,6 +9,7 @@ from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
 from streaming.metrics.end_offsets import EndOffsets
 from streaming.topics import TopicSpec
+from tests.checked_producer import CheckedProducer
 from tests.waiting import wait_until
 
 DEADLINE_S = 60.0
@@ -69,7 +70,7 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
 
 
 def produce(cluster: Cluster, value: str, count: int) -> None:
-    producer = Producer(cluster.client_config())
+    producer = CheckedProducer(cluster)
     for _ in range(count):
         producer.produce("arrivals", value, partition=0)
     producer.flush()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
@@ -20,6 +19,7 @@ from streaming import admin, cli
 from streaming.errors import UserError
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.topics import Topics
+from tests.checked_producer import CheckedProducer
 from tests.documented_acls import Right, rights_of
 from tests.integration import verbose_monitor
 from tests.secured_broker import SUPER_USER, SecuredBroker, make_certificate, secured_broker
@@ -141,16 +141,9 @@ def send(broker: SecuredBroker, queue: str, value: bytes) -> None:
 
 
 def define(broker: SecuredBroker, definition: dict[str, Any]) -> None:
-    producer = Producer(broker.cluster("definer").client_config(partitioner="murmur2_random"))
-    delivered: list[Any] = []
-    producer.produce(
-        TOPICS.commands,
-        json.dumps(definition),
-        definition["queue"],
-        on_delivery=lambda error, _message: delivered.append(error),
-    )
-    producer.flush(DEADLINE_S)
-    assert delivered == [None]
+    producer = CheckedProducer(broker.cluster("definer"))
+    producer.produce(TOPICS.commands, json.dumps(definition), definition["queue"])
+    producer.flush()
 
 
 def write_configs(broker: SecuredBroker, folder: Path) -> tuple[str, str]:
