@@ -129,6 +129,10 @@ class Activations:
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
 
+    def read_all(self) -> None:
+        """Reads all that has been written; the other methods look for a moment only, and may see a part of it."""
+        self._tail.all_records()
+
     def of(self, queue: str) -> list[dict[str, Any]]:
         """The values for a queue, in order."""
         return [json.loads(record.value) for record in self.records_of(queue)]
