@@ -189,7 +189,7 @@ class Comparison:
 def compare(monitored: Monitored, sent: Values) -> Comparison:
     """Compares what a monitor that has stopped was given and has written."""
     topics = monitored.topics
-    batches = merged_batches(_log_of(monitored))
+    batches = logged_batches(monitored)
     found = Written()
     names = [topics.activations, topics.tasks, topics.monitors, topics.activated_tasks]
     for topic, key, value in _read_all(monitored, names):
@@ -207,6 +207,11 @@ def _read_all(monitored: Monitored, names: list[str]) -> list[tuple[str, bytes, 
         finally:
             tail.close()
     return found
+
+
+def logged_batches(monitored: Monitored) -> dict[str, list[dict[str, Any]]]:
+    """Queue -> its batches in their order."""
+    return merged_batches(_log_of(monitored))
 
 
 def _log_of(monitored: Monitored) -> list[tuple[bytes, bytes]]:

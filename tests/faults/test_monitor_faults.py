@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from streaming.admin import Admin, Cluster
-from tests.faults.differential import Outcome
+from tests.faults.differential import Outcome, logged_batches
 from tests.faults.scene import DEADLINE_S, KillableBroker, Report, Scene
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import Activations
@@ -59,10 +59,13 @@ def test_the_newest_commit_is_deleted(scene: Scene, report: Report) -> None:
         scene.history.sent["last"]["queue-arrivals"].append({"queue": "last"})
         scene.monitored.arrive("last")
         activations.wait_for("last", 1)
-    scene.kill_driver()
-    newest(scene, "commits").unlink()
+    assert scene.monitor.stop() == 0
+    commit = newest(scene, "commits")
+    assert commit.name == newest(scene, "offsets").name, "of a whole batch"
+    commit.unlink()
     with scene.history.going_on():
         scene.start()
+        assert commit.exists(), "the batch ran again"
     scene.finish("the newest commit deleted", 1, report)
 
 
@@ -190,20 +193,28 @@ def test_the_clock_jumps_an_hour(scene: Scene, jump_ms: int, report: Report) -> 
     scene.wait_until_all_is_read()
     assert scene.monitor.stop() == 0
     play(scene)
-    plan_next_batch(scene, jump_ms)
+    planned_ms = plan_next_batch(scene, jump_ms)
     scene.start()
     play(scene)
     scene.finish(f"the clock {'an hour on' if jump_ms > 0 else 'an hour back'}, and right again", 1, report)
+    by_queue = logged_batches(scene.monitored)
+    assert planned_ms in {batch["batch_ms"] for of_queue in by_queue.values() for batch in of_queue}
 
 
-def plan_next_batch(scene: Scene, jump_ms: int) -> None:
-    """Writes the offsets of a batch with all that came since the last, as Spark does before the batch begins."""
+def plan_next_batch(scene: Scene, jump_ms: int) -> int:
+    """Writes the offsets of a batch with all that came since the last, as Spark does before the batch begins.
+
+    Returns:
+        The batch's timestamp.
+    """
     last = newest(scene, "offsets")
     version, metadata, *sources = last.read_text().splitlines()
     plan = json.loads(metadata)
-    plan["batchTimestampMs"] = time.time_ns() // 1_000_000 + jump_ms
+    planned_ms = time.time_ns() // 1_000_000 + jump_ms
+    plan["batchTimestampMs"] = planned_ms
     ends = [json.dumps({topic: end_of(scene, topic) for topic in json.loads(source)}) for source in sources]
     last.with_name(str(int(last.name) + 1)).write_text("\n".join([version, json.dumps(plan), *ends]))
+    return planned_ms
 
 
 def end_of(scene: Scene, topic: str) -> dict[str, int]:
@@ -223,6 +234,7 @@ def test_hundreds_of_time_outs_expire_while_nobody_monitors(scene: Scene, report
         wait_for_more(activations, dict.fromkeys(queues, 0))
         assert scene.monitor.stop() == 0
         stopped_s = time.monotonic()
+        activations.read_all()
         before = activations.counts()
         wait_until(lambda: time.monotonic() > stopped_s + 2 * T_S, DEADLINE_S, "all time-outs to be over")
         scene.start()
@@ -231,6 +243,7 @@ def test_hundreds_of_time_outs_expire_while_nobody_monitors(scene: Scene, report
         outcome = scene.finish("down while 300 time-outs expire", 1, report)
         # From the start on they expire again, T after T.
         most = 2 + (time.monotonic() - back_s) / T_S
+        activations.read_all()
         after = activations.counts()
         assert all(after[queue] - before[queue] <= most for queue in queues), "no storm"
         reasons = {
