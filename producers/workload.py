@@ -84,15 +84,14 @@ def timeline(settings: WorkloadSettings) -> Iterator[Happening]:
 
 
 def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[Happening]:
-    rng = random.Random(f"{settings.seed}/{index}")  # noqa: S311  (a workload, no secret)
     name = settings.queue_name(index)
-    arrivals = [
-        Happening(at_ms, MessageArrived(name, count))
-        for at_ms, count in _arrivals(rng, settings.rate / settings.queues, settings.duration_ms)
-    ]
+    rng = random.Random(f"{settings.seed}/{index}")  # noqa: S311  (a workload, no secret)
+    arrivals, heard = itertools.tee(_arrivals(rng, settings.rate / settings.queues, settings.duration_ms))
+    happenings = (Happening(at_ms, MessageArrived(name, count)) for at_ms, count in arrivals)
     if not settings.has_readers:
-        return iter(arrivals)
-    return heapq.merge(arrivals, _receives(rng, name, arrivals), key=lambda happening: happening.at_ms)
+        return happenings
+    readers = random.Random(f"{settings.seed}/{index}/readers")  # noqa: S311
+    return heapq.merge(happenings, _receives(readers, name, heard), key=lambda happening: happening.at_ms)
 
 
 def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tuple[float, int]]:
@@ -114,21 +113,20 @@ def _squeezed(at_ms: float, phase_ms: float) -> float:
     return max(0.0, period * _QUIET_PERIOD_MS + within_ms * _QUIET_AWAKE - phase_ms)
 
 
-def _receives(rng: random.Random, name: str, arrivals: list[Happening]) -> Iterator[Happening]:
+def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int]]) -> Iterator[Happening]:
     """What readers report: each comes some time after an arrival on the empty queue and leaves it empty."""
     at_ms = 0.0
-    upcoming = 0
     session = 0
-    counts = [happening.record.count for happening in arrivals if isinstance(happening.record, MessageArrived)]
-    while upcoming < len(arrivals):
+    upcoming = next(arrivals, None)
+    while upcoming is not None:
         session += 1
         session_id = f"{name}-reader-{session}"
-        at_ms = max(at_ms, arrivals[upcoming].at_ms) + rng.uniform(*_READER_START_MS)
+        at_ms = max(at_ms, upcoming[0]) + rng.uniform(*_READER_START_MS)
         unread = 0
         for transaction in itertools.count(1):
-            while upcoming < len(arrivals) and arrivals[upcoming].at_ms <= at_ms:
-                unread += counts[upcoming]
-                upcoming += 1
+            while upcoming is not None and upcoming[0] <= at_ms:
+                unread += upcoming[1]
+                upcoming = next(arrivals, None)
             if unread == 0:
                 yield Happening(at_ms, records.Receive(name, session_id, "EMPTY"))
                 yield Happening(at_ms, records.SessionEnded(name, session_id))

@@ -1,0 +1,39 @@
+"""The timeline of the workload."""
+
+import itertools
+
+from producers.workload import WorkloadSettings, timeline
+from streaming import durations
+from streaming.records import Commit, MessageArrived, Receive
+
+LONGEST_MS = durations.LONGEST_MS
+
+
+def settings(duration_ms: int, seed: int = 1) -> WorkloadSettings:
+    return WorkloadSettings(queues=5, rate=50.0, duration_ms=duration_ms, seed=seed, has_readers=True)
+
+
+def test_the_longest_workload_begins_at_once() -> None:
+    begin = list(itertools.islice(timeline(settings(LONGEST_MS)), 1_000))
+    assert [one.at_ms for one in begin] == sorted(one.at_ms for one in begin)
+
+
+def test_the_same_seed_is_the_same_timeline_and_another_one_is_not() -> None:
+    first, again, other = (list(timeline(settings(60_000, seed))) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_what_arrives_is_read_once_and_never_before() -> None:
+    unread = 0
+    taken: dict[tuple[str, str | None], int] = {}
+    for happening in timeline(settings(60_000)):
+        record = happening.record
+        if isinstance(record, MessageArrived):
+            unread += record.count
+        elif isinstance(record, Receive) and record.result == "MESSAGES":
+            taken[record.session_id, record.transaction_id] = record.messages or 0
+        elif isinstance(record, Commit):
+            unread -= taken[record.session_id, record.transaction_id]
+            assert unread >= 0
+    assert unread == 0
