@@ -2,17 +2,21 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import msgspec
+from confluent_kafka import KafkaException
 
 from producers.clients import KafkaConfig, admin_client
 from producers.queue_topics import check_queue_names, check_topics
 from producers.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
 from streaming.access import rights
 from streaming.records import MessageArrived
+from streaming.stop_signals import GRACE_S, ends_program
+from streaming.threads import within
 from streaming.topics import Topics
 
 Headers = Iterable[tuple[str, bytes]]
@@ -109,7 +113,12 @@ class QueueProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if ends_program(error):
+            # In vain for a Kafka that does not answer.
+            with suppress(TimeoutError, KafkaException):
+                within(GRACE_S, self.close)
+        else:
+            self.close()
 
     def _check(self, queues: Collection[str]) -> None:
         """Checks the queues that this producer has not sent to yet."""

@@ -28,6 +28,8 @@ from producers.session_reports import SessionReports
 from producers.transactions import TransactionalProducer
 from streaming.access import check_group, rights
 from streaming.records import Commit, Receive, Rollback
+from streaming.stop_signals import GRACE_S, ends_program
+from streaming.threads import within
 from streaming.topics import Topics
 
 __all__ = ["SESSION_ID_VARIABLE", "QueueReader", "ReceivedMessage"]
@@ -169,13 +171,28 @@ class QueueReader:
         finally:
             self._reports.close()
 
+    def _close_quickly(self) -> None:
+        """As `close`, but a Kafka that does not answer is waited for no longer than a moment: the process is to end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(TimeoutError, KafkaException):
+            within(GRACE_S, self._consumer.close)
+        with suppress(TimeoutError, KafkaException):
+            within(GRACE_S, self._producer.close)
+        with suppress(ClientUnusableError):
+            self._reports.close(GRACE_S)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if ends_program(error):
+            self._close_quickly()
+        else:
+            self.close()
 
     def _check_can_receive(self, max_messages: int, timeout: float) -> None:
         # The upper limits are those of librdkafka's consume and of the contract's timeout_ms.

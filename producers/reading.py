@@ -1,10 +1,7 @@
 """The reader program: reads a queue until it is empty, and exits."""
 
-import signal
 import sys
 import time
-from types import FrameType
-from typing import NoReturn
 
 from producers.reader import QueueReader
 from streaming.errors import UserError
@@ -40,12 +37,3 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
             known_s = time.monotonic()
         elif time.monotonic() > known_s + JOIN_TIMEOUT_S:
             raise UserError(f"for {JOIN_TIMEOUT_S:.0f} s neither a message nor the end of this reader's share was seen")
-
-
-def exit_on_sigterm() -> None:
-    """Makes SIGTERM leave the block as an exception does, so that what was received is rolled back and reported."""
-
-    def leave(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)

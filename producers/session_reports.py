@@ -62,19 +62,19 @@ class SessionReports:
         self._produce(record, self._on_delivery)
         self._check()
 
-    def wait_acknowledged(self) -> None:
+    def wait_acknowledged(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Returns when Kafka has all reports.
 
         Raises:
-            ClientUnusableError: It does not take them, or not in REQUEST_TIMEOUT_S.
+            ClientUnusableError: It does not take them, or not in time.
         """
-        unsent = self._producer.flush(REQUEST_TIMEOUT_S)
+        unsent = self._producer.flush(timeout_s)
         self._check()
         if unsent:
-            raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports in {REQUEST_TIMEOUT_S:.0f} s")
+            raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports in {timeout_s:.0f} s")
 
-    def close(self) -> None:
-        """Reports SESSION_ENDED and ends the thread.
+    def close(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Reports SESSION_ENDED, waits so long until Kafka has it, and ends the thread.
 
         Raises:
             ClientUnusableError: Kafka did not take the reports.
@@ -83,7 +83,7 @@ class SessionReports:
         self._thread.join()
         try:
             self.send(SessionEnded(self._queue, self._session_id))
-            self.wait_acknowledged()
+            self.wait_acknowledged(timeout_s)
         finally:
             # Closing would wait for ever for what Kafka does not take.
             self._producer.purge()

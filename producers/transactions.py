@@ -4,24 +4,25 @@ Errors are told apart as librdkafka documents for its transactional producer (IN
 producer"): retriable ones are tried again, abortable ones end in an abort, all others end the producer.
 """
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from producers.clients import PARTITIONER, REQUEST_TIMEOUT_S, KafkaConfig, client_settings
 from producers.errors import ClientRefusedError, ClientUnusableError, TransactionAbortedError, kafka_error, unusable
 from streaming.access import Denials, RightMissingError, denial
 from streaming.errors import UserError
+from streaming.stop_signals import GRACE_S, remaining_s
+from streaming.threads import within
 
 # An open transaction hides all later records of its partitions from every reader, so it must not last.
 TRANSACTION_TIMEOUT_MS = 10_000
 
 _RETRY_BACKOFF_S = 0.1
-# How often one who waits for Kafka's first answer looks whether it is refused.
-_LOOK_INTERVAL_S = 1.0
 
 # librdkafka gives undelivered records up at the transaction's time-out, and aborting after that is quick. A commit that
 # gives up a moment earlier leaves an abort that was seen to hang for half a minute after the broker was back.
@@ -70,7 +71,7 @@ class TransactionalProducer:
 
     def _init(self, timeout_s: float) -> None:
         try:
-            self._producer.init_transactions(min(timeout_s, _LOOK_INTERVAL_S))
+            self._producer.init_transactions(timeout_s)
         except KafkaException as exception:
             if kafka_error(exception).retriable():
                 self._producer.poll(0)
@@ -89,7 +90,7 @@ class TransactionalProducer:
         if self._unusable is not None:
             raise ClientUnusableError(self._unusable)
         if self._is_aborting:
-            self._abort(None)
+            self._abort(None, self._timeout_s)
             if self._is_aborting:
                 raise TransactionAbortedError(
                     "Kafka has not acknowledged the last transaction's abort yet; nothing was sent"
@@ -103,10 +104,15 @@ class TransactionalProducer:
             yield
             _retry(self._producer.commit_transaction, time.monotonic() + self._timeout_s + _COMMIT_GRACE_S)
         except (KafkaException, BufferError) as error:
-            self._abort(error)
+            self._abort(error, self._timeout_s)
             raise _aborted(error) from error
+        except Exception as error:
+            self._abort(error, self._timeout_s)
+            raise
         except BaseException as error:
-            self._abort(error)
+            # The process ends. The broker does the same when the transaction's time is over.
+            with suppress(ClientUnusableError):
+                self._abort(error, GRACE_S)
             raise
 
     def produce(self, topic: str, value: bytes, key: bytes | None, headers: Iterable[tuple[str, bytes]] = ()) -> None:
@@ -132,10 +138,12 @@ class TransactionalProducer:
         Raises:
             KafkaException: Refused, for example because the consumer is no longer a member.
         """
-        _retry(
-            lambda timeout_s: self._producer.send_offsets_to_transaction(offsets, consumer_group_metadata, timeout_s),
-            self._deadline,
-        )
+
+        def send(timeout_s: float) -> None:
+            self._producer.send_offsets_to_transaction(offsets, consumer_group_metadata, timeout_s)
+
+        # It does not heed its time-out if the group's coordinator is gone (librdkafka's issues 5456 and 5511).
+        within(math.inf, lambda: _retry(send, self._deadline))
 
     def close(self) -> None:
         """Disconnects."""
@@ -143,12 +151,12 @@ class TransactionalProducer:
         if self._unusable is None and not self._is_aborting:
             self._producer.close()
 
-    def _abort(self, cause: BaseException | None) -> None:
+    def _abort(self, cause: BaseException | None, timeout_s: float) -> None:
         """Aborts; when Kafka does not answer, the next transaction starts by asking it again."""
         if isinstance(cause, KafkaException) and kafka_error(cause).fatal():
             raise self._end(cause) from cause
         try:
-            _retry(self._producer.abort_transaction, time.monotonic() + self._timeout_s)
+            _retry(self._producer.abort_transaction, time.monotonic() + timeout_s)
         except KafkaException as exception:
             if not kafka_error(exception).retriable():
                 raise self._end(exception) from cause
@@ -171,13 +179,19 @@ def _aborted(error: KafkaException | BufferError) -> TransactionAbortedError | C
 
 
 def _retry(call: Callable[[float], None], deadline: float) -> None:
-    """Calls with the seconds that are left, again after each retriable error until the deadline."""
+    """Calls until the deadline, again after each retriable error.
+
+    In short steps, each of which librdkafka takes up where the one before has left: what raises in a signal handler is
+    heard between two of them only.
+    """
     while True:
         try:
-            call(max(deadline - time.monotonic(), _RETRY_BACKOFF_S))
+            call(max(remaining_s(deadline), _RETRY_BACKOFF_S))
         except KafkaException as exception:
-            if not kafka_error(exception).retriable() or time.monotonic() >= deadline:
+            error = kafka_error(exception)
+            if not error.retriable() or time.monotonic() >= deadline:
                 raise
-            time.sleep(_RETRY_BACKOFF_S)
+            if error.code() != KafkaError._TIMED_OUT:
+                time.sleep(_RETRY_BACKOFF_S)
         else:
             return

@@ -12,7 +12,7 @@ from streaming.errors import UserError
 from streaming.topics import TopicSpec
 
 REQUEST_TIMEOUT_S = 10.0
-_NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Admin:
                 self._client.result(future)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                if reason.code() in _NOBODY_ANSWERS:
+                if reason.code() in NOBODY_ANSWERS:
                     raise self._unreachable(error) from None
                 if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise UserError(f"topic {name} could not be created: {denial(reason) or reason.str()}") from None

@@ -14,13 +14,15 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import NoReturn, Self
 
+from streaming import stop_signals
 from streaming.errors import UserError
 from streaming.jars import broker_jars
 from streaming.java import find_java
 from streaming.processes import ChildProcess
+from streaming.stop_signals import STOP_SIGNALS, Stopped
 
 HOST = "127.0.0.1"
 
@@ -190,29 +192,12 @@ def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int
     Raises:
         UserError: It could not start, or it died.
     """
-    with contextlib.suppress(KeyboardInterrupt), _interrupted_by_signals(), EmbeddedBroker(port, data_dir) as broker:
+    numbers = (*STOP_SIGNALS, signal.SIGHUP)
+    with contextlib.suppress(Stopped), stop_signals.taken(numbers), EmbeddedBroker(port, data_dir) as broker:
         sys.stdout.write(f"broker ready {broker.bootstrap_servers}\n")
         sys.stdout.flush()
         broker.wait()
     return 0
-
-
-@contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        # A second one must not break off the orderly stop.
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    previous = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming import cli_activator, cli_clients, cli_host, durations, logs
+from streaming import cli_activator, cli_clients, cli_host, durations, logs, stop_signals
 from streaming.activations import ActivationFormat
 from streaming.core.settings import CoreSettings, Semantics
 from streaming.durations import Duration
@@ -24,6 +24,7 @@ from streaming.options import (
     kafka_properties,
     option,
 )
+from streaming.stop_signals import Stopped
 
 app = typer.Typer(
     name="queue-activation",
@@ -45,6 +46,7 @@ class StartingOffsets(StrEnum):
 
 
 @app.command()
+@stop_signals.orderly()
 def broker(
     port: Annotated[int, option("--port", "Port on this machine; 0 takes a free one.", min=0, max=65535)] = 9092,
     data_dir: Annotated[
@@ -83,6 +85,7 @@ def topics(
 
 
 @app.command()
+@stop_signals.orderly()
 def monitor(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     checkpoint_location: Annotated[
@@ -236,9 +239,12 @@ def demo() -> None:
 
 
 def main() -> None:
-    """Runs the command line; a UserError becomes one message and exit code 2."""
+    """Runs the command line; a UserError becomes one message and exit code 2, a signal what shells say for it."""
     try:
-        app()
+        with stop_signals.taken():
+            app()
     except UserError as error:
         logs.report(str(error))
         sys.exit(2)
+    except Stopped as stopped:
+        sys.exit(stopped.exit_code)

@@ -4,7 +4,6 @@ import json
 import logging
 import signal
 import sys
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from streaming import logs
+from streaming import logs, stop_signals
 from streaming.errors import UserError
 from streaming.logs import LogFormat
 from streaming.options import (
@@ -42,6 +41,7 @@ app = typer.Typer()
 
 
 @app.callback(invoke_without_command=True)
+@stop_signals.orderly()
 def activator(
     context: typer.Context,
     config: Annotated[
@@ -61,7 +61,8 @@ def activator(
 ) -> None:
     """Start reader programs for notifications, as a config file says; one line for each decision, with its reason.
 
-    Prints `activator ready` first. SIGHUP has the config read anew; Ctrl-C or SIGTERM ends it.
+    Prints `activator ready` first. SIGHUP has the config read anew; Ctrl-C or SIGTERM ends it, a second one without
+    patience for the programs of --stop-programs.
     """
     if context.invoked_subcommand is not None:
         return
@@ -89,14 +90,12 @@ def activator(
         else:
             typer.echo(event.line())
 
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stop.set())
     # Until it can be taken: its default would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with Activator(settings, say) as running:
+    with stop_signals.taken() as signals, Activator(settings, say) as running:
+        signals.only_note()
         signal.signal(signal.SIGHUP, lambda _number, _frame: running.look_at_config())
-        running.run(stop)
+        running.run(signals.stop)
 
 
 @app.command()

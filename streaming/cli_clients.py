@@ -169,9 +169,8 @@ def read(
 ) -> None:
     """Read a queue until it is empty, print its messages, and exit: a reader program to start on notifications."""
     from producers.reader import QueueReader
-    from producers.reading import exit_on_sigterm, read_until_empty
+    from producers.reading import read_until_empty
 
-    exit_on_sigterm()
     config = cluster(bootstrap_servers, kafka_config).config
     with QueueReader(bootstrap_servers, queue, topic_prefix=topic_prefix, kafka_config=config) as reader:
         read_until_empty(reader, max_messages, wait.ms / 1000, work)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from streaming import stop_signals
 from streaming.logs import LogFormat
 from streaming.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -17,6 +18,7 @@ from streaming.options import (
 )
 
 
+@stop_signals.orderly()
 def host(
     config: Annotated[
         Path, option("--config", "TOML file that says which procedure is run by what command or function.")

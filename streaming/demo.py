@@ -19,6 +19,7 @@ from rich.console import Console
 from producers.clients import PARTITIONER
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
+from streaming import stop_signals
 from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
 from streaming.demo_starters import DemoQueue, Starters
@@ -26,6 +27,7 @@ from streaming.demo_story import Story
 from streaming.errors import UserError
 from streaming.follow import Start, TopicFollower
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.threads import WatchedThread
 from streaming.topics import Topics
 
 READY_TIMEOUT_S = 90.0
@@ -83,12 +85,20 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -
     topics = [TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks]
     is_over = threading.Event()
     sender = _Sender(cluster, is_over)
-    with TopicFollower(cluster, topics, Start.END) as follower, Starters(cluster, QUEUES, folder, story) as starters:
+    with (
+        stop_signals.taken() as signals,
+        TopicFollower(cluster, topics, Start.END) as follower,
+        Starters(cluster, QUEUES, folder, story) as starters,
+    ):
+        # A step that is broken off in its middle could leave a reader behind.
+        signals.only_note()
         sender.start()
         story.begin()
         deadline_s = time.monotonic() + RUN_TIMEOUT_S
         try:
             while time.monotonic() < deadline_s:
+                signals.check()
+                sender.check()
                 starters.step()
                 for message in iter(lambda: follower.poll(0.02), None):
                     story.saw(message)
@@ -99,21 +109,21 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -
                     return True
         finally:
             is_over.set()
-            sender.join()
+            sender.join(stop_signals.GRACE_S if stop_signals.is_asked() else None)
         story.gave_up(sender.sent)
         return False
 
 
-class _Sender(threading.Thread):
+class _Sender(WatchedThread):
     """Sends the queues' messages at their times; `sent` counts them."""
 
     def __init__(self, cluster: Cluster, is_over: threading.Event) -> None:
-        super().__init__(name="sender", daemon=True)
+        super().__init__("sender", self._send)
         self.sent = 0
         self._is_over = is_over
         self._producer = QueueProducer(cluster.bootstrap_servers)
 
-    def run(self) -> None:
+    def _send(self) -> None:
         sendings = sorted((at_s, queue.name, count) for queue in QUEUES for at_s, count in queue.sendings)
         begin_s = time.monotonic()
         with self._producer as producer:

@@ -1,5 +1,6 @@
 """Reads whole topics, without a consumer group: for views, for the demo, and for whoever follows notifications."""
 
+import time
 from collections.abc import Iterator
 from enum import IntEnum
 from types import TracebackType
@@ -15,8 +16,11 @@ from confluent_kafka import (
 )
 
 from streaming.access import denial, rights
-from streaming.admin import REQUEST_TIMEOUT_S, Admin, Cluster, wrong_properties
+from streaming.admin import NOBODY_ANSWERS, REQUEST_TIMEOUT_S, Admin, Cluster, wrong_properties
 from streaming.errors import UserError
+from streaming.stop_signals import is_asked, remaining_s
+
+_RETRY_BACKOFF_S = 0.1
 
 
 class Start(IntEnum):
@@ -24,6 +28,24 @@ class Start(IntEnum):
 
     BEGINNING = OFFSET_BEGINNING
     END = OFFSET_END
+
+
+def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
+    """Returns where a partition ends now.
+
+    Raises:
+        KafkaException: Kafka does not tell within REQUEST_TIMEOUT_S, or until shortly after a stop signal.
+    """
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            _, end = consumer.get_watermark_offsets(partition, timeout=remaining_s(deadline_s))
+        except KafkaException as error:
+            if error.args[0].code() not in NOBODY_ANSWERS or time.monotonic() >= deadline_s or is_asked():
+                raise
+            time.sleep(_RETRY_BACKOFF_S)  # some errors come at once
+        else:
+            return int(end)
 
 
 class TopicFollower:
@@ -55,16 +77,12 @@ class TopicFollower:
             raise wrong_properties(error) from None
         try:
             for partition in partitions:
-                partition.offset = self._end(partition) if start is Start.END else OFFSET_BEGINNING
+                partition.offset = end_offset(self._consumer, partition) if start is Start.END else OFFSET_BEGINNING
         except KafkaException as error:
             self._consumer.close()
             raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None
         self._consumer.assign(partitions)
         self._unfinished = {(partition.topic, partition.partition) for partition in partitions}
-
-    def _end(self, partition: TopicPartition) -> int:
-        _, end = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
-        return int(end)
 
     def __enter__(self) -> "TopicFollower":
         return self

@@ -1,14 +1,12 @@
 """Runs the monitor: checks what it needs, starts the query and the tick, and stops both after the batch in progress."""
 
 import logging
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from pyspark.sql.streaming import StreamingQuery
 
@@ -22,6 +20,7 @@ from streaming import (
     pipeline,
     progress_files,
     spark_session,
+    stop_signals,
 )
 from streaming.access import Rights, rights
 from streaming.activations import ActivationFormat
@@ -33,12 +32,11 @@ from streaming.handover import Handover
 from streaming.metrics.service import Metrics, MetricsSettings
 from streaming.pipeline import PipelineSettings, WorkerReports
 from streaming.shard_settings import ServerNames, ShardSettings
+from streaming.stop_signals import STOP_SIGNALS, StopSignals
 from streaming.ticker import Ticker
 from streaming.topic_watch import TopicWatch
 from streaming.topics import Topics
 from streaming.wakes import WakesParam, WakeTimes
-
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 # How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
 _POLL_INTERVAL_S = 0.25
@@ -82,6 +80,14 @@ def run(settings: MonitorSettings) -> int:
     Raises:
         UserError: Something is missing or wrong that the user can put right.
     """
+    # KeyboardInterrupt: by the handler that Spark sets for SIGINT, in the instant before it is taken back.
+    with suppress(KeyboardInterrupt), stop_signals.orderly():
+        return _run(settings)
+    _say("monitor stopped")
+    return 0
+
+
+def _run(settings: MonitorSettings) -> int:
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, kafka_config.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
@@ -114,10 +120,9 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
     """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
     spark = spark_session.create(location, settings.driver_memory, classes)
-    # Only now: Spark sets a handler of its own for SIGINT, which would cancel the batch in progress.
-    with _stop_signals() as stop_is_asked:
+    with stop_signals.taken() as signals:
         if spark_session.is_submitted():
-            spark_session.forward_signals(_STOP_SIGNALS)
+            spark_session.forward_signals(STOP_SIGNALS)
         try:
             progress_files.require_whole(spark, location)
             continue_from = settings.continue_from and _absolute(settings.continue_from)
@@ -125,6 +130,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
             layout = checkpoint.settle(spark, location, wanted)
             handed_over = handover.pending(spark, location, layout)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
+            signals.only_note()
             query = pipeline.start(
                 spark,
                 _pipeline_settings(settings, location, layout, handed_over),
@@ -145,10 +151,10 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                         return False
                     return handed_over is None or handover.end(spark, location, layout, query)
 
-                if _await(is_ready, query, stop_is_asked, _READY_POLL_INTERVAL_S):
+                if _await(is_ready, query, signals, _READY_POLL_INTERVAL_S):
                     classes.make(spark_session.class_path(spark))
                     _say("monitor ready")
-                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), stop_is_asked)
+                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), signals)
         finally:
             spark.stop()
 
@@ -163,7 +169,7 @@ def _supervise(
     query: StreamingQuery,
     ticker: Ticker,
     topic_watch: TopicWatch,
-    stop_is_asked: threading.Event,
+    signals: StopSignals,
 ) -> int:
     """Waits for the query to end, for its topics to be deleted, or to be asked to stop; returns the exit code.
 
@@ -174,12 +180,12 @@ def _supervise(
     def has_to_end() -> bool:
         return ticker.denied is not None or topic_watch.problem() is not None
 
-    _await(has_to_end, query, stop_is_asked, _POLL_INTERVAL_S)
+    _await(has_to_end, query, signals, _POLL_INTERVAL_S)
     failure = failures.reason_of(query)
     denied = ticker.denied or access.java_denial(failure or "")
     if denied is not None:
         raise denied
-    problem = None if stop_is_asked.is_set() else topic_watch.problem_now()
+    problem = None if signals.stop.is_set() else topic_watch.problem_now()
     if problem is not None:
         logs.report(f"topics were {problem}")
         query.stop()
@@ -190,38 +196,19 @@ def _supervise(
     ticker.stop()
     # query.stop() would cancel the batch in progress. Without ticks there is soon none, unless events keep coming;
     # then a batch that has just begun is cancelled, and done again at the next start.
-    idle = threading.Event()
     while query.isActive and query.status["isTriggerActive"]:
-        idle.wait(_READY_POLL_INTERVAL_S)
+        time.sleep(_READY_POLL_INTERVAL_S)
     query.stop()
     _say("monitor stopped")
     return 0
 
 
-def _await(
-    condition: Callable[[], bool], query: StreamingQuery, stop_is_asked: threading.Event, interval_s: float
-) -> bool:
+def _await(condition: Callable[[], bool], query: StreamingQuery, signals: StopSignals, interval_s: float) -> bool:
     """Waits for the condition; False if the query ended or a stop was asked for before."""
-    while query.isActive and not stop_is_asked.wait(interval_s):
+    while query.isActive and not signals.stop.wait(interval_s):
         if condition():
             return True
     return False
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set while the block runs."""
-    stop_is_asked = threading.Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop_is_asked.set()
-
-    handlers = {number: signal.signal(number, ask) for number in _STOP_SIGNALS}
-    try:
-        yield stop_is_asked
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:

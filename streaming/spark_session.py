@@ -17,6 +17,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
+from streaming import stop_signals
 from streaming.class_archive import ClassArchive
 from streaming.errors import UserError
 from streaming.jars import spark_jars
@@ -133,7 +134,13 @@ def _create_submitted() -> SparkSession:
     }
     for name, value in settings.items():
         conf.setIfMissing(name, value)
-    return SparkSession(SparkContext(conf=conf))
+    return _session(SparkContext(conf=conf))
+
+
+def _session(context: SparkContext) -> SparkSession:
+    # Spark has just set a handler of its own for SIGINT, which would cancel the batch in progress.
+    stop_signals.take_back()
+    return SparkSession(context)
 
 
 def forward_signals(signals: Iterable[Signals]) -> None:
@@ -181,7 +188,7 @@ def _create_local(checkpoint_location: str, driver_memory: str, classes: ClassAr
     jvm_options = classes.jvm_options(java, [*(spark_home / "jars").glob("*.jar"), *jars])
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
     gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    return _session(SparkContext(conf=conf, gateway=gateway))
 
 
 def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]) -> SparkConf:

@@ -1,7 +1,6 @@
 """What the activator reads: the notifications, once for its consumer group, and the monitors view, all of it."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 
@@ -12,13 +11,15 @@ from msgspec import Struct
 from streaming import activations
 from streaming.access import RightMissingError, denial
 from streaming.activations import Activation
-from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
+from streaming.admin import Cluster, wrong_properties
 from streaming.core.activator import ViewRow
 from streaming.decoding import Int64, InvalidRecordError, PassedOver, decode_json
 from streaming.errors import UserError
-from streaming.follow import Start, TopicFollower
+from streaming.follow import Start, TopicFollower, end_offset
 from streaming.output_records import MonitorState
 from streaming.records import is_queue_name
+from streaming.stop_signals import GRACE_S, is_asked
+from streaming.threads import within
 
 # Kafka's brokers accept nothing shorter than 6 s (group.min.session.timeout.ms). A restarted activator is known by its
 # instance id and takes over at once; this is how long another activator of the group waits for one that is gone.
@@ -29,7 +30,6 @@ _MAX_NOTIFICATIONS = 500
 _MAX_ROWS = 10_000
 _PROBE_INTERVAL_S = 5.0
 _PROBE_TIMEOUT_S = 0.5
-_CLOSE_TIMEOUT_S = 3.0
 
 
 class _MonitorRow(Struct):
@@ -151,17 +151,17 @@ class Notifications:
     def close(self) -> None:
         """Commits what is done; what cannot be committed comes again, as repeats."""
         # It waits 10 s for a Kafka that does not answer, and cannot be told otherwise.
-        closing = threading.Thread(target=self._consumer.close, name="close-notifications", daemon=True)
-        closing.start()
-        closing.join(_CLOSE_TIMEOUT_S)
+        with contextlib.suppress(TimeoutError, KafkaException):
+            within(GRACE_S, self._consumer.close)
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._old_ends = {}
         for each in partitions:
+            if is_asked():
+                break
             # Without its end all of a partition counts as old: then nothing is started before the view tells of it.
             with contextlib.suppress(KafkaException):
-                _, end = consumer.get_watermark_offsets(each, timeout=REQUEST_TIMEOUT_S)
-                self._old_ends[each.partition] = end
+                self._old_ends[each.partition] = end_offset(consumer, each)
         self.is_assigned = True
 
     def _on_error(self, error: KafkaError) -> None:

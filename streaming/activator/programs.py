@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from streaming.processes import open_gate, start_at_gate
+from streaming.stop_signals import is_hurried
 
 _STOP_POLL_S = 0.02
 # From field 3, the state, to field 22, the start.
@@ -164,12 +165,12 @@ class AdoptedProgram:
 
 
 def stop_all(programs: Sequence[RunningProgram], timeout_s: float) -> None:
-    """Asks programs to end (SIGTERM), waits, then ends them and what they started by force."""
+    """Asks programs to end (SIGTERM), waits, no longer than until a hurry, then ends all of their groups by force."""
     running = [program for program in programs if program.poll() is None]
     for program in running:
         program.signal(signal.SIGTERM)
     deadline_s = time.monotonic() + timeout_s
-    while running and time.monotonic() < deadline_s:
+    while running and time.monotonic() < deadline_s and not is_hurried():
         time.sleep(_STOP_POLL_S)
         running = [program for program in running if program.poll() is None]
     for program in running:

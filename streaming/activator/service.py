@@ -36,7 +36,7 @@ from streaming.topics import Topics
 _CONFIG_LOOK_INTERVAL_S = 1.0
 _SEEN_INTERVAL_S = 5.0
 _STOP_TIMEOUT_S = 10.0
-_FLUSH_TIMEOUT_S = 5.0
+_FLUSH_TIMEOUT_S = 1.0
 # How long `run` waits for a notification at a time; so often it looks at its programs too.
 _STEP_S = 0.2
 # Ids of notifications are needed for as long as repeats may come; a batch that is written again follows closely.
@@ -74,7 +74,8 @@ class Activator:
         self._programs: dict[str, tuple[str, RunningProgram]] = {}
         self._due_ms: dict[str, int] = {}
         self._is_ready = False
-        self._is_config_asked = threading.Event()
+        # No Event: its lock may be held by whom the signal interrupts.
+        self._is_config_asked = False
         self._looked_s = self._seen_s = self._forgot_s = time.monotonic()
         # Programs are timed by a clock that nobody sets.
         self._wall_minus_monotonic_s = time.time() - time.monotonic()
@@ -122,7 +123,7 @@ class Activator:
 
     def look_at_config(self) -> None:
         """Has the config file read anew in the next step, whether it has changed or not; may be called by a signal."""
-        self._is_config_asked.set()
+        self._is_config_asked = True
 
     def run(self, stop: threading.Event) -> None:
         """Works until it is asked to stop."""
@@ -181,10 +182,10 @@ class Activator:
     def _look_around(self, step: _Step) -> None:
         """What is to be done once in a while."""
         now_s = time.monotonic()
-        if self._is_config_asked.is_set() or now_s - self._looked_s >= _CONFIG_LOOK_INTERVAL_S:
+        if self._is_config_asked or now_s - self._looked_s >= _CONFIG_LOOK_INTERVAL_S:
             self._looked_s = now_s
-            if self._config.has_changed() or self._is_config_asked.is_set():
-                self._is_config_asked.clear()
+            if self._config.has_changed() or self._is_config_asked:
+                self._is_config_asked = False
                 self._reload(step)
         if self._about.kafka_problem != self._notifications.problem:
             self._about.kafka_problem = self._notifications.problem

@@ -1,5 +1,6 @@
 """What a host tells the monitor, kept until Kafka has it, and the outages of Kafka that it notices."""
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -9,6 +10,7 @@ from producers.clients import PARTITIONER
 from streaming.access import RightMissingError, denial
 from streaming.admin import Cluster, wrong_properties
 from streaming.records import ReceiveRecord
+from streaming.stop_signals import GRACE_S
 
 # How often Kafka is asked during an outage whether it is back, and how long the host waits for the answer. It has
 # other things to do meanwhile.
@@ -91,8 +93,11 @@ class Reports:
             self._say(f"Kafka cannot be reached ({reason}): tasks run on, and reports are kept until it is back")
 
     def close(self, timeout_s: float) -> None:
-        """Waits until all is delivered, and says how much was not."""
-        undelivered = self._producer.flush(timeout_s)
+        """Waits until all is delivered, for as long as Kafka takes reports, and says how many it has not taken."""
+        deadline_s = time.monotonic() + timeout_s
+        before, undelivered = len(self._producer) + 1, len(self._producer)
+        while undelivered < before and time.monotonic() < deadline_s:
+            before, undelivered = undelivered, self._producer.flush(GRACE_S)
         if undelivered:
             self._say(f"{undelivered} reports did not reach Kafka; the monitor learns of these tasks by its leases")
             self._producer.purge()

@@ -1,15 +1,10 @@
 """Runs a task host in the foreground until it is asked to stop."""
 
 import logging
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from threading import Event
-from types import FrameType
 
-from streaming import logs
+from streaming import logs, stop_signals
 from streaming.host.task_host import READY, HostSettings, TaskHost
 from streaming.logs import LogFormat
 
@@ -34,24 +29,9 @@ def run(settings: HostSettings, log_format: LogFormat) -> None:
         else:
             _print(f"{datetime.now(UTC):%H:%M:%S} {logs.printable(text)}")
 
-    with _stop_signals() as (stop, hurry), TaskHost(settings, say) as host:
-        host.run(stop, hurry)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[tuple[Event, Event]]:
-    """An event that the first SIGINT or SIGTERM sets while the block runs, and one for the second."""
-    stop, hurry = Event(), Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        (hurry if stop.is_set() else stop).set()
-
-    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop, hurry
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with stop_signals.taken() as signals, TaskHost(settings, say) as host:
+        signals.only_note()
+        host.run(signals.stop, signals.hurry)
 
 
 def _print(text: str) -> None:

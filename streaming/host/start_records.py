@@ -5,6 +5,7 @@ The hosts are one consumer group. What a host has taken is committed in a Kafka 
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,12 +13,14 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.access import denial
-from streaming.admin import REQUEST_TIMEOUT_S, Cluster, wrong_properties
+from streaming.admin import Cluster, wrong_properties
 from streaming.core.task_host import RecentTasks
 from streaming.decoding import InvalidRecordError, PassedOver, decode_json
 from streaming.errors import UserError
 from streaming.output_records import StartActivatedTask
 from streaming.records import is_queue_name
+from streaming.stop_signals import GRACE_S
+from streaming.threads import within
 
 # What a user's properties may change. A host that was killed keeps its share, and those who join waiting, until its
 # session ends. Kafka's defaults are 3 s and 45 s, and a task that nobody takes is lost after 60 s.
@@ -44,6 +47,8 @@ _LASTING_ERRORS = frozenset(
         KafkaError.INCONSISTENT_GROUP_PROTOCOL,
     )
 )
+
+_COMMITTED_TIMEOUT_S = 1.0
 
 # A partition that was paused gives its next record only half a second after it goes on (librdkafka 2.16, measured). So
 # while all handlers are busy some records are kept here. They are not taken: whoever has the partition may take them.
@@ -158,7 +163,9 @@ class StartRecords:
 
     def close(self) -> None:
         """Leaves the group at once: others take over what is not committed."""
-        self._consumer.close()
+        # It waits 5 s for a Kafka that does not answer.
+        with suppress(TimeoutError, KafkaException):
+            within(GRACE_S, self._consumer.close)
 
     def _join(self) -> None:
         self._consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
@@ -192,9 +199,10 @@ class StartRecords:
         partitions = self._consumer.assignment()
         try:
             # Waits for the end of transactions that are being committed: isolation.level asks for that.
-            found = self._consumer.committed(partitions, timeout=REQUEST_TIMEOUT_S) if partitions else []
+            # A broker that takes longer is asked again by the next call, and the host hears of a signal meanwhile.
+            found = self._consumer.committed(partitions, timeout=_COMMITTED_TIMEOUT_S) if partitions else []
         except KafkaException:
-            return  # Kafka does not answer at the moment; the next call asks again
+            return
         if any(each.error is not None for each in found):
             return
         self._recent = {each.partition: RecentTasks(each.metadata or "") for each in found}

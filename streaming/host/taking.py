@@ -3,9 +3,6 @@
 So each record is taken once, by whatever host, whenever one crashes; and the monitor hears of a task before it runs.
 """
 
-from collections.abc import Callable
-from threading import Thread
-
 import msgspec
 
 from producers.errors import ClientUnusableError, TransactionAbortedError, is_rebalance
@@ -15,6 +12,7 @@ from streaming.admin import Cluster
 from streaming.errors import UserError
 from streaming.host.start_records import StartRecord, StartRecords
 from streaming.records import TaskFailedToStart, TaskStarted
+from streaming.threads import within
 
 # A transaction gives up after 10 s, its commit after 13 s and its abort after 10 s more. Who is blocked for longer is
 # so for ever: librdkafka 2.16 does not heed the time-out of send_offsets_to_transaction if the broker that it takes for
@@ -66,7 +64,7 @@ class Taking:
             self._records.rewind()
             raise NotTakenError("the consumer group counts this host as gone", is_usual=True)
         try:
-            self._producer = self._producer or self._open()
+            self._producer = self._producer or within(COMMIT_TIMEOUT_S, self._open)
             self._try(self._producer, record, report, group)
         except TransactionAbortedError as error:
             self._records.rewind()
@@ -74,7 +72,7 @@ class Taking:
         except RightMissingError:
             self._producer = None
             raise
-        except (ClientUnusableError, UserError) as error:
+        except (ClientUnusableError, UserError, TimeoutError) as error:
             self._producer = None
             # As another member: what the old producer may still commit is nobody's then, and Kafka refuses it.
             self._records.rejoin()
@@ -100,35 +98,9 @@ class Taking:
                     producer.produce(self._topic, msgspec.json.encode(report), report.queue.encode())
                 producer.send_offsets([position], group)
 
-        _within(COMMIT_TIMEOUT_S, take)
+        within(COMMIT_TIMEOUT_S, take)
 
     def _open(self) -> TransactionalProducer:
         # An id of its own: nobody fences this host, and it fences nobody. Who has which partition is the consumer
         # group's business, and Kafka checks it with each commit.
         return TransactionalProducer(self._cluster.bootstrap_servers, kafka_config=self._cluster.config)
-
-
-def _within(timeout_s: float, call: Callable[[], None]) -> None:
-    """Calls in a thread of its own.
-
-    Raises:
-        ClientUnusableError: It does not return in time. It is left alone.
-        Exception: What the call raises.
-    """
-    outcome: list[Exception | None] = []
-
-    def run() -> None:
-        try:
-            call()
-        except Exception as error:
-            outcome.append(error)
-        else:
-            outcome.append(None)
-
-    # A daemon: one that is blocked for ever must not keep the host from ending.
-    thread = Thread(target=run, name="take", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    failure = outcome[0] if outcome else ClientUnusableError(f"no answer from Kafka within {timeout_s:.0f} s")
-    if failure is not None:
-        raise failure

@@ -1,0 +1,189 @@
+"""What the first signal does, what the second does, and who hears of it."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from streaming import stop_signals
+from streaming.stop_signals import Flag, Stopped
+from tests.waiting import wait_until
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def _kept_signals() -> Iterator[None]:
+    handlers = [signal.getsignal(number) for number in NUMBERS]
+    yield
+    for number, handler in zip(NUMBERS, handlers, strict=True):
+        signal.signal(number, handler)
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_start_is_broken_off_with_what_it_waits_for(number: signal.Signals, exit_code: int) -> None:
+    closed = []
+
+    def start() -> None:
+        with stop_signals.taken(), contextlib.ExitStack() as opened:
+            opened.callback(closed.append, "what was opened")
+            timer.start()
+            threading.Event().wait(60)
+
+    timer = threading.Timer(0.05, send, [number])
+    with pytest.raises(Stopped) as stopped:
+        start()
+    timer.join()
+    assert stopped.value.exit_code == exit_code
+    assert closed
+
+
+def test_a_program_with_an_orderly_stop_ends_without_a_failure() -> None:
+    @stop_signals.orderly()
+    def program() -> int:
+        send(signal.SIGTERM)
+        return 1
+
+    assert program() is None
+
+
+def test_the_end_of_a_start_that_was_broken_off_is_not_broken_off_by_a_second_one() -> None:
+    ended = []
+
+    def end() -> None:
+        send(signal.SIGINT)
+        ended.append(stop_signals.is_hurried())
+
+    def start() -> None:
+        with stop_signals.taken(), contextlib.ExitStack() as opened:
+            opened.callback(end)
+            send(signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        start()
+    assert ended == [True]
+
+
+def test_a_run_loop_reads_the_first_one_as_stop_and_the_second_one_as_hurry() -> None:
+    with stop_signals.taken() as signals:
+        signals.only_note()
+        assert not stop_signals.is_asked()
+        send(signal.SIGTERM)
+        assert signals.stop.wait(1)
+        assert stop_signals.is_asked()
+        assert not signals.hurry.is_set()
+        send(signal.SIGTERM)
+        assert signals.hurry.wait(1)
+    assert not stop_signals.is_asked()
+
+
+def test_a_block_within_another_one_hears_of_the_same_signals_and_of_one_that_somebody_took_away() -> None:
+    with stop_signals.taken() as outer:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stop_signals.take_back()
+        with stop_signals.taken(NUMBERS) as inner:
+            inner.only_note()
+            send(signal.SIGINT)
+            send(signal.SIGHUP)
+        assert outer is inner
+        assert outer.hurry.is_set()
+
+
+def test_a_signal_that_was_lost_in_a_callback_is_raised_when_the_start_is_over() -> None:
+    with stop_signals.taken() as signals:
+        with contextlib.suppress(Stopped):
+            send(signal.SIGTERM)
+        with pytest.raises(Stopped):
+            signals.only_note()
+
+
+def test_an_error_that_a_library_made_of_a_signal_is_the_signal() -> None:
+    is_over = []
+
+    def start() -> None:
+        with stop_signals.taken():
+            with contextlib.suppress(Stopped), stop_signals.taken():
+                try:
+                    send(signal.SIGTERM)
+                except Stopped as stopped:
+                    raise SystemError("returned a result with an exception set") from stopped
+            is_over.append(True)
+            raise SystemError("another one")
+
+    with pytest.raises(Stopped):
+        start()
+    assert is_over
+
+
+def test_an_error_after_a_signal_that_was_noted_stays_an_error() -> None:
+    def run() -> None:
+        with stop_signals.taken() as signals:
+            signals.only_note()
+            send(signal.SIGTERM)
+            raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason"):
+        run()
+
+
+def test_without_a_signal_the_handlers_are_as_before_and_after_one_the_end_is_not_disturbed() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_signals.taken():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+    with stop_signals.taken() as signals:
+        signals.only_note()
+        send(signal.SIGTERM)
+    send(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_a_flag_can_be_set_while_the_main_thread_is_in_its_midst() -> None:
+    flag = Flag()
+    signal.signal(signal.SIGHUP, lambda _number, _frame: flag.set())
+
+    def set_and_ask() -> bool:
+        send(signal.SIGHUP)
+        return flag.wait(0)
+
+    assert not flag.wait(0.01)
+    # An Event's lock, held by whom the signal interrupts, would keep the handler for ever.
+    with flag._cond:
+        assert wait_until(set_and_ask, 10, "the flag")
+    assert flag.wait()
+    assert flag.is_set()
+
+
+def test_a_flag_wakes_another_thread() -> None:
+    flag, woken = Flag(), threading.Event()
+    thread = threading.Thread(target=lambda: (flag.wait(60), woken.set()))
+    thread.start()
+    flag.set()
+    flag.set()
+    assert woken.wait(10)
+    thread.join()
+
+
+@pytest.mark.parametrize("error", [Stopped(signal.SIGTERM), KeyboardInterrupt(), SystemExit(1)])
+def test_what_ends_the_program(error: BaseException) -> None:
+    assert stop_signals.ends_program(error)
+
+
+@pytest.mark.parametrize("error", [None, ValueError()])
+def test_what_does_not_end_the_program(error: BaseException | None) -> None:
+    assert not stop_signals.ends_program(error)
+
+
+def test_a_wait_is_cut_into_steps_up_to_its_deadline() -> None:
+    now_s = time.monotonic()
+    assert stop_signals.remaining_s(now_s + 60) == stop_signals.STEP_S
+    assert 0 < stop_signals.remaining_s(now_s + stop_signals.STEP_S / 2) < stop_signals.STEP_S
+    assert stop_signals.remaining_s(now_s - 1) == 0
