@@ -5,6 +5,7 @@ starts asks first, with an eye on that callback: for its topics, and for the rig
 """
 
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -48,6 +49,9 @@ _JAVA_ERRORS = {
 _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 
 _POLL_INTERVAL_S = 0.1
+# A request that has met a cluster without its topic of groups, which the request itself has it make, is not answered
+# any more.
+_GROUP_TIMEOUT_S = 1.0
 
 T = TypeVar("T")
 
@@ -171,16 +175,20 @@ def check_group(admin: WatchfulAdmin, group_id: str, timeout_s: float) -> None:
     Raises:
         AccessDeniedError: Kafka does not let the client in, or not into the group.
     """
-    (future,) = admin.describe_consumer_groups(
-        [group_id], request_timeout=timeout_s, include_authorized_operations=True
-    ).values()
-    try:
-        allowed = admin.result(future).authorized_operations
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return
-        allowed = []
-    _require_none(_lacking((AclOperation.READ,), allowed, f"consumer group {group_id}"))
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        (future,) = admin.describe_consumer_groups(
+            [group_id], request_timeout=_GROUP_TIMEOUT_S, include_authorized_operations=True
+        ).values()
+        try:
+            allowed = admin.result(future).authorized_operations
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                time.sleep(_POLL_INTERVAL_S)
+                continue
+            allowed = []
+        _require_none(_lacking((AclOperation.READ,), allowed, f"consumer group {group_id}"))
+        return
 
 
 def _lacking(wanted: Collection[AclOperation], allowed: Collection[AclOperation] | None, where: str) -> list[str]:
