@@ -1,11 +1,13 @@
 """What the checkpoint fixes besides Spark's own files: how queues are spread over shards, and whose offsets it has."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.core.snapshot import FORMAT_VERSION
@@ -15,6 +17,8 @@ from streaming.spark_session import shuffle_partitions
 from streaming.topic_watch import replaced_topics
 
 _FILE_NAME = "queue-activation.json"
+# Spark's own file with the id of the query.
+_QUERY_FILE_NAME = "metadata"
 
 
 class Layout(Struct):
@@ -29,6 +33,7 @@ class Layout(Struct):
         continued_from: The checkpoint whose state and offsets this one began with.
         has_tick_source: Whether queue-ticks is a source of its own; Spark's log of offsets is by source. In older
             checkpoints it is one with the receives.
+        id: Tells this checkpoint from all others; None in older checkpoints, see `id_of`.
     """
 
     format_version: int
@@ -38,6 +43,7 @@ class Layout(Struct):
     topic_ids: dict[str, str] = {}
     continued_from: str | None = None
     has_tick_source: bool = False
+    id: str | None = None
 
     @property
     def keys(self) -> list[int]:
@@ -63,17 +69,17 @@ class Wanted:
 
 
 def settle(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
-    """The layout of the checkpoint at a location; a new checkpoint gets the one asked for.
+    """Returns the layout of the checkpoint at a location; for a new checkpoint the one asked for, not yet written.
 
-    Through Hadoop's file system, so that a location on HDFS or an object store works as a local folder does.
+    It is read through Hadoop's file system, so that a location on HDFS or an object store works as a local folder does.
 
     Raises:
         UserError: The checkpoint has another number of shards, another topic prefix or another origin than asked for,
-            or belongs to topics that are gone; or there is nothing to continue from.
+            belongs to topics that are gone, or is damaged; or there is nothing to continue from.
     """
     layout = read_layout(spark, location)
     if layout is None:
-        return _create(spark, location, wanted)
+        return _new_layout(spark, wanted)
     if wanted.shards is not None and wanted.shards != layout.shards:
         raise UserError(
             f"the checkpoint {location} has {layout.shards} shards, not {wanted.shards}: leave --shards out, or start "
@@ -89,15 +95,15 @@ def settle(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
 
 
 def read_layout(spark: SparkSession, location: str) -> Layout | None:
-    """The layout of the checkpoint at a location; None if there is no checkpoint.
+    """Returns the layout of the checkpoint at a location; None if there is no checkpoint.
 
     Raises:
-        UserError: The checkpoint was written by a newer version.
+        UserError: The checkpoint was written by a newer version, or the layout is damaged.
     """
     path, file_system = open_path(spark, location, _FILE_NAME)
     if not file_system.exists(path):
         return None
-    layout = msgspec.json.decode(read(spark, file_system, path), type=Layout)
+    layout = decode(read(spark, file_system, path), location)
     if layout.format_version > FORMAT_VERSION:
         raise UserError(
             f"the checkpoint {location} is of format {layout.format_version}, this version knows up to "
@@ -106,7 +112,71 @@ def read_layout(spark: SparkSession, location: str) -> Layout | None:
     return layout
 
 
-def _create(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
+def decode(content: bytes, location: str) -> Layout:
+    """Returns the layout that the file of a checkpoint holds.
+
+    Raises:
+        UserError: It is not whole: a machine that loses its power may keep the name of a file and not the content.
+    """
+    try:
+        return msgspec.json.decode(content, type=Layout)
+    except msgspec.DecodeError:
+        raise UserError(
+            f"the checkpoint {location} is damaged: {_FILE_NAME} is not whole. Put it back from any backup of this "
+            "checkpoint: it never changes. If there is none, start with another --checkpoint-location"
+        ) from None
+
+
+def keep(spark: SparkSession, location: str, layout: Layout) -> None:
+    """Writes the layout of a new checkpoint; called once no other monitor can be writing one.
+
+    Raises:
+        UserError: Another monitor has written a layout there since this one looked.
+    """
+    found = read_layout(spark, location)
+    if found is None:
+        path, file_system = open_path(spark, location, _FILE_NAME)
+        _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
+    elif found != layout:
+        raise UserError(f"another monitor has just begun the checkpoint {location}: start again, or choose another one")
+
+
+def id_of(spark: SparkSession, location: str, layout: Layout) -> str:
+    """Returns what tells the checkpoint at a location from all others.
+
+    An older checkpoint has no id in its layout. Spark's id of its query serves as well; nothing need be written. If the
+    query was never started either, the location will do until it is.
+
+    Raises:
+        UserError: Spark's file of the query is damaged.
+    """
+    return layout.id or query_id(spark, location) or str(uuid.uuid5(uuid.NAMESPACE_URL, location))
+
+
+def query_id(spark: SparkSession, location: str) -> str | None:
+    """Returns the id that Spark gave the query of a checkpoint; None if the query was never started.
+
+    Raises:
+        UserError: Spark's file of the query is damaged.
+    """
+    path, file_system = open_path(spark, location, _QUERY_FILE_NAME)
+    if not file_system.exists(path):
+        return None
+    try:
+        return msgspec.json.decode(read(spark, file_system, path), type=_Query).id
+    except msgspec.DecodeError:
+        raise UserError(
+            f"the checkpoint {location} is damaged: {_QUERY_FILE_NAME} is not whole. Delete it: Spark writes a new one"
+        ) from None
+
+
+class _Query(Struct):
+    """What is needed of Spark's file about the query."""
+
+    id: str
+
+
+def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
     default_shards = DEFAULT_SHARDS
     if wanted.continue_from is not None:
         older = read_layout(spark, wanted.continue_from)
@@ -116,13 +186,16 @@ def _create(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
         default_shards = older.shards
     count = wanted.shards or default_shards
     keys = balanced_keys(count, shuffle_partitions(spark))
-    topic_ids = dict(wanted.topic_ids)
-    layout = Layout(
-        FORMAT_VERSION, count, wanted.topic_prefix, keys, topic_ids, wanted.continue_from, has_tick_source=True
+    return Layout(
+        FORMAT_VERSION,
+        count,
+        wanted.topic_prefix,
+        keys,
+        dict(wanted.topic_ids),
+        wanted.continue_from,
+        has_tick_source=True,
+        id=str(uuid.uuid4()),
     )
-    path, file_system = open_path(spark, location, _FILE_NAME)
-    _write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
-    return layout
 
 
 def _check_topics(layout: Layout, location: str, wanted: Wanted) -> None:
@@ -144,17 +217,26 @@ def open_path(spark: SparkSession, *parts: str) -> tuple[JavaObject, JavaObject]
 
 
 def _write(file_system: JavaObject, path: JavaObject, new_path: JavaObject, content: bytes) -> None:
-    """Writes it beside and renames it: a crash leaves the whole file or none."""
+    """Writes a new file beside its place and renames it: a crash leaves the whole file or none.
+
+    Raises:
+        UserError: The file system did not rename it, and does not say why.
+    """
     stream = file_system.create(new_path, True)
     stream.write(bytearray(content))
     stream.close()
-    file_system.rename(new_path, path)
+    if not file_system.rename(new_path, path):
+        raise UserError(f"{path} cannot be written: its file system did not rename {new_path}. Check its folder")
 
 
 def read(spark: SparkSession, file_system: JavaObject, path: JavaObject) -> bytes:
-    """The content of a file."""
+    """Returns the content of a file; nothing if the content is not what its checksum belongs to."""
     stream = file_system.open(path)
     try:
         return bytes(spark.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))  # type: ignore[union-attr]
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() != "ChecksumException":
+            raise
+        return b""
     finally:
         stream.close()

@@ -128,6 +128,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
             continue_from = settings.continue_from and _absolute(settings.continue_from)
             wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
             layout = checkpoint.settle(spark, location, wanted)
+            checkpoint.keep(spark, location, layout)
             handed_over = handover.pending(spark, location, layout)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             signals.only_note()

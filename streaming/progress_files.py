@@ -1,7 +1,6 @@
 """Whether what a query needs to go on is whole: the newest of the files in which Spark keeps its progress."""
 
 import msgspec
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming import checkpoint
@@ -9,24 +8,19 @@ from streaming.errors import UserError
 
 
 def require_whole(spark: SparkSession, location: str) -> None:
-    """Looks at the newest file of the offsets and the newest of the commits of a checkpoint.
+    """Looks at the file of the query, the newest of the offsets and the newest of the commits of a checkpoint.
 
     Spark renames its files into place, but a machine that loses its power may keep the name and not the content.
 
     Raises:
         UserError: One is damaged; the message says what can be done.
     """
+    checkpoint.query_id(spark, location)
     for folder in ("offsets", "commits"):
         newest = newest_batch(spark, location, folder)
         if newest is None:
             continue
-        try:
-            content = read_batch(spark, location, folder, newest)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() != "ChecksumException":
-                raise
-            content = b""
-        if not _is_whole(content):
+        if not _is_whole(read_batch(spark, location, folder, newest)):
             raise UserError(
                 f"the checkpoint {location} is damaged: {folder}/{newest} is not whole. {_remedy(folder, newest)}"
             )
