@@ -153,7 +153,7 @@ def monitor(
         int,
         option(
             "--max-queues",
-            "Limit of queues, and of state at 512 bytes each; beyond it records are dead letters; commands: twice.",
+            "Limit of queues, and of state at 512 bytes each; beyond it records are dead letters; commands have more.",
             min=1,
         ),
     ] = 300_000,

@@ -109,7 +109,7 @@ class Queue:
         begins_to_wait = is_wait and self.definition.is_on
         transaction_id = event.transaction_id if event.messages else None
         if begins_to_wait or transaction_id is not None:
-            sessions.require_room(event.session_id, transaction_id, begins_to_wait)
+            sessions.require_room(event.session_id, transaction_id, event.messages, begins_to_wait)
         if sessions.by_id:  # most neither wait nor have a transaction open
             sessions.received_or_waits(event.session_id, is_wait, now_ms)
         if begins_to_wait:

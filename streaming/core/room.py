@@ -6,10 +6,10 @@ what would take more of it is refused, whatever the queue; what takes none goes 
 """
 
 from streaming.core.events import RefusedEventError
-from streaming.core.settings import COMMANDS_QUEUES_FACTOR, MAX_MARKS, QUEUE_BYTES, CoreSettings
+from streaming.core.settings import COMMANDS_ROOM_PERCENT, MAX_MARKS, QUEUE_BYTES, CoreSettings
 
 # More than one event, one mark or one new task adds: identifiers of 256 and a procedure's name of 386 characters, four
-# bytes each. State exceeds the room by no more than that, and by counts, which grow where they stand.
+# bytes each. State exceeds the room by no more than that, and by the numbers of queues, which grow where they stand.
 MAX_GROWTH_BYTES = 3_072
 
 # A shard has room for so much at least: a small limit of queues is none of their readers. It is little in any heap, and
@@ -89,13 +89,22 @@ def room_of(settings: CoreSettings, size_bytes: int, other_queues: int, own_byte
         events: How many events it gets.
     """
     all_bytes = max(settings.max_queues_per_shard * QUEUE_BYTES, MIN_ROOM_BYTES)
-    commands_bytes = all_bytes * (COMMANDS_QUEUES_FACTOR - 1)
+    commands_bytes = all_bytes * COMMANDS_ROOM_PERCENT // 100 - all_bytes
     return Room(all_bytes - size_bytes, commands_bytes, other_queues, own_bytes, events)
 
 
 def no_room(what: str) -> RefusedEventError:
     """Returns the refusal of more of something."""
     return RefusedEventError(f"too many {what}: the queues of its shard take up all the room there is")
+
+
+def number_bytes(number: int) -> int:
+    """Returns what a number that is not below zero takes in a snapshot."""
+    if number < 1 << 7:
+        return 1
+    if number < 1 << 16:
+        return 2 if number < 1 << 8 else 3
+    return 5 if number < 1 << 32 else NUMBER_BYTES
 
 
 def text_bytes(text: str | None) -> int:

@@ -7,7 +7,7 @@ A session is known while it waits or has received something in a transaction tha
 from dataclasses import dataclass
 
 from streaming.core.events import RefusedEventError
-from streaming.core.room import ENDLESS, NUMBER_BYTES, no_room, text_bytes
+from streaming.core.room import ENDLESS, NUMBER_BYTES, no_room, number_bytes, text_bytes
 from streaming.core.settings import (
     LEASE_OVERDUE_MS,
     MARK_LIFETIME_MS,
@@ -69,7 +69,7 @@ class Session:
 # What a snapshot has of each besides texts, at most.
 _SESSION_BYTES = NUMBER_BYTES + 6
 _WAIT_BYTES = 2 * NUMBER_BYTES + 3
-_TRANSACTION_BYTES = NUMBER_BYTES + 1
+_TRANSACTION_BYTES = 1  # and its number of messages
 _MARK_BYTES = 2 * NUMBER_BYTES + 1
 
 
@@ -106,12 +106,13 @@ class Sessions:
             if not is_wait:
                 self.end_wait(session_id)
 
-    def require_room(self, session_id: str, transaction_id: str | None, begins_to_wait: bool) -> None:
+    def require_room(self, session_id: str, transaction_id: str | None, messages: int, begins_to_wait: bool) -> None:
         """Makes sure that there is room for a session that begins to wait or has received something in a transaction.
 
         Args:
             session_id: The session.
             transaction_id: The transaction in which it has received messages, if any.
+            messages: How many.
             begins_to_wait: Whether it begins to wait, or goes on with it.
 
         Raises:
@@ -120,10 +121,11 @@ class Sessions:
         session = self.by_id.get(session_id)
         if session is None and len(self.by_id) >= MAX_SESSIONS:
             raise RefusedEventError(f"too many sessions: {MAX_SESSIONS} of the queue wait or have a transaction open")
-        if transaction_id is not None and (session is None or transaction_id not in session.transactions):
-            if self.open_transactions >= MAX_TRANSACTIONS:
+        if transaction_id is not None:
+            before = None if session is None else session.transactions.get(transaction_id)
+            if before is None and self.open_transactions >= MAX_TRANSACTIONS:
                 raise RefusedEventError(f"too many transactions: {MAX_TRANSACTIONS} of the queue are open")
-            if self.room.is_used_up:
+            if self.room.is_used_up and (before is None or _sum_bytes(before, messages) > number_bytes(before)):
                 raise no_room("transactions")
         elif begins_to_wait and self.room.is_used_up and (session is None or session.wait is None):
             raise no_room("sessions")
@@ -178,11 +180,14 @@ class Sessions:
     def received(self, session_id: str, transaction_id: str, messages: int, now_ms: int) -> None:
         """The session received messages in an open transaction."""
         transactions = self._open(session_id, now_ms).transactions
-        if transaction_id not in transactions:
+        before = transactions.get(transaction_id)
+        received = messages if before is None else min(before + messages, MAX_MESSAGES)
+        transactions[transaction_id] = received
+        if before is None:
             self.open_transactions += 1
-            if self.room.is_counted:
-                self.room.take(_TRANSACTION_BYTES + text_bytes(transaction_id))
-        transactions[transaction_id] = min(transactions.get(transaction_id, 0) + messages, MAX_MESSAGES)
+        if self.room.is_counted:
+            before_bytes = 0 if before is None else _transaction_bytes(transaction_id, before)
+            self.room.take(_transaction_bytes(transaction_id, received) - before_bytes)
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
         """Forgets an open transaction and returns what it received; 0 if it is not known."""
@@ -190,15 +195,15 @@ class Sessions:
         if session is None or transaction_id not in session.transactions:
             return 0
         messages = session.transactions.pop(transaction_id)
-        self._ended(transaction_id)
+        self._ended(transaction_id, messages)
         self._close_if_idle(session_id)
         return messages
 
-    def _ended(self, transaction_id: str) -> None:
+    def _ended(self, transaction_id: str, messages: int) -> None:
         """An open transaction is open no more."""
         self.open_transactions -= 1
         if self.room.is_counted:
-            self.room.take(-_TRANSACTION_BYTES - text_bytes(transaction_id))
+            self.room.take(-_transaction_bytes(transaction_id, messages))
 
     def take_mark(self, session_id: str, transaction_id: str, now_ms: int) -> int:
         """Takes off the mark of a transaction that was given back; returns its messages, 0 without a valid mark."""
@@ -219,8 +224,8 @@ class Sessions:
         if session is None:
             return []
         received = list(session.transactions.values())
-        for transaction_id in session.transactions:
-            self._ended(transaction_id)
+        for transaction_id, messages in session.transactions.items():
+            self._ended(transaction_id, messages)
         session.transactions.clear()
         self.end_wait(session_id)
         return received
@@ -255,7 +260,7 @@ class Sessions:
     def _give_back(self, session_id: str, session: Session, now_ms: int) -> int:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
-            self._ended(transaction_id)
+            self._ended(transaction_id, messages)
             earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and then gone on with
             self._mark((session_id, transaction_id), min(earlier + messages, MAX_MESSAGES), now_ms)
         session.transactions.clear()
@@ -292,6 +297,16 @@ class Sessions:
             if session.transactions:
                 due_ms = min(due_ms, session.transactions_lease.from_ms + settings.transaction_lease_ms)
         return due_ms
+
+
+def _sum_bytes(before: int, messages: int) -> int:
+    """Returns what the number of a transaction's messages takes after more have been received."""
+    return number_bytes(min(before + messages, MAX_MESSAGES))
+
+
+def _transaction_bytes(transaction_id: str, messages: int) -> int:
+    """Returns what an open transaction takes in a snapshot, at most."""
+    return _TRANSACTION_BYTES + number_bytes(messages) + text_bytes(transaction_id)
 
 
 def _mark_bytes(key: tuple[str, str]) -> int:

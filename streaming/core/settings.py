@@ -31,9 +31,11 @@ MAX_MESSAGES = 10**12
 # What a queue counts for at least when a shard's room is measured: an ordinary one takes 120 bytes (docs/scale.md). One
 # with a long name or many sessions counts for more queues, so that the limit of queues is one of bytes as well.
 QUEUE_BYTES = 512
-# Commands create queues beyond max_queues_per_shard, up to so many times as many, and have so many times the room:
-# whoever sends messages to a great many queues must not keep an administrator from defining one.
+# Commands create queues beyond max_queues_per_shard, up to so many times as many, and have more room: whoever sends
+# messages to a great many queues must not keep an administrator from defining one. Twice the room, 307 MB by default,
+# filled the heap of 2 GiB to the last byte (benchmarks/worst_writers.py).
 COMMANDS_QUEUES_FACTOR = 2
+COMMANDS_ROOM_PERCENT = 150
 
 # D9: how long after it failed to start, was killed or lost, a task is started again.
 TASK_RETRY_MS = 5_000

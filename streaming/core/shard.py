@@ -15,7 +15,7 @@ from streaming.core.events import (
 from streaming.core.notification import Notification
 from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
-from streaming.core.room import ENDLESS, Room
+from streaming.core.room import ENDLESS, Room, no_room
 from streaming.core.settings import COMMANDS_QUEUES_FACTOR, CoreSettings
 from streaming.core.tasks import NameTask, Task
 from streaming.core.times import FOREVER_MS
@@ -156,8 +156,10 @@ def _create(event: Event, settings: CoreSettings, room: Room) -> Queue | None:
     limit, is_used_up = settings.max_queues_per_shard, room.is_used_up
     if isinstance(event, CREATING_COMMANDS):
         limit, is_used_up = limit * COMMANDS_QUEUES_FACTOR, room.is_used_up_for_commands
-    if is_used_up or room.other_queues >= limit:
-        raise RefusedEventError(f"too many queues: its shard has {limit}, or what takes as much room")
+    if room.other_queues >= limit:
+        raise RefusedEventError(f"too many queues: its shard has {limit}")
+    if is_used_up:
+        raise no_room("queues")
     is_automatic = not isinstance(event, CreateQueue)
     definition = QueueDefinition.automatic(settings.auto_create_queues) if is_automatic else QueueDefinition()
     queue = Queue(definition, settings)

@@ -88,20 +88,20 @@ def test_so_do_definitions() -> None:
         for number in range(20)
     ]
     assert reasons(shard.batch(0, *commands)) == {"too many definitions", "too many queues"}
-    assert size_bytes(shard) < 2 * ROOM_BYTES + SLACK_BYTES
+    assert size_bytes(shard) < 1.5 * ROOM_BYTES + SLACK_BYTES
 
 
 def test_so_do_tasks_which_copy_their_definition() -> None:
     shard = full_shard()
     clause = {"procedure_name": LONGEST, "execute_as": LONGEST, "max_queue_readers": 1_000}
-    shard.batch(0, *(command("CREATE_QUEUE", queue, activation=clause) for queue in QUEUES))
+    shard.batch(0, *(command("CREATE_QUEUE", queue, activation=clause) for queue in QUEUES[:10]))
     started = 0
     for batch in range(1, 7):
-        takers = (of_session("RECEIVE", queue, "r", result="EMPTY", where=True) for queue in QUEUES)
-        outputs = shard.batch(batch * 2 * W, *map(arrival, QUEUES), *takers)
+        takers = (of_session("RECEIVE", queue, "r", result="EMPTY", where=True) for queue in QUEUES[:10])
+        outputs = shard.batch(batch * 2 * W, *map(arrival, QUEUES[:10]), *takers)
         started += len(of_topic(outputs, "queue-tasks"))
-        assert size_bytes(shard) < 2 * ROOM_BYTES + SLACK_BYTES
-    assert started > len(QUEUES)
+        assert size_bytes(shard) < 1.5 * ROOM_BYTES + SLACK_BYTES
+    assert started > 10
 
 
 class TestOthers:

@@ -9,7 +9,7 @@ from streaming.core import events, snapshot
 from streaming.core.events import Event
 from streaming.core.queue import Queue
 from streaming.core.queue_monitor import State
-from streaming.core.room import MAX_GROWTH_BYTES, Room, room_of, text_bytes
+from streaming.core.room import MAX_GROWTH_BYTES, Room, number_bytes, room_of, text_bytes
 from streaming.core.settings import MAX_MARKS, QUEUE_BYTES, TASK_RETRY_MS, CoreSettings
 from streaming.core.shard import Step, step_queue
 from tests.histories import (
@@ -84,6 +84,7 @@ class TestWhatEventsTakeUp:
             (received(1, "new", "t"), "too many transactions"),
             (received(1, "known", "new"), "too many transactions"),
             (received(1, "waits", "new"), "too many transactions"),
+            (received(127, "known", "t"), "too many transactions"),
             (started("new"), "too many tasks"),
         ],
         ids=str,
@@ -262,6 +263,11 @@ class TestCounting:
         assert 0 <= text_bytes(text) - len(msgspec.msgpack.encode(text)) <= 2
         assert text_bytes(None) == len(msgspec.msgpack.encode(None))
 
+    @pytest.mark.parametrize("limit", [0, 2**7, 2**8, 2**16, 2**32, 10**12])
+    def test_a_number(self, limit: int) -> None:
+        for number in (max(0, limit - 1), limit):
+            assert number_bytes(number) == len(msgspec.msgpack.encode(number))
+
     @pytest.mark.parametrize("seed", range(20))
     def test_no_state_grows_without_being_counted_and_what_ends_gives_back_all(self, seed: int) -> None:
         random = Random(seed)  # noqa: S311  (no secret)
@@ -287,7 +293,7 @@ class TestCounting:
 
     def test_the_room_of_a_shard(self) -> None:
         room = room_of(CoreSettings(max_queues_per_shard=100_000), 80_000 * QUEUE_BYTES, 3, 0, 0)
-        assert (room.left_bytes, room.commands_bytes) == (20_000 * QUEUE_BYTES, 100_000 * QUEUE_BYTES)
+        assert (room.left_bytes, room.commands_bytes) == (20_000 * QUEUE_BYTES, 50_000 * QUEUE_BYTES)
         assert room.other_queues == 3
 
     def test_a_small_limit_of_queues_leaves_room_for_many_readers(self) -> None:
