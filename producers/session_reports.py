@@ -1,6 +1,7 @@
 """Tells the monitor what a session does: records to queue-receives that go at once, outside any transaction."""
 
 import threading
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -91,11 +92,10 @@ class SessionReports:
 
     def _keep_alive(self) -> None:
         while not self._closing.wait(SESSION_ALIVE_INTERVAL_S):
-            try:
-                # One that is lost is no failure: the next follows.
+            # One that is lost is no failure: the next follows. So does it after an error; one that lasts is raised by
+            # the next report of the reader itself.
+            with suppress(ClientUnusableError):
                 self._produce(SessionAlive(self._queue, self._session_id), None)
-            except ClientUnusableError:
-                return
 
     def _produce(self, record: ReceiveRecord, on_delivery: _DeliveryCallback | None) -> None:
         try:

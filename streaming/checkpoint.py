@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -15,6 +15,7 @@ from streaming.errors import UserError
 from streaming.shard_keys import DEFAULT_SHARDS, balanced_keys
 from streaming.spark_session import shuffle_partitions
 from streaming.topic_watch import replaced_topics
+from streaming.topics import Topics
 
 _FILE_NAME = "queue-activation.json"
 # Spark's own file with the id of the query.
@@ -182,7 +183,11 @@ def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
         older = read_layout(spark, wanted.continue_from)
         if older is None:
             raise UserError(f"there is no checkpoint of a monitor at {wanted.continue_from}: correct --continue-from")
-        _check_topics(older, wanted.continue_from, wanted)
+        # Of the ticks nothing is taken over.
+        counted = {
+            name: older.topic_ids[name] for name in Topics(older.topic_prefix).counted() if name in older.topic_ids
+        }
+        _check_topics(structs.replace(older, topic_ids=counted), wanted.continue_from, wanted)
         default_shards = older.shards
     count = wanted.shards or default_shards
     keys = balanced_keys(count, shuffle_partitions(spark))

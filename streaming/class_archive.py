@@ -124,6 +124,7 @@ def _make(wanted: _Wanted, class_path: str, is_left: threading.Event) -> None:
                 _give_way(child.pid)
                 while child.poll() is None and not is_left.wait(_POLL_INTERVAL_S):
                     pass
+                child.stop(0)  # half an archive is of no use
             if child.poll() == 0:
                 part.chmod(0o444)  # whatever the umask: only what nobody else can write is used
                 part.rename(wanted.archive)
@@ -134,8 +135,9 @@ def _make(wanted: _Wanted, class_path: str, is_left: threading.Event) -> None:
                     _log.warning(_NO_ARCHIVE, _last_line(log_file))
     except BlockingIOError:
         pass  # another monitor is making one
-    except OSError as error:
-        _log.warning(_NO_ARCHIVE, error)
+    except Exception as error:
+        # Nobody else would say so, and the monitor does without.
+        _log.warning(_NO_ARCHIVE, error, exc_info=not isinstance(error, OSError))
 
 
 def _dump_command(wanted: _Wanted, part: Path, class_path: str) -> list[str | Path]:

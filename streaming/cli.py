@@ -185,7 +185,8 @@ def monitor(
 ) -> None:
     """Run the Spark job that decides when queues are activated.
 
-    Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress.
+    Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress; a
+    second signal ends the waiting.
     """
     from streaming.metrics.service import MetricsSettings
     from streaming.monitor import MonitorSettings, run

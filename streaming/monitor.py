@@ -33,6 +33,7 @@ from streaming.metrics.service import Metrics, MetricsSettings
 from streaming.pipeline import PipelineSettings, WorkerReports
 from streaming.shard_settings import ServerNames, ShardSettings
 from streaming.stop_signals import STOP_SIGNALS, StopSignals
+from streaming.threads import WatchedThread
 from streaming.ticker import Ticker
 from streaming.topic_watch import TopicWatch
 from streaming.topics import Topics
@@ -41,6 +42,10 @@ from streaming.wakes import WakesParam, WakeTimes
 # How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
 _POLL_INTERVAL_S = 0.25
 _READY_POLL_INTERVAL_S = 0.05
+# Several times what it takes to cancel a batch.
+_STOP_TIMEOUT_S = 5.0
+# How Spark's status begins while it asks Kafka what there is for the next batch (MicroBatchExecution).
+_PLANNING = "Getting offsets from"
 
 # Kafka's own word for "as the broker is set".
 _BROKERS_REPLICATION_FACTOR = -1
@@ -92,7 +97,7 @@ def _run(settings: MonitorSettings) -> int:
     cluster = Cluster(settings.bootstrap_servers, kafka_config.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
     partitions = admin.require_topics(_rights(topics))
-    topic_ids = admin.topic_ids(topics.counted())
+    topic_ids = admin.topic_ids(topics.inputs())
     for sentence in admin.other_settings(topics.specs()):
         _log.warning("%s", sentence)
     if settings.logs_batches:
@@ -146,16 +151,21 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 return wake_times.is_due()
 
             with Ticker(kafka.cluster, kafka.topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
+                topic_watch = TopicWatch(kafka.admin, kafka.topic_ids)
 
                 def is_ready() -> bool:
                     if query.lastProgress is None:
                         return False
                     return handed_over is None or handover.end(spark, location, layout, query)
 
-                if _await(is_ready, query, signals, _READY_POLL_INTERVAL_S):
+                def has_to_end() -> bool:
+                    return bool(ticker.denied or ticker.failure or topic_watch.problem())
+
+                if _await(is_ready, has_to_end, query, signals, _READY_POLL_INTERVAL_S):
                     classes.make(spark_session.class_path(spark))
                     _say("monitor ready")
-                return _supervise(query, ticker, TopicWatch(kafka.admin, kafka.topic_ids), signals)
+                    _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
+                return _end(query, ticker, topic_watch, signals)
         finally:
             spark.stop()
 
@@ -166,22 +176,12 @@ def _rights(topics: Topics) -> Rights:
     return rights(reads=inputs, writes=[topics.ticks, *outputs])
 
 
-def _supervise(
-    query: StreamingQuery,
-    ticker: Ticker,
-    topic_watch: TopicWatch,
-    signals: StopSignals,
-) -> int:
-    """Waits for the query to end, for its topics to be deleted, or to be asked to stop; returns the exit code.
+def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals: StopSignals) -> int:
+    """Ends the query, says why unless that was asked for, and returns the exit code.
 
     Raises:
         AccessDeniedError: Kafka does not let the query go on.
     """
-
-    def has_to_end() -> bool:
-        return ticker.denied is not None or topic_watch.problem() is not None
-
-    _await(has_to_end, query, signals, _POLL_INTERVAL_S)
     failure = failures.reason_of(query)
     denied = ticker.denied or access.java_denial(failure or "")
     if denied is not None:
@@ -189,24 +189,73 @@ def _supervise(
     problem = None if signals.stop.is_set() else topic_watch.problem_now()
     if problem is not None:
         logs.report(f"topics were {problem}")
-        query.stop()
+        _stop(query, signals)
         return 1
     if failure is not None:
         logs.report(f"the monitor's query failed: {failure}")
         return 1
+    if ticker.failure is not None and not signals.stop.is_set():
+        logs.report(f"the monitor writes no ticks any more: {ticker.failure!r}")
+        _stop(query, signals)
+        return 1
     ticker.stop()
-    # query.stop() would cancel the batch in progress. Without ticks there is soon none, unless events keep coming;
-    # then a batch that has just begun is cancelled, and done again at the next start.
-    while query.isActive and query.status["isTriggerActive"]:
-        time.sleep(_READY_POLL_INTERVAL_S)
-    query.stop()
+    _await_batch(query, signals)
+    _stop(query, signals)
     _say("monitor stopped")
     return 0
 
 
-def _await(condition: Callable[[], bool], query: StreamingQuery, signals: StopSignals, interval_s: float) -> bool:
-    """Waits for the condition; False if the query ended or a stop was asked for before."""
-    while query.isActive and not signals.stop.wait(interval_s):
+def _stop(query: StreamingQuery, signals: StopSignals) -> None:
+    """Stops the query.
+
+    Spark waits a minute for the answer of a Kafka that is away, after it was told to stop. All that is to be kept is
+    in the checkpoint by then, so the JVM may end before the query has.
+    """
+    stopping = WatchedThread("stop", query.stop)
+    stopping.start()
+    begin_s = time.monotonic()
+    while stopping.is_alive():
+        limit_s = stop_signals.GRACE_S if signals.hurry.is_set() else _STOP_TIMEOUT_S
+        if time.monotonic() > begin_s + limit_s:
+            return
+        stopping.join(_READY_POLL_INTERVAL_S)
+    stopping.check()
+
+
+def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
+    """Waits for the end of the batch in progress, which query.stop() would cancel; no longer than until a hurry.
+
+    By its number: under steady traffic the next batch begins at once. That one is cancelled, and done again at the next
+    start. While Spark asks Kafka what there is for a batch, nothing of it is lost: a Kafka that does not answer is not
+    waited for.
+    """
+    in_progress = _last_batch(query) + 1
+    planned_s = time.monotonic()
+    while query.isActive and _last_batch(query) < in_progress:
+        status = query.status
+        if not status["message"].startswith(_PLANNING):
+            planned_s = time.monotonic()
+        is_kafka_silent = time.monotonic() > planned_s + stop_signals.GRACE_S
+        if not status["isTriggerActive"] or is_kafka_silent or signals.hurry.wait(_READY_POLL_INTERVAL_S):
+            return
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    """The number of the last batch that this query has committed; -1 if there is none."""
+    # Spark makes a batch's progress after its commit.
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def _await(
+    condition: Callable[[], bool],
+    has_to_end: Callable[[], bool],
+    query: StreamingQuery,
+    signals: StopSignals,
+    interval_s: float,
+) -> bool:
+    """Waits for the condition; False if the query has ended or has to, or a stop was asked for, before."""
+    while query.isActive and not signals.stop.wait(interval_s) and not has_to_end():
         if condition():
             return True
     return False

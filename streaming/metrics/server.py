@@ -1,5 +1,6 @@
 """A small HTTP server: texts by path, each asked for anew at every request."""
 
+import logging
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
@@ -10,6 +11,9 @@ from streaming.errors import UserError
 
 # Who connects and says nothing is cut off after this time.
 _CLIENT_TIMEOUT_S = 5.0
+_AGAIN_AFTER_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class Server:
                 f"metrics cannot be served on {host}:{port}: {error.strerror}. Choose another --metrics-port or "
                 "--metrics-host, or leave --metrics-port out."
             ) from None
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics server", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="metrics server", daemon=True)
+        self._is_stopped = threading.Event()
 
     @property
     def port(self) -> int:
@@ -89,6 +94,15 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_stopped.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                self._server.serve_forever()
+            except Exception:
+                _log.warning("metrics are served again after an error", exc_info=True)
+                self._is_stopped.wait(_AGAIN_AFTER_S)

@@ -192,8 +192,10 @@ class Metrics(Collector):
         while not self._is_stopped.is_set():
             try:
                 self._follow_view()
-            except (UserError, KafkaException) as error:
-                _log.warning("metrics of queues are read again from the start: %s", error)
+            except Exception as error:
+                is_known = isinstance(error, (UserError, KafkaException))
+                # Whatever it is: batches do not need this thread, and who looks at the metrics does.
+                _log.warning("metrics of queues are read again from the start: %s", error, exc_info=not is_known)
                 self._is_stopped.wait(_LOOK_INTERVAL_S)
 
     def _follow_view(self) -> None:

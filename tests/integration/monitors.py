@@ -42,11 +42,12 @@ class Monitored:
         Admin(cluster).create_topics(self.topics.specs(), partitions=2, replication_factor=1)
         self.producer = CheckedProducer(cluster)
         self.checkpoint = self.folder / "checkpoint"
+        self._log_file = self.folder / "monitor.log"
 
     @contextmanager
     def running(self) -> Iterator[ChildProcess]:
         """Runs the monitor; it is ready when the block begins, and is stopped at its end."""
-        log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
+        self._log_file = log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
         with ChildProcess(self.command(), log_file=log_file, env=own_environment()) as process:
 
             def is_ready() -> bool:
@@ -58,6 +59,10 @@ class Monitored:
                 yield process
             finally:
                 sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails
+
+    def log(self) -> str:
+        """What the monitor that was started last has said."""
+        return self._log_file.read_text()
 
     def command(self) -> list[str]:
         options = ["--bootstrap-servers", self.bootstrap_servers, "--topic-prefix", self.prefix]

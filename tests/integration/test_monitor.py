@@ -3,22 +3,29 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
+from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
 from streaming.core.queue_monitor import State
+from streaming.processes import ChildProcess, own_environment
 from tests.batch_log import merged_batches
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import DEADLINE_S, Monitored, kill
 from tests.waiting import children_of, is_running, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
+# Far more than a batch and the end of Spark take, far less than steady traffic goes on.
+STOP_DEADLINE_S = 30.0
 
 
 @pytest.fixture
@@ -254,6 +261,95 @@ def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitor
             os.kill(process.pid, number)
             assert process.wait(60) == 0
             wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+
+
+@contextmanager
+def steady_traffic(monitored: Monitored) -> Iterator[None]:
+    """Arrivals of many queues, so many that there are always some for the next batch."""
+    is_over = threading.Event()
+
+    def send() -> None:
+        while not is_over.wait(0.002):
+            for queue in QUEUES:
+                monitored.send("queue-arrivals", {"queue": queue})
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def batches(monitored: Monitored, folder: str) -> set[int]:
+    """The batches that are in the checkpoint's `offsets`, so have begun, or in its `commits`."""
+    return {int(path.name) for path in (monitored.checkpoint / folder).iterdir() if path.name.isdigit()}
+
+
+def test_steady_traffic_does_not_keep_it_from_stopping_after_the_batch_in_progress(monitored: Monitored) -> None:
+    monitored.options = ["--trigger-interval", "1ms"]
+    with monitored.running() as process, steady_traffic(monitored):
+        before = max(batches(monitored, "commits"))
+        wait_until(lambda: max(batches(monitored, "commits")) > before + 5, DEADLINE_S, "batches back to back")
+        wait_until(
+            lambda: max(batches(monitored, "offsets")) > max(batches(monitored, "commits")), DEADLINE_S, "a batch"
+        )
+        in_progress = max(batches(monitored, "offsets"))
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(STOP_DEADLINE_S) == 0
+    assert in_progress in batches(monitored, "commits")
+    assert "monitor stopped" in monitored.log()
+
+
+def test_a_kafka_that_stands_still_does_not_keep_it_from_stopping(java_and_jars: None, tmp_path: Path) -> None:  # noqa: ARG001
+    with EmbeddedBroker() as broker, Monitored(broker.bootstrap_servers, tmp_path, []).running() as process:
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            os.kill(process.pid, signal.SIGTERM)
+            assert process.wait(STOP_DEADLINE_S) == 0
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_a_signal_while_spark_starts_ends_it_with_exit_code_0_and_leaves_no_process(monitored: Monitored) -> None:
+    log_file = monitored.folder / "monitor.log"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with ChildProcess(monitored.command(), log_file=log_file, env=own_environment()) as process:
+            jvm = wait_until(lambda process=process: children_of(process.pid), DEADLINE_S, "the JVM")
+            os.kill(process.pid, number)
+            assert process.wait(STOP_DEADLINE_S) == 0
+            wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+        assert log_file.read_text() == "monitor stopped\n"
+        log_file.unlink()
+
+
+def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_there(monitored: Monitored) -> None:
+    monitored.options = ["--external-activation-timeout", "2s"]
+    ticks = monitored.topics.ticks
+    cluster = Cluster(monitored.bootstrap_servers, {})
+    client = AdminClient(cluster.client_config())
+    with monitored.activations() as activations:
+        with monitored.running() as process:
+            monitored.arrive("Q")
+            activations.wait_for("Q", 1)
+            client.delete_topics([ticks])[ticks].result()
+            assert process.wait(DEADLINE_S) == 1
+        errors = [line for line in monitored.log().splitlines() if line.startswith("error:")]
+        assert len(errors) == 1
+        assert f"deleted and created again: {ticks}. " in errors[0]
+        assert "Traceback" not in monitored.log()
+        specs = [spec for spec in monitored.topics.specs() if spec.name == ticks]
+        wait_until(lambda: Admin(cluster).create_topics(specs, 1, 1), DEADLINE_S, "the new topic")
+        refused = monitored.fails()
+        assert refused.returncode == 2
+        assert "--continue-from with this one" in refused.stderr
+        last = activations.of("Q")[-1]["sequence"]
+        monitored.options += ["--continue-from", str(monitored.checkpoint)]
+        monitored.checkpoint = monitored.folder / "another"
+        with monitored.running():
+            found = activations.wait_for("Q", len(activations.of("Q")) + 1)
+    assert (found[-1]["sequence"], found[-1]["reason"]) == (last + 1, "TIMEOUT_EXPIRED")
 
 
 def test_notifications_as_xml_and_another_number_of_shards_than_the_checkpoints_is_refused(

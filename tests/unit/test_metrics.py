@@ -2,6 +2,7 @@
 
 import json
 import socket
+import socketserver
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,16 +11,20 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from streaming.admin import Cluster
 from streaming.decoding import InvalidRecordError
 from streaming.errors import UserError
+from streaming.metrics import service
 from streaming.metrics.batches import Batches
+from streaming.metrics.end_offsets import EndOffsets
 from streaming.metrics.queues import QueuesByState
 from streaming.metrics.server import Page, Server
-from streaming.metrics.service import why_not_ready
+from streaming.metrics.service import Metrics, MetricsSettings, why_not_ready
 from streaming.row_counts import RowCountsParam
 from streaming.topics import Topics
 from tests.http_answers import get
 from tests.metric_names import DASHBOARD, documented_metrics, metrics_in, metrics_of_dashboard, metrics_of_rules, rules
+from tests.waiting import wait_until
 
 TOPICS = Topics("p-")
 
@@ -102,6 +107,50 @@ def progress(arrivals: int, others: int) -> dict[str, Any]:
             {"endOffset": ends if others else None, "numInputRows": others},
         ],
     }
+
+
+class TestThreads:
+    def test_an_error_of_ours_does_not_end_the_reading_of_the_view(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        begins: list[int] = []
+
+        class Follower:
+            is_at_end = True
+
+            def __init__(self, *_arguments: object) -> None:
+                begins.append(len(begins))
+
+            def __enter__(self) -> "Follower":
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+            def poll(self, _timeout_s: float) -> None:
+                if len(begins) == 1:
+                    raise KeyError("a mistake of ours")
+
+        monkeypatch.setattr(service, "TopicFollower", Follower)
+        monkeypatch.setattr(service, "_LOOK_INTERVAL_S", 0.01)
+        monkeypatch.setattr(EndOffsets, "look", lambda _self: None)
+        settings = MetricsSettings("127.0.0.1", 0, 1_000)
+        partitions = dict.fromkeys(TOPICS.inputs(), 1)
+        with Metrics(settings, Cluster("127.0.0.1:1", {}), TOPICS, partitions) as metrics:
+            wait_until(lambda: metrics._queues.is_complete, 10, "the view")
+        assert len(begins) > 1
+
+    def test_an_error_of_ours_does_not_end_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        serve, calls = socketserver.BaseServer.serve_forever, []
+
+        def fail_once(server: socketserver.BaseServer) -> None:
+            calls.append(server)
+            if len(calls) == 1:
+                raise MemoryError
+            serve(server)
+
+        monkeypatch.setattr(socketserver.BaseServer, "serve_forever", fail_once)
+        monkeypatch.setattr("streaming.metrics.server._AGAIN_AFTER_S", 0.01)
+        with Server("127.0.0.1", 0, {"/a": lambda _accept: Page(200, b"page")}) as server:
+            assert get(server.port, "/a") == (200, "page")
 
 
 class TestBatches:

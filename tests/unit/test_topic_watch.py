@@ -1,6 +1,14 @@
 """Whether topics are still those whose offsets a checkpoint holds."""
 
-from streaming.topic_watch import replaced_topics
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import pytest
+
+from streaming import topic_watch
+from streaming.admin import Admin
+from streaming.errors import UserError
+from streaming.topic_watch import TopicWatch, replaced_topics
 
 KNOWN = {"queue-arrivals": "id-1", "queue-receives": "id-2"}
 
@@ -20,3 +28,44 @@ def test_a_topic_that_was_created_again_or_is_gone_is_named() -> None:
     assert again is not None
     assert "created again: queue-receives." in again
     assert "another --checkpoint-location" in again
+
+
+def test_without_its_ticks_a_checkpoint_can_be_continued_from() -> None:
+    known = KNOWN | {"p-queue-ticks": "id-3"}
+    assert "--continue-from with this one" in str(replaced_topics(known, known | {"p-queue-ticks": "id-9"}))
+    both = str(replaced_topics(known, known | {"p-queue-ticks": "id-9", "queue-receives": "id-9"}))
+    assert "queue-receives" in both
+    assert "p-queue-ticks" in both
+    assert "--continue-from" not in both
+
+
+class FakeAdmin:
+    """Answers one after the other; None: Kafka cannot be reached."""
+
+    def __init__(self, *answers: Mapping[str, str] | None) -> None:
+        self.answers = list(answers)
+
+    def topic_ids(self, _names: Iterable[str], _timeout_s: float) -> Mapping[str, str]:
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise UserError("Kafka cannot be reached")
+        return answer
+
+
+def test_what_was_found_wrong_once_is_not_forgotten_when_kafka_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_watch, "INTERVAL_S", 0.0)
+    watch = TopicWatch(cast("Admin", FakeAdmin(None, KNOWN, {}, None)), KNOWN)
+    assert watch.problem() is None
+    assert watch.problem() is None
+    found = watch.problem()
+    assert found is not None
+    assert watch.problem_now() == found
+
+
+def test_it_asks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_watch, "INTERVAL_S", 3_600.0)
+    watch = TopicWatch(cast("Admin", FakeAdmin(KNOWN, {})), KNOWN)
+    assert watch.problem() is None
+    assert watch.problem() is None
+    assert watch.problem_now() is not None
+    assert watch.problem() is not None

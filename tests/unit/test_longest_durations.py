@@ -1,0 +1,73 @@
+"""Every duration of `monitor` at its longest: what is made of the settings takes it."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import typer
+
+from streaming import cli, durations, logs
+from streaming import monitor as monitor_module
+from streaming.admin import Cluster
+from streaming.core.settings import CoreSettings
+from streaming.durations import Duration
+from streaming.metrics.service import why_not_ready
+from streaming.monitor import MonitorSettings
+from streaming.ticker import Ticker
+from tests.command_lines import parse
+from tests.fake_spark import SETTINGS, FakeShard, activations, arrival, command, receive
+
+LONGEST = "3650d"
+OPTIONS = [name for name, value in parse(["monitor"]).items() if isinstance(value, Duration)]
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettings:
+    """What the monitor is told with these options at their longest."""
+    told: list[MonitorSettings] = []
+
+    def run(given: MonitorSettings) -> int:
+        told.append(given)
+        return 0
+
+    monkeypatch.setattr(monitor_module, "run", run)
+    monkeypatch.setattr(logs, "configure", lambda _log_format: None)
+    arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", LONGEST)]
+    with pytest.raises(typer.Exit):
+        cli.monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
+    return told[0]
+
+
+def run_shard(core: CoreSettings) -> None:
+    """Two batches with all that has a lease, a time-out or a window; the queue is activated."""
+    now_ms = time.time_ns() // 1_000_000
+    shard = FakeShard(replace(SETTINGS, core=core))
+    clause: Any = {"procedure_name": "p", "max_queue_readers": 2}
+    started = shard.batch(
+        now_ms,
+        command("CREATE_QUEUE", "T", activation=clause),
+        arrival(),
+        arrival("T"),
+        receive("WAITING", "W"),
+        receive("MESSAGES", "M", messages=1, transaction_id="t"),
+    )
+    assert activations(started)
+    shard.batch(now_ms + 60_000, arrival(), receive("EMPTY"))
+    assert all(delay_ms >= 0 for _, delay_ms in shard.wakes)
+
+
+def test_there_are_durations() -> None:
+    assert {"check_interval", "trigger_interval", "quiet_window"} <= set(OPTIONS)
+
+
+@pytest.mark.parametrize("names", [OPTIONS, *([name] for name in OPTIONS)], ids="+".join)
+def test_the_longest_duration(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    told = settings(monkeypatch, names)
+    assert durations.parse(LONGEST).ms == durations.LONGEST_MS
+    run_shard(told.core)
+    with Ticker(Cluster("127.0.0.1:1", {}), "queue-ticks", told.core.check_interval_ms, lambda: False) as ticker:
+        assert ticker.failure is None
+    assert told.metrics is not None
+    assert why_not_ready(True, 0.0, told.metrics.check_interval_ms / 1000, 0.0) is None
+    # Spark counts a trigger's interval in microseconds, in 64 bits.
+    assert told.trigger_interval_ms * 1000 < 2**63

@@ -1,0 +1,49 @@
+"""The signs of life of a session."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from producers import session_reports
+from producers.session_reports import SessionReports
+from tests.waiting import wait_until
+
+
+class FakeProducer:
+    """Fails twice, then takes everything."""
+
+    def __init__(self, _config: dict[str, Any]) -> None:
+        self.errors: Iterator[Exception] = iter(
+            [BufferError("Local: Queue full"), KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))]
+        )
+        self.taken: list[bytes] = []
+
+    def produce(self, _topic: str, value: bytes, _key: bytes, on_delivery: object) -> None:  # noqa: ARG002
+        for error in self.errors:
+            raise error
+        self.taken.append(value)
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+    def flush(self, _timeout_s: float) -> int:
+        return 0
+
+    def purge(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_passing_error_does_not_silence_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_reports, "Producer", FakeProducer)
+    monkeypatch.setattr(session_reports, "SESSION_ALIVE_INTERVAL_S", 0.01)
+    reports = SessionReports("127.0.0.1:1", "queue-receives", "orders", "s", None)
+    producer: Any = reports._producer
+    wait_until(lambda: len(producer.taken) >= 2, 10, "signs of life after the errors")
+    reports.close()
+    assert b"SESSION_ALIVE" in producer.taken[0]
+    assert b"SESSION_ENDED" in producer.taken[-1]

@@ -1,0 +1,85 @@
+"""The tick's thread: what it outlives, what ends it, and who hears of it."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streaming import ticker
+from streaming.access import RightMissingError
+from streaming.admin import Cluster
+from streaming.ticker import Ticker
+from tests.waiting import wait_until
+
+CLUSTER = Cluster("127.0.0.1:1", {})
+
+
+class FakeProducer:
+    """Raises what it is told to, then takes everything."""
+
+    errors: deque[Exception]
+    taken: int
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+
+    def produce(self, *_arguments: object, **_more: object) -> None:
+        if type(self).errors:
+            raise type(self).errors.popleft()
+        type(self).taken += 1
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+
+@contextmanager
+def ticking(
+    monkeypatch: pytest.MonkeyPatch, *errors: Exception, is_due: Callable[[], bool] = lambda: True
+) -> Iterator[tuple[Ticker, type[FakeProducer]]]:
+    class Producer(FakeProducer):
+        pass
+
+    Producer.errors, Producer.taken = deque(errors), 0
+    monkeypatch.setattr(ticker, "Producer", Producer)
+    with Ticker(CLUSTER, "queue-ticks", 1, is_due) as running:
+        yield running, Producer
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BufferError("Local: Queue full"),
+        KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)),
+        KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC)),
+        KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)),
+    ],
+    ids=str,
+)
+def test_a_passing_error_does_not_end_the_ticks(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    with ticking(monkeypatch, error, error) as (running, producer):
+        wait_until(lambda: producer.taken > 2, 10, "ticks after the error")
+        assert running.failure is None
+        assert running.denied is None
+
+
+@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._FATAL)), ValueError("a mistake of ours")])
+def test_any_other_error_is_kept_for_the_monitor(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    with ticking(monkeypatch, error) as (running, _):
+        wait_until(lambda: running.failure is not None, 10, "the failure")
+        assert running.failure is error
+
+
+def test_so_is_an_error_of_who_knows_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_due() -> bool:
+        raise KeyError(7)
+
+    with ticking(monkeypatch, is_due=is_due) as (running, _):
+        wait_until(lambda: isinstance(running.failure, KeyError), 10, "the failure")
+
+
+def test_a_refusal_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ticking(monkeypatch, KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))) as (running, _):
+        wait_until(lambda: isinstance(running.denied, RightMissingError), 10, "the refusal")
