@@ -32,6 +32,23 @@ def wrong_properties(error: KafkaException) -> UserError:
     return UserError(f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}")
 
 
+@dataclass(frozen=True)
+class GroupMember:
+    """A member of a consumer group.
+
+    Attributes:
+        instance_id: Its `group.instance.id`; None: it has none.
+        client_id: Its `client.id`.
+        host: The address that it comes from.
+        partitions: How many partitions it has.
+    """
+
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: int
+
+
 class Admin:
     """Kafka's administration, with errors a user can read."""
 
@@ -85,6 +102,27 @@ class Admin:
             UserError: Kafka refuses.
         """
         check_group(self._client, group_id, REQUEST_TIMEOUT_S)
+
+    def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
+        """Returns the members of a consumer group; none if there is no such group.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        (future,) = self._client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+        try:
+            members = self._client.result(future).members
+        except KafkaException as error:
+            raise denial(error.args[0]) or self._unreachable(error) from None
+        return [
+            GroupMember(
+                each.group_instance_id,
+                each.client_id,
+                each.host.removeprefix("/"),  # Java's form of an address
+                len(each.assignment.topic_partitions) if each.assignment else 0,
+            )
+            for each in members
+        ]
 
     def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
         """Creates the topics that do not exist yet, and returns their names.

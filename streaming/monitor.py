@@ -19,6 +19,7 @@ from streaming import (
     logs,
     pipeline,
     progress_files,
+    sole_monitor,
     spark_session,
     stop_signals,
 )
@@ -32,6 +33,7 @@ from streaming.handover import Handover
 from streaming.metrics.service import Metrics, MetricsSettings
 from streaming.pipeline import PipelineSettings, WorkerReports
 from streaming.shard_settings import ServerNames, ShardSettings
+from streaming.sole_monitor import SoleMonitor
 from streaming.stop_signals import STOP_SIGNALS, StopSignals
 from streaming.threads import WatchedThread
 from streaming.ticker import Ticker
@@ -97,6 +99,8 @@ def _run(settings: MonitorSettings) -> int:
     cluster = Cluster(settings.bootstrap_servers, kafka_config.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
     partitions = admin.require_topics(_rights(topics))
+    group_id = settings.topic_prefix + sole_monitor.GROUP_ID
+    admin.require_group(group_id)
     topic_ids = admin.topic_ids(topics.inputs())
     for sentence in admin.other_settings(topics.specs()):
         _log.warning("%s", sentence)
@@ -106,8 +110,9 @@ def _run(settings: MonitorSettings) -> int:
     with (
         Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
         ClassArchive() as classes,
+        SoleMonitor(cluster, admin, group_id, topics.ticks, partitions[topics.ticks]) as sole,
     ):
-        return _run_query(settings, kafka, metrics, classes)
+        return _run_query(settings, kafka, metrics, classes, sole)
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,9 @@ class _Kafka:
     topic_ids: Mapping[str, str]
 
 
-def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, classes: ClassArchive) -> int:
+def _run_query(
+    settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, classes: ClassArchive, sole: SoleMonitor
+) -> int:
     """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
     spark = spark_session.create(location, settings.driver_memory, classes)
@@ -133,17 +140,23 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
             continue_from = settings.continue_from and _absolute(settings.continue_from)
             wanted = checkpoint.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
             layout = checkpoint.settle(spark, location, wanted)
-            checkpoint.keep(spark, location, layout)
+            sole.join(checkpoint.id_of(spark, location, layout), sole_monitor.client_id(location))
+            # An older checkpoint is read only when no other monitor can be writing it.
+            if layout.continued_from is not None:
+                sole.wait()
             handed_over = handover.pending(spark, location, layout)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
-            signals.only_note()
-            query = pipeline.start(
+            writer = pipeline.prepare(
                 spark,
                 _pipeline_settings(settings, location, layout, handed_over),
                 _shard_settings(settings, len(layout.keys)),
                 kafka.partitions,
                 WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
             )
+            sole.wait()
+            checkpoint.keep(spark, location, layout)
+            signals.only_note()
+            query = writer.start()
             wake_times = WakeTimes(layout.keys)
 
             def is_due() -> bool:
@@ -159,12 +172,13 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                     return handed_over is None or handover.end(spark, location, layout, query)
 
                 def has_to_end() -> bool:
-                    return bool(ticker.denied or ticker.failure or topic_watch.problem())
+                    return bool(sole.has_problem() or ticker.denied or ticker.failure or topic_watch.problem())
 
                 if _await(is_ready, has_to_end, query, signals, _READY_POLL_INTERVAL_S):
                     classes.make(spark_session.class_path(spark))
                     _say("monitor ready")
                     _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
+                sole.check()
                 return _end(query, ticker, topic_watch, signals)
         finally:
             spark.stop()
@@ -285,6 +299,11 @@ def _pipeline_settings(
 def _absolute(location: str) -> str:
     """A local folder by its full path; Spark would take a relative one from its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location
+
+
+def _stopped() -> int:
+    _say("monitor stopped")
+    return 0
 
 
 def _say(text: str) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.blocks import BLOCKS_DDL, RECORDS, Source, pack
@@ -85,14 +85,14 @@ class WorkerReports:
     written: "Accumulator[RowCounts] | None"
 
 
-def start(
+def prepare(
     spark: SparkSession,
     settings: PipelineSettings,
     shard_settings: ShardSettings,
     partitions: Mapping[str, int],
     reports: WorkerReports,
-) -> StreamingQuery:
-    """Starts the query.
+) -> DataStreamWriter:
+    """Returns the query, ready to be started.
 
     Args:
         spark: The session.
@@ -131,7 +131,7 @@ def start(
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
     states = settings.handover.states if settings.handover else {}
-    return _write(_step(_pack(records, settings.shard_keys), shard_settings, reports, states), settings)
+    return _writer(_step(_pack(records, settings.shard_keys), shard_settings, reports, states), settings)
 
 
 def _read(
@@ -207,7 +207,7 @@ def _step(
     return rows.select("topic", "key", "value", headers.alias("headers"))
 
 
-def _write(rows: DataFrame, settings: PipelineSettings) -> StreamingQuery:
+def _writer(rows: DataFrame, settings: PipelineSettings) -> DataStreamWriter:
     return (
         rows.writeStream.format("kafka")
         .queryName("queue-activation")
@@ -218,7 +218,6 @@ def _write(rows: DataFrame, settings: PipelineSettings) -> StreamingQuery:
         .option("checkpointLocation", settings.checkpoint_location)
         .outputMode("append")
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
-        .start()
     )
 
 

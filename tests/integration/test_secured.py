@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming import admin, cli
+from streaming import admin, cli, sole_monitor
 from streaming.errors import UserError
 from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.sole_monitor import SoleMonitor
 from streaming.topics import Topics
 from tests.checked_producer import CheckedProducer
 from tests.documented_acls import Right, rights_of
@@ -284,6 +286,7 @@ def test_whoever_is_not_let_in_is_told_why_at_once(
     [(name, right) for name in ("read", "activator", "host") for right in rights_of(name)]
     + [("monitor", Right("monitor", "Read", "topic", "queue-commands"))]
     + [("monitor", Right("monitor", "Write", "topic", "queue-ticks"))]
+    + [("monitor", Right("monitor", "Read", "group", "queue-activation-monitor"))]
     + [("topics", Right("topics", "Create", "topic", "queue-monitors"))],
     ids=str,
 )
@@ -298,6 +301,21 @@ def test_each_right_is_needed_and_the_missing_one_is_named(
         secured.allow([acl])
     assert acl.name in said
     assert "docs/security.md" in said
+
+
+def test_a_monitor_that_loses_the_right_to_its_place_is_told_so(secured: SecuredBroker) -> None:
+    right = Right("monitor", "Read", "group", sole_monitor.GROUP_ID).acl("monitor", PREFIX, ORDERS)
+    cluster = secured.cluster("monitor")
+    with SoleMonitor(cluster, admin.Admin(cluster), right.name, TOPICS.ticks, 1) as monitor:
+        monitor.join("a checkpoint's id", "a monitor")
+        assert monitor.wait(threading.Event())
+        secured.forbid(right)
+        try:
+            wait_until(monitor.has_problem, DEADLINE_S, "the refusal")
+        finally:
+            secured.allow([right])
+        with pytest.raises(UserError, match=r"consumer group\. See docs/security\.md"):
+            monitor.check()
 
 
 @pytest.mark.parametrize("right", rights_of("sender"), ids=str)

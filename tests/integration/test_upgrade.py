@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming import sole_monitor
+from streaming.admin import Admin, Cluster
 from streaming.broker import EmbeddedBroker
 from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
 from tests.integration.monitor_topics import Tail
@@ -60,6 +62,7 @@ def test_what_the_checkpoint_of_0_1_0_knows_is_still_known(
             for queue in ("inactive", "timed-out", "receiving", "transaction", "silent", "waiting")
         }
         started = list(tasks.records())
+        place = Admin(Cluster(broker.bootstrap_servers, {})).members(monitored.prefix + sole_monitor.GROUP_ID, 10)
     tasks.close()
     assert found == {
         "inactive": [(2, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")],
@@ -71,6 +74,9 @@ def test_what_the_checkpoint_of_0_1_0_knows_is_still_known(
     }
     assert (silent["state"], waiting["tasks_waiting"], task["tasks_running"]) == ("NOTIFIED", 1, 1)
     assert started == [], "the task that runs was started again"
+    # The checkpoint of 0.1.0 has no id of its own; Spark's query has one.
+    spark_id = json.loads((older / "metadata").read_text())["id"]
+    assert ([member.instance_id for member in place] == [spark_id]) == (shards is None)
     if shards is None:
         # Not what this machine's cores suggest.
         parts = {path.name for path in (monitored.checkpoint / "state" / "0").glob("[0-9]*")}

@@ -10,12 +10,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from streaming import cli, pipeline, spark_session
+from streaming import cli, spark_session
 
 TOLD = "all is told"
 _LOG_CONFIG = """\
@@ -47,15 +46,16 @@ def _tell(spark: SparkSession, query: StreamingQuery) -> None:
 
 def main() -> None:
     """Runs the command line of the monitor."""
-    start = pipeline.start
+    start = DataStreamWriter.start
 
-    def start_and_tell(spark: SparkSession, *rest: Any) -> StreamingQuery:
+    def start_and_tell(writer: DataStreamWriter) -> StreamingQuery:
+        spark = SparkSession.active()
         spark.sparkContext.setLogLevel("DEBUG")  # set from the start, PySpark would set it back
-        query = start(spark, *rest)
+        query = start(writer)
         threading.Thread(target=_tell, args=(spark, query), daemon=True).start()
         return query
 
-    pipeline.start = start_and_tell
+    DataStreamWriter.start = start_and_tell  # type: ignore[method-assign]
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOG_CONFIG)
         file.flush()

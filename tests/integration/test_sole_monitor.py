@@ -1,0 +1,256 @@
+"""One monitor for a topic prefix: who has the place, who is refused, and who is told that it is lost."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from streaming import sole_monitor
+from streaming.admin import Admin, Cluster, GroupMember
+from streaming.broker import EmbeddedBroker
+from streaming.errors import UserError
+from streaming.processes import ChildProcess, own_environment
+from streaming.sole_monitor import SESSION_TIMEOUT_S, SoleMonitor
+from streaming.topics import TopicSpec
+from tests.faults.scene import KillableBroker
+from tests.waiting import wait_until
+
+# Several times what Kafka takes to do without a member that is gone.
+DEADLINE_S = 60.0
+# A monitor in a process of its own, which can be killed.
+_PROGRAM = """
+import sys, threading
+from tests.integration.test_sole_monitor import Place
+_, bootstrap_servers, prefix, checkpoint_id = sys.argv
+with Place(bootstrap_servers, prefix).asked_for(checkpoint_id) as monitor:
+    monitor.wait()
+    print("has the place", flush=True)
+    threading.Event().wait()
+"""
+
+
+class Place:
+    """A topic of ticks, and what belongs to it."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str, partitions: int = 1) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.prefix = prefix
+        self.partitions = partitions
+        self.cluster = Cluster(bootstrap_servers, {})
+
+    def create(self) -> "Place":
+        Admin(self.cluster).create_topics([TopicSpec(self.topic, True, {})], self.partitions, 1)
+        return self
+
+    @property
+    def topic(self) -> str:
+        return self.prefix + "queue-ticks"
+
+    @property
+    def group_id(self) -> str:
+        return self.prefix + sole_monitor.GROUP_ID
+
+    @contextmanager
+    def asked_for(self, checkpoint_id: str) -> Iterator[SoleMonitor]:
+        """A monitor that has asked for the place."""
+        with SoleMonitor(self.cluster, Admin(self.cluster), self.group_id, self.topic, self.partitions) as monitor:
+            monitor.join(checkpoint_id, f"host-of-{checkpoint_id}")
+            yield monitor
+
+    def members(self) -> list[GroupMember]:
+        return Admin(self.cluster).members(self.group_id, DEADLINE_S)
+
+    @contextmanager
+    def process(self, checkpoint_id: str, folder: Path) -> Iterator[ChildProcess]:
+        """A process that has the place."""
+        log_file = folder / f"{uuid.uuid4().hex}.log"
+        command = [sys.executable, "-c", _PROGRAM, self.bootstrap_servers, self.prefix, checkpoint_id]
+        with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
+
+            def has_place() -> bool:
+                assert process.poll() is None, log_file.read_text()
+                return "has the place" in log_file.read_text()
+
+            wait_until(has_place, DEADLINE_S, "the place")
+            yield process
+
+
+def holds(monitor: SoleMonitor) -> bool:
+    monitor.wait()
+    return True
+
+
+def kill(process: ChildProcess) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+def problem_of(monitor: SoleMonitor) -> str:
+    """Waits until the monitor is told that it must end; returns the message."""
+    wait_until(monitor.has_problem, DEADLINE_S, "the end of the place")
+    with pytest.raises(UserError) as found:
+        monitor.check()
+    return str(found.value)
+
+
+@pytest.fixture
+def place(broker: EmbeddedBroker) -> Place:
+    return Place(broker.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}-").create()
+
+
+def be_impatient(monkeypatch: pytest.MonkeyPatch, patience_s: float = 1.0) -> None:
+    """A newcomer waits for less than a session lasts: nobody was killed."""
+    monkeypatch.setattr(sole_monitor, "_PATIENCE_S", patience_s)
+
+
+def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    be_impatient(monkeypatch)
+    with place.asked_for("first") as first:
+        assert holds(first)
+        with place.asked_for("second") as second, pytest.raises(UserError) as refused:
+            holds(second)
+        wait_until(lambda: len(place.members()) == 1, DEADLINE_S, "the second to be gone")
+        assert not first.has_problem()
+    for part in ("host-of-first at 127.0.0.1", "checkpoint's id first", "--topic-prefix"):
+        assert part in str(refused.value)
+
+
+def test_another_monitor_follows_at_once_after_an_orderly_stop(place: Place) -> None:
+    with place.asked_for("first") as first:
+        assert holds(first)
+    assert place.members() == []
+    with place.asked_for("second") as second:
+        began_s = time.monotonic()
+        assert holds(second)
+        assert time.monotonic() - began_s < SESSION_TIMEOUT_S, "it had to wait for the end of a session"
+
+
+def test_another_monitor_follows_one_that_was_killed_when_its_session_has_ended(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with place.process("first", tmp_path) as first:
+        kill(first)
+        with place.asked_for("second") as second:
+            assert holds(second)
+            assert [(each.instance_id, each.partitions) for each in place.members()] == [("second", 1)]
+    assert "host-of-first at 127.0.0.1" in caplog.text, "it does not say for whom it waits"
+
+
+def test_the_same_checkpoint_starts_again_at_once_after_a_kill(place: Place, tmp_path: Path) -> None:
+    with place.process("same", tmp_path) as first:
+        kill(first)
+        killed_s = time.monotonic()
+        with place.asked_for("same") as second:
+            assert holds(second)
+            assert time.monotonic() - killed_s < SESSION_TIMEOUT_S, "it had to wait for the end of a session"
+
+
+def test_the_same_checkpoint_takes_the_place_of_a_monitor_that_runs(place: Place) -> None:
+    with place.asked_for("same") as first:
+        assert holds(first)
+        with place.asked_for("same") as second:
+            assert holds(second)
+            assert "started on the same checkpoint" in problem_of(first)
+            assert not second.has_problem()
+
+
+@pytest.mark.parametrize(("partitions", "rounds"), [(1, 15), (3, 2)])
+def test_of_two_that_start_in_the_same_moment_exactly_one_gets_the_place(
+    broker: EmbeddedBroker, partitions: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of several partitions each gets some: then the second must have left before the first gives up, too.
+    be_impatient(monkeypatch, 1.0 if partitions == 1 else 5.0)
+    for number in range(rounds):
+        prefix = f"r-{uuid.uuid4().hex[:8]}-"
+        place = Place(broker.bootstrap_servers, prefix, partitions).create()
+        # The second time the group is not new.
+        for _ in range(2):
+            is_over = threading.Event()
+            with ThreadPoolExecutor(2) as threads:
+                both = [threads.submit(hold_until, place, name, is_over) for name in ("a", "b")]
+                wait(both, DEADLINE_S, FIRST_EXCEPTION)
+                is_over.set()
+            errors = [each.exception() for each in both]
+            assert errors.count(None) == 1, f"round {number}: {errors}"
+            holder = "ab"[errors.index(None)]
+            assert f"host-of-{holder}" in str(errors), errors
+
+
+def hold_until(place: Place, checkpoint_id: str, is_over: threading.Event) -> None:
+    """Gets the place, or is refused; keeps it until it is over."""
+    with place.asked_for(checkpoint_id) as monitor:
+        assert holds(monitor)
+        is_over.wait(2 * DEADLINE_S)
+        monitor.check()
+
+
+@pytest.mark.usefixtures("java_and_jars")
+def test_the_holder_keeps_its_place_over_an_outage_of_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_impatient(monkeypatch)
+    with KillableBroker(tmp_path) as broker:
+        place = Place(broker.bootstrap_servers, "").create()
+        with place.asked_for("holder") as holder:
+            assert holds(holder)
+            for away_s in (0.0, SESSION_TIMEOUT_S * 1.5):
+                broker.kill()
+                killed_s = time.monotonic()
+                wait_until(lambda s=away_s + killed_s: time.monotonic() >= s, DEADLINE_S, "the outage's end")
+                assert not holder.has_problem()
+                broker.start()
+                wait_until(lambda: is_holder(place, "holder"), DEADLINE_S, "the place again")
+            with place.asked_for("newcomer") as newcomer, pytest.raises(UserError, match="host-of-holder"):
+                holds(newcomer)
+            assert not holder.has_problem()
+
+
+def is_holder(place: Place, checkpoint_id: str) -> bool:
+    try:
+        return [(each.instance_id, each.partitions) for each in place.members()] == [(checkpoint_id, 1)]
+    except UserError:
+        return False
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_who_was_cut_off_and_finds_another_in_its_place_ends(
+    broker: EmbeddedBroker, tmp_path: Path, partitions: int
+) -> None:
+    place = Place(broker.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}-", partitions).create()
+    log_file = tmp_path / "cut-off.log"
+    program = _PROGRAM.replace("prefix)", f"prefix, {partitions})").replace(
+        "threading.Event().wait()", "\n    while True: threading.Event().wait(0.1); monitor.check()"
+    )
+    command = [sys.executable, "-c", program, place.bootstrap_servers, place.prefix, "cut-off"]
+    with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
+        wait_until(lambda: "has the place" in log_file.read_text(), DEADLINE_S, "the place")
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            with place.asked_for("successor") as successor:
+                assert holds(successor)
+                os.kill(process.pid, signal.SIGCONT)
+                assert process.wait(DEADLINE_S) == 1
+                assert not successor.has_problem()
+        finally:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGCONT)
+    assert "another one has been started on the same topics: host-of-successor" in log_file.read_text()
+
+
+def test_an_error_in_its_thread_is_raised_where_the_monitor_is_supervised(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(SoleMonitor, "_on_assign", fail)
+    with place.asked_for("broken") as monitor, pytest.raises(ValueError, match="a defect"):
+        holds(monitor)

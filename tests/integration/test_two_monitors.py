@@ -1,0 +1,82 @@
+"""Two monitors on one topic prefix, and checkpoints whose layout is damaged: refused, with what to do."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+from tests.integration.monitors import DEADLINE_S, Monitored, kill
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
+    return Monitored(broker.bootstrap_servers, tmp_path, [])
+
+
+def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_on(monitored: Monitored) -> None:
+    first, second = monitored.checkpoint, monitored.checkpoint.with_name("second")
+    with monitored.running() as process, monitored.activations() as activations:
+        pid = process.pid
+        checkpoint_id = json.loads((first / "queue-activation.json").read_text())["id"]
+        monitored.checkpoint = second
+        for options in ([], ["--continue-from", str(first)]):
+            monitored.options = options
+            refused = monitored.fails()
+            assert refused.returncode == 2, refused.stderr
+            errors = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
+            assert len(errors) == 1, refused.stderr
+            for part in (f"{socket.gethostname()}_{pid}_checkpoint at 127.0.0.1", checkpoint_id, "--topic-prefix"):
+                assert part in errors[0]
+            assert "Traceback" not in refused.stderr
+        assert not second.exists(), "who is refused leaves nothing behind"
+        monitored.arrive("Q")
+        activations.wait_for("Q", 1)
+        assert process.poll() is None
+        assert process.stop(60) == 0
+        assert len(activations.of("Q")) == 1
+
+
+def test_the_same_checkpoint_starts_at_once_after_a_kill_and_ends_a_monitor_that_still_runs(
+    monitored: Monitored, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monitored.running() as first:
+        with monitored.running() as second:
+            assert first.wait(DEADLINE_S) == 2
+            assert second.poll() is None
+            kill(second)
+        with monitored.running() as third:
+            assert third.stop(60) == 0
+    said = capsys.readouterr().out
+    assert said.count("another monitor has been started on the same checkpoint") == 1
+    assert "Waiting for its end" not in said, "it waited for the session of the one that was killed"
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("queue-activation.json", "Put it back from any backup"), ("metadata", "Delete it")]
+)
+def test_a_torn_file_that_identifies_the_checkpoint_is_one_clear_message(
+    monitored: Monitored, name: str, advice: str
+) -> None:
+    with monitored.running() as process:
+        assert process.stop(60) == 0
+    path = monitored.checkpoint / name
+    # Hadoop checks a file against the sum beside it, if there is one.
+    for has_sum in (True, False):
+        os.truncate(path, path.stat().st_size // 2)
+        if not has_sum:
+            path.with_name(f".{name}.crc").unlink()
+        refused = monitored.fails()
+        assert refused.returncode == 2, refused.stderr
+        assert f"{name} is not whole. {advice}" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    if advice == "Delete it":
+        path.unlink()
+        with monitored.running() as process, monitored.activations() as activations:
+            monitored.arrive("Q")
+            wait_until(lambda: activations.of("Q"), DEADLINE_S, "an activation")
+            assert process.stop(60) == 0
