@@ -166,9 +166,16 @@ def query_id(spark: SparkSession, location: str) -> str | None:
     try:
         return msgspec.json.decode(read(spark, file_system, path), type=_Query).id
     except msgspec.DecodeError:
-        raise UserError(
-            f"the checkpoint {location} is damaged: {_QUERY_FILE_NAME} is not whole. Delete it: Spark writes a new one"
-        ) from None
+        raise damaged_query(location) from None
+
+
+def damaged_query(location: str) -> UserError:
+    """Returns what to say if Spark's file of the query is not there or not whole; without it no query starts."""
+    return UserError(
+        f"the checkpoint {location} is damaged: {_QUERY_FILE_NAME} is missing or not whole. Put it back from any "
+        f'backup of this checkpoint: it never changes. If there is none, write {{"id":"{uuid.uuid4()}"}} into it, and '
+        f"delete .{_QUERY_FILE_NAME}.crc beside it"
+    )
 
 
 class _Query(Struct):

@@ -15,7 +15,8 @@ def require_whole(spark: SparkSession, location: str) -> None:
     Raises:
         UserError: One is damaged; the message says what can be done.
     """
-    checkpoint.query_id(spark, location)
+    if checkpoint.query_id(spark, location) is None and newest_batch(spark, location, "offsets") is not None:
+        raise checkpoint.damaged_query(location)
     for folder in ("offsets", "commits"):
         newest = newest_batch(spark, location, folder)
         if newest is None:

@@ -5,14 +5,16 @@ The reasons for each setting are measurements; docs/architecture.md, "Spark's se
 
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from signal import Signals
-from typing import ClassVar
+from signal import SIGKILL, Signals
+from typing import Any, ClassVar
 
 from py4j.java_gateway import JavaObject
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
@@ -187,8 +189,35 @@ def _create_local(checkpoint_location: str, driver_memory: str, classes: ClassAr
     spark_home = Path(_find_spark_home())
     jvm_options = classes.jvm_options(java, [*(spark_home / "jars").glob("*.jar"), *jars])
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
-    gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+    with _ended_if_broken_off():
+        gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     return _session(SparkContext(conf=conf, gateway=gateway))
+
+
+@contextmanager
+def _ended_if_broken_off() -> Iterator[None]:
+    """Ends the JVM that `launch_gateway` has started if that is broken off.
+
+    PySpark then removes the folder in which the JVM is about to say its port. The JVM fails to, and stays for ever.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*arguments, **more))
+        return started[-1]
+
+    java_gateway.Popen = start  # type: ignore[assignment, misc]
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            # It leads a session, so its process group is its own.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, SIGKILL)
+            process.wait()
+        raise
+    finally:
+        java_gateway.Popen = subprocess.Popen  # type: ignore[misc]
 
 
 def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]) -> SparkConf:

@@ -21,7 +21,7 @@ from streaming.processes import ChildProcess, own_environment
 from tests.batch_log import merged_batches
 from tests.integration.monitor_topics import Tail
 from tests.integration.monitors import DEADLINE_S, Monitored, kill
-from tests.waiting import children_of, is_running, wait_until
+from tests.waiting import children_of, is_running, processes_with, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
 # Far more than a batch and the end of Spark take, far less than steady traffic goes on.
@@ -316,7 +316,13 @@ def test_a_signal_while_spark_starts_ends_it_with_exit_code_0_and_leaves_no_proc
     log_file = monitored.folder / "monitor.log"
     for number in (signal.SIGINT, signal.SIGTERM):
         with ChildProcess(monitored.command(), log_file=log_file, env=own_environment()) as process:
-            jvm = wait_until(lambda process=process: children_of(process.pid), DEADLINE_S, "the JVM")
+            jvm = wait_until(
+                lambda process=process: (
+                    children_of(process.pid) & processes_with("org.apache.spark.deploy.SparkSubmit")
+                ),
+                DEADLINE_S,
+                "the JVM",
+            )
             os.kill(process.pid, number)
             assert process.wait(STOP_DEADLINE_S) == 0
             wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")

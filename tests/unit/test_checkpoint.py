@@ -132,5 +132,5 @@ def test_an_older_checkpoint_has_the_id_of_its_query(files: Files) -> None:
 @pytest.mark.parametrize("content", [b"", b'{"id":', b"{}"])
 def test_a_torn_file_of_the_query_says_what_to_do(files: Files, content: bytes) -> None:
     files.content[f"{LOCATION}/metadata"] = content
-    with pytest.raises(UserError, match=r"metadata is not whole\. Delete it"):
+    with pytest.raises(UserError, match=r"metadata is missing or not whole\. Put it back"):
         checkpoint.query_id(None, LOCATION)  # type: ignore[arg-type]
