@@ -132,8 +132,8 @@ class Run:
         return self.checkpoint is not None or b"\ndone" in self.log.read_bytes()[-20_000:]
 
 
-def committed_events(checkpoint: Path) -> int:
-    """The events of the arrivals and receives up to the last batch that Spark has committed."""
+def committed_events(checkpoint: Path, topics: tuple[str, ...] = ("queue-arrivals", "queue-receives")) -> int:
+    """The events of the arrivals and receives, or of other topics, up to the last batch that Spark has committed."""
     commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit()]
     if not commits:
         return 0
@@ -144,7 +144,7 @@ def committed_events(checkpoint: Path) -> int:
     total = 0
     for line in lines[2:]:
         for topic, partitions in json.loads(line).items():
-            if topic.endswith(("queue-arrivals", "queue-receives")):
+            if topic.endswith(topics):
                 total += sum(partitions.values())
     return total
 
