@@ -37,6 +37,8 @@ def test_an_unsafe_name_is_in_the_environment_and_in_no_argument(procedure: str 
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kept in ("QUEUE_ACTIVATION_CACHE", "QUEUE_ACTIVATION_IVY_SETTINGS"):
+        monkeypatch.delenv(kept, raising=False)
     monkeypatch.setenv("OF_THE_HOST", "1")
     monkeypatch.setenv("QUEUE_ACTIVATION_GROUP_ID", "of the host")
     monkeypatch.setenv("QUEUE_ACTIVATION_EXECUTE_AS", "of a host in a task")
