@@ -181,7 +181,8 @@ def _run_query(
                 sole.check()
                 return _end(query, ticker, topic_watch, signals)
         finally:
-            spark.stop()
+            if not _returns(spark.stop, signals):
+                spark_session.kill()
 
 
 def _rights(topics: Topics) -> Rights:
@@ -203,37 +204,38 @@ def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals
     problem = None if signals.stop.is_set() else topic_watch.problem_now()
     if problem is not None:
         logs.report(f"topics were {problem}")
-        _stop(query, signals)
+        _returns(query.stop, signals)
         return 1
     if failure is not None:
         logs.report(f"the monitor's query failed: {failure}")
         return 1
     if ticker.failure is not None and not signals.stop.is_set():
         logs.report(f"the monitor writes no ticks any more: {ticker.failure!r}")
-        _stop(query, signals)
+        _returns(query.stop, signals)
         return 1
     ticker.stop()
     _await_batch(query, signals)
-    _stop(query, signals)
+    _returns(query.stop, signals)
     _say("monitor stopped")
     return 0
 
 
-def _stop(query: StreamingQuery, signals: StopSignals) -> None:
-    """Stops the query.
+def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
+    """Calls something of Spark's that ends it; returns whether it returns within `_STOP_TIMEOUT_S`, or when in a hurry.
 
-    Spark waits a minute for the answer of a Kafka that is away, after it was told to stop. All that is to be kept is
-    in the checkpoint by then, so the JVM may end before the query has.
+    Spark's sources and sinks wait for a minute for a Kafka that is away, even after they were told to stop. By then all
+    that is to be kept is in the checkpoint.
     """
-    stopping = WatchedThread("stop", query.stop)
-    stopping.start()
+    calling = WatchedThread("stop", call)
+    calling.start()
     begin_s = time.monotonic()
-    while stopping.is_alive():
+    while calling.is_alive():
         limit_s = stop_signals.GRACE_S if signals.hurry.is_set() else _STOP_TIMEOUT_S
         if time.monotonic() > begin_s + limit_s:
-            return
-        stopping.join(_READY_POLL_INTERVAL_S)
-    stopping.check()
+            return False
+        calling.join(_READY_POLL_INTERVAL_S)
+    calling.check()
+    return True
 
 
 def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:

@@ -145,6 +145,15 @@ def _session(context: SparkContext) -> SparkSession:
     return SparkSession(context)
 
 
+def kill() -> None:
+    """Ends the JVM that `create` has started, if it has, by force."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        # It leads a session, so its process group is its own.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, SIGKILL)
+
+
 def forward_signals(signals: Iterable[Signals]) -> None:
     """Lets the JVM of spark-submit hand signals on to this process, which stops in order, and not act on them itself.
 

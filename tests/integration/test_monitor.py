@@ -302,14 +302,29 @@ def test_steady_traffic_does_not_keep_it_from_stopping_after_the_batch_in_progre
     assert "monitor stopped" in monitored.log()
 
 
-def test_a_kafka_that_stands_still_does_not_keep_it_from_stopping(java_and_jars: None, tmp_path: Path) -> None:  # noqa: ARG001
-    with EmbeddedBroker() as broker, Monitored(broker.bootstrap_servers, tmp_path, []).running() as process:
-        os.kill(broker.pid, signal.SIGSTOP)
-        try:
-            os.kill(process.pid, signal.SIGTERM)
-            assert process.wait(STOP_DEADLINE_S) == 0
-        finally:
-            os.kill(broker.pid, signal.SIGCONT)
+@pytest.mark.parametrize("is_busy", [False, True], ids=["between batches", "in a batch"])
+def test_a_kafka_that_stands_still_does_not_keep_it_from_stopping(
+    java_and_jars: None,  # noqa: ARG001
+    tmp_path: Path,
+    is_busy: bool,
+) -> None:
+    with EmbeddedBroker() as broker:
+        # After the first tick there is none.
+        monitored = Monitored(broker.bootstrap_servers, tmp_path, ["--check-interval", "1h"])
+        with monitored.running() as process:
+            if is_busy:
+                monitored.arrive(*QUEUES)
+                wait_until(lambda: len(batches(monitored, "offsets")) > 1, DEADLINE_S, "a batch")
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                os.kill(process.pid, signal.SIGTERM)
+                if is_busy:
+                    # The batch in progress is waited for until then.
+                    os.kill(process.pid, signal.SIGINT)
+                assert process.wait(STOP_DEADLINE_S) == 0
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+        assert "monitor stopped" in monitored.log()
 
 
 def test_a_signal_while_spark_starts_ends_it_with_exit_code_0_and_leaves_no_process(monitored: Monitored) -> None:
@@ -350,12 +365,15 @@ def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_the
         refused = monitored.fails()
         assert refused.returncode == 2
         assert "--continue-from with this one" in refused.stderr
+        activations.read_all()
         last = activations.of("Q")[-1]["sequence"]
         monitored.options += ["--continue-from", str(monitored.checkpoint)]
         monitored.checkpoint = monitored.folder / "another"
         with monitored.running():
-            found = activations.wait_for("Q", len(activations.of("Q")) + 1)
-    assert (found[-1]["sequence"], found[-1]["reason"]) == (last + 1, "TIMEOUT_EXPIRED")
+            found = wait_until(
+                lambda: [one for one in activations.of("Q") if one["sequence"] > last], DEADLINE_S, "an activation"
+            )
+    assert (found[0]["sequence"], found[0]["reason"]) == (last + 1, "TIMEOUT_EXPIRED")
 
 
 def test_notifications_as_xml_and_another_number_of_shards_than_the_checkpoints_is_refused(

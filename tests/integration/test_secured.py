@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -308,7 +307,7 @@ def test_a_monitor_that_loses_the_right_to_its_place_is_told_so(secured: Secured
     cluster = secured.cluster("monitor")
     with SoleMonitor(cluster, admin.Admin(cluster), right.name, TOPICS.ticks, 1) as monitor:
         monitor.join("a checkpoint's id", "a monitor")
-        assert monitor.wait(threading.Event())
+        monitor.wait()
         secured.forbid(right)
         try:
             wait_until(monitor.has_problem, DEADLINE_S, "the refusal")
