@@ -154,7 +154,8 @@ def resident_bytes(pid: int) -> int:
     children: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
     page = os.sysconf("SC_PAGE_SIZE")
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # No glob with more than one part: it looks at each, and a process may be gone by then.
+    for stat in (process / "stat" for process in Path("/proc").glob("[0-9]*")):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):

@@ -32,7 +32,8 @@ def is_running(pid: int) -> bool:
 def children_of(parent_pid: int) -> set[int]:
     """The process ids of all children, zombies included."""
     children = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # No glob with more than one part: it looks at each, and a process may be gone by then.
+    for stat in (process / "stat" for process in Path("/proc").glob("[0-9]*")):
         try:
             if int(_fields(stat)[1]) == parent_pid:
                 children.add(int(stat.parent.name))
@@ -44,7 +45,7 @@ def children_of(parent_pid: int) -> set[int]:
 def processes_with(text: str) -> set[int]:
     """The process ids of all running processes with this text in their command line."""
     found = set()
-    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+    for cmdline in (process / "cmdline" for process in Path("/proc").glob("[0-9]*")):
         try:
             if text.encode() in cmdline.read_bytes():
                 found.add(int(cmdline.parent.name))
