@@ -2,7 +2,7 @@
 # Part of it is compiled where there is a C compiler.
 FROM python:3.12-bookworm AS build
 WORKDIR /src
-# setuptools reads README.md, and streaming/ivy.xml is a link to ivy.xml.
+# setuptools reads README.md, and streaming/system/ivy.xml is a link to ivy.xml.
 COPY pyproject.toml setup.py README.md ivy.xml ./
 COPY streaming streaming
 COPY producers producers
@@ -28,9 +28,9 @@ RUN pip install --constraint constraints.txt pyspark
 COPY --from=build /wheels /wheels
 RUN pip install --constraint constraints.txt /wheels/*.whl
 
-# The jars, verified by streaming/jars.sha256; the container needs no network for them.
+# The jars, verified by streaming/system/jars.sha256; the container needs no network for them.
 WORKDIR /
-RUN python -c 'from streaming.jars import broker_jars, spark_jars; spark_jars(); broker_jars()'
+RUN python -c 'from streaming.system.jars import broker_jars, spark_jars; spark_jars(); broker_jars()'
 
 # A new named volume takes over the owner of the folder it is mounted on.
 RUN useradd --create-home --uid 10001 queue-activation \

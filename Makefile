@@ -34,7 +34,7 @@ $(INSTALLED)/.set-up: $(STAMP) $(SOURCES)
 	@echo "installing the packages in $(INSTALLED), partly compiled (half a minute)"
 	@rm -rf $(INSTALLED) build/lib*
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(INSTALLED) .
-	@ls $(INSTALLED)/streaming/core/queue.*.so >/dev/null 2>&1 || echo "Nothing is compiled, as there is no C compiler. On Debian and Ubuntu install the package gcc."
+	@ls $(INSTALLED)/streaming/core/activation/queue.*.so >/dev/null 2>&1 || echo "Nothing is compiled, as there is no C compiler. On Debian and Ubuntu install the package gcc."
 	@touch $@
 
 lint: $(STAMP) ## style, format and types

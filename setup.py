@@ -13,20 +13,20 @@ from setuptools import Extension, setup
 # travel to the workers, and what mypyc makes of a frozen dataclass cannot be pickled. Nor are the classes of msgspec,
 # whose keywords mypyc drops.
 COMPILED = (
-    "core/definition",
-    "core/events",
-    "core/notification",
-    "core/queue",
-    "core/queue_monitor",
-    "core/room",
-    "core/sessions",
-    "core/shard",
-    "core/snapshot",
-    "core/tasks",
+    "core/activation/definition",
+    "core/activation/events",
+    "core/activation/notification",
+    "core/activation/queue",
+    "core/activation/queue_monitor",
+    "core/activation/room",
+    "core/activation/sessions",
+    "core/activation/shard",
+    "core/activation/snapshot",
+    "core/activation/tasks",
     "core/times",
-    "input_batch",
-    "outputs",
-    "shard_batch",
+    "spark/activation/input_batch",
+    "spark/activation/output_rows",
+    "spark/activation/step_shard",
 )
 
 

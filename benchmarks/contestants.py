@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 
 PEERS = Path(__file__).with_name("peers")
 _POLL_S = 0.02

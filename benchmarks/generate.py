@@ -15,9 +15,9 @@ from random import Random
 
 from confluent_kafka import Producer
 
-from streaming.admin import Admin, Cluster
-from streaming.follow import Start, TopicFollower
-from streaming.topics import Topics
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire.topics import Topics
 
 PARTITIONS = 4
 SEED = 1

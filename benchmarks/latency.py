@@ -19,9 +19,9 @@ from confluent_kafka import Producer
 from machine import machine
 from running_monitor import TOPICS, running_monitor
 
-from streaming.activations import Activation
-from streaming.admin import Cluster
-from streaming.follow import Start, TopicFollower
+from streaming.kafka.cluster import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire.notifications import Activation
 
 # The JVM compiles what it runs often for some minutes. They are shown, and not measured: a monitor runs for days.
 WARM_UP_S = 240.0

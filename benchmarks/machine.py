@@ -3,7 +3,7 @@
 import os
 import platform
 
-from streaming.core import queue
+from streaming.core.activation import queue
 
 
 def machine() -> str:

@@ -19,8 +19,8 @@ from machine import machine
 from running_monitor import make_class_archive
 from throughput import OURS, answer, measure
 
-from streaming.admin import Cluster
-from streaming.broker import EmbeddedBroker
+from streaming.kafka.cluster import Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
 
 COMMITTED = Path(__file__).with_suffix(".json")
 BARE_LOOP = Contestant("bare loop", "bare-loop")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from contestants import committed_events, resident_bytes
 
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.jars import cache_dir
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.topics import Topics
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.jars import cache_dir
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
 
 TOPICS = Topics()
 _READY_TIMEOUT_S = 120.0

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 from generate import InputSet, events
 
-from streaming.activations import ActivationFormat
-from streaming.blocks import RECORDS, Source, pack
-from streaming.core.settings import CoreSettings
-from streaming.shard_settings import ServerNames, ShardSettings
-from streaming.shards import run_shard
+from streaming.core.activation.settings import CoreSettings
+from streaming.spark.activation.run_shard import run_shard
+from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.blocks import RECORDS, Source, pack
+from streaming.wire.notifications import ActivationFormat
 
 HOUR_MS = 3_600_000
 SETTINGS = ShardSettings(

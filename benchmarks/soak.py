@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from machine import machine
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
-from streaming.admin import Cluster
-from streaming.follow import Start, TopicFollower
+from streaming.kafka.cluster import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
 
 OPTIONS = ("--external-activation-timeout", "2h", "--quiet-window", "1h")
 STEP_S = 0.1

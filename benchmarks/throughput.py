@@ -21,10 +21,10 @@ from generate import PARTITIONS, SETS, InputSet, fill
 from machine import machine
 from running_monitor import make_class_archive
 
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.follow import Start, TopicFollower
-from streaming.topics import Topics
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.wire.topics import Topics
 
 OURS = Contestant("queue-activation")
 CONTESTANTS = (

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from machine import machine
 from running_monitor import TOPICS, running_monitor
 
-from streaming.follow import Start, TopicFollower
+from streaming.kafka.topic_follower import Start, TopicFollower
 
 # The time-outs of all queues fall into so many seconds.
 SPREAD_S = 10.0

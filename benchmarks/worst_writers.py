@@ -22,7 +22,7 @@ from contestants import committed_events
 from machine import machine
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
-from streaming.follow import Start, TopicFollower
+from streaming.kafka.topic_follower import Start, TopicFollower
 
 # In a byte of the state more is random in ASCII than in what takes four bytes, and so less is lost to compression.
 ALPHABETS = {

@@ -8,7 +8,7 @@ With --check it writes nothing, and fails if the document shows something else t
 import sys
 from pathlib import Path
 
-from streaming.core.queue_monitor import TRANSITIONS, Anchor, State, Trigger
+from streaming.core.activation.queue_monitor import TRANSITIONS, Anchor, State, Trigger
 
 DOCUMENT = Path(__file__).with_name("architecture.md")
 BEGIN = "<!-- state diagram: written by docs/generate_state_diagram.py -->"

@@ -10,14 +10,14 @@ from typing import Self
 import msgspec
 from confluent_kafka import KafkaException
 
-from producers.clients import KafkaConfig, admin_client
 from producers.queue_topics import check_queue_names, check_topics
-from producers.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
-from streaming.access import rights
-from streaming.records import MessageArrived
-from streaming.stop_signals import GRACE_S, ends_program
-from streaming.threads import within
-from streaming.topics import Topics
+from streaming.kafka.access import rights
+from streaming.kafka.clients import KafkaConfig, admin_client
+from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
+from streaming.system.stop_signals import GRACE_S, ends_program
+from streaming.system.threads import within
+from streaming.wire.input_records import MessageArrived
+from streaming.wire.topics import Topics
 
 Headers = Iterable[tuple[str, bytes]]
 

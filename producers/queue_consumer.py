@@ -7,9 +7,9 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from producers.clients import KafkaConfig, client_settings
-from producers.errors import unusable
 from producers.own_partitions import OwnPartition, OwnPartitions
+from streaming.kafka.clients import KafkaConfig, client_settings
+from streaming.kafka.errors import unusable
 
 _log = logging.getLogger(__name__)
 

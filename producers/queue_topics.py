@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, NewTopic
 
-from producers.clients import REQUEST_TIMEOUT_S, KafkaConfig, admin_client
-from producers.errors import kafka_error
-from streaming.access import Rights, WatchfulAdmin, denial, partitions_of
 from streaming.errors import UserError
-from streaming.records import is_queue_name
-from streaming.topics import Topics, topic_name_problem
+from streaming.kafka.access import Rights, WatchfulAdmin, denial, partitions_of
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, KafkaConfig, admin_client
+from streaming.kafka.errors import kafka_error
+from streaming.wire.input_records import is_queue_name
+from streaming.wire.topics import Topics, topic_name_problem
 
 # A topic that was just created is not known to every broker at once; it takes milliseconds.
 _PROPAGATION_S = 1.0
@@ -45,7 +45,7 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         return
     new_topics = [NewTopic(name, partitions, replication_factor) for name in names]
     admin = admin_client(bootstrap_servers, kafka_config)  # its futures end with it
-    created = admin.create_topics(new_topics, request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S)
+    created = admin.create_topics(new_topics, request_timeout=CLIENT_TIMEOUT_S, operation_timeout=CLIENT_TIMEOUT_S)
     for name, future in created.items():
         try:
             admin.result(future)
@@ -99,7 +99,7 @@ def _lastingly_missing(admin: WatchfulAdmin, rights: Rights) -> set[str]:
     deadline = time.monotonic() + _PROPAGATION_S
     while True:
         try:
-            missing = rights.keys() - partitions_of(admin, rights, REQUEST_TIMEOUT_S).keys()
+            missing = rights.keys() - partitions_of(admin, rights, CLIENT_TIMEOUT_S).keys()
         except KafkaException as exception:
             raise UserError(f"Kafka does not answer for the topics {', '.join(rights)}: {exception}") from exception
         if not missing or time.monotonic() >= deadline:

@@ -12,8 +12,13 @@ from typing import Self
 import msgspec
 from confluent_kafka import KafkaException
 
-from producers.clients import REQUEST_TIMEOUT_S, KafkaConfig
-from producers.errors import (
+from producers.emptiness import EmptinessProbe, NothingFound
+from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
+from producers.queue_topics import check_queue_names, check_topics
+from producers.session_reports import SessionReports
+from streaming.kafka.access import check_group, rights
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, KafkaConfig
+from streaming.kafka.errors import (
     ClientUnusableError,
     ReceiveRolledBackError,
     TransactionAbortedError,
@@ -21,16 +26,11 @@ from producers.errors import (
     kafka_error,
     unusable,
 )
-from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
-from producers.queue_topics import check_queue_names, check_topics
-from producers.queue_view import NothingFound, QueueView
-from producers.session_reports import SessionReports
-from producers.transactions import TransactionalProducer
-from streaming.access import check_group, rights
-from streaming.records import Commit, Receive, Rollback
-from streaming.stop_signals import GRACE_S, ends_program
-from streaming.threads import within
-from streaming.topics import Topics
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.system.stop_signals import GRACE_S, ends_program
+from streaming.system.threads import within
+from streaming.wire.input_records import Commit, Receive, Rollback
+from streaming.wire.topics import Topics
 
 __all__ = ["SESSION_ID_VARIABLE", "QueueReader", "ReceivedMessage"]
 
@@ -100,9 +100,9 @@ class QueueReader:
         self._has_found_nothing = False
         self._is_closed = False
         consumer_group = group_id or queue
-        self._view = QueueView(bootstrap_servers, queue, consumer_group, kafka_config)
-        check_topics(self._view.admin, rights(reads=[queue], writes=[topics.receives]), topics.receives)
-        check_group(self._view.admin, consumer_group, REQUEST_TIMEOUT_S)
+        self._probe = EmptinessProbe(bootstrap_servers, queue, consumer_group, kafka_config)
+        check_topics(self._probe.admin, rights(reads=[queue], writes=[topics.receives]), topics.receives)
+        check_group(self._probe.admin, consumer_group, CLIENT_TIMEOUT_S)
         self._producer = TransactionalProducer(bootstrap_servers, kafka_config=kafka_config)
         self._consumer = QueueConsumer(bootstrap_servers, queue, consumer_group, kafka_config)
         self._reports = SessionReports(bootstrap_servers, topics.receives, queue, self.session_id, kafka_config)
@@ -238,7 +238,7 @@ class QueueReader:
 
     def _look(self) -> NothingFound | None:
         try:
-            found = self._view.look(self._consumer.partitions.positions())
+            found = self._probe.look(self._consumer.partitions.positions())
         except KafkaException as exception:
             raise unusable(f"Kafka tells nothing about queue {self._queue!r}", kafka_error(exception)) from exception
         if found:

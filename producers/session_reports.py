@@ -7,9 +7,9 @@ from typing import Protocol
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from producers.clients import PARTITIONER, REQUEST_TIMEOUT_S, KafkaConfig, client_settings
-from producers.errors import ClientUnusableError, unusable
-from streaming.records import ReceiveRecord, SessionAlive, SessionEnded
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, PARTITIONER, KafkaConfig, client_settings
+from streaming.kafka.errors import ClientUnusableError, unusable
+from streaming.wire.input_records import ReceiveRecord, SessionAlive, SessionEnded
 
 # Six of these fit into the monitor's leases of 60 s (contract, queue-receives).
 SESSION_ALIVE_INTERVAL_S = 10.0
@@ -63,7 +63,7 @@ class SessionReports:
         self._produce(record, self._on_delivery)
         self._check()
 
-    def wait_acknowledged(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def wait_acknowledged(self, timeout_s: float = CLIENT_TIMEOUT_S) -> None:
         """Returns when Kafka has all reports.
 
         Raises:
@@ -74,7 +74,7 @@ class SessionReports:
         if unsent:
             raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports in {timeout_s:.0f} s")
 
-    def close(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = CLIENT_TIMEOUT_S) -> None:
         """Reports SESSION_ENDED, waits so long until Kafka has it, and ends the thread.
 
         Raises:

@@ -14,12 +14,12 @@ from enum import Enum
 import msgspec
 from confluent_kafka import Producer
 
-from producers.clients import PARTITIONER
 from producers.producer import Message, QueueProducer
-from streaming import records
-from streaming.admin import Cluster
-from streaming.records import MessageArrived, ReceiveRecord
-from streaming.topics import Topics
+from streaming.kafka.clients import PARTITIONER
+from streaming.kafka.cluster import Cluster
+from streaming.wire import input_records
+from streaming.wire.input_records import MessageArrived, ReceiveRecord
+from streaming.wire.topics import Topics
 
 # A burst brings so many messages at once, and a reader takes at most so many at a time.
 _BURST_MESSAGES = (5, 50)
@@ -70,28 +70,28 @@ class WorkloadSettings:
 
 
 @dataclass(frozen=True)
-class Happening:
+class WorkloadEvent:
     """Something that happens at an instant of the timeline."""
 
     at_ms: float
     record: MessageArrived | ReceiveRecord
 
 
-def timeline(settings: WorkloadSettings) -> Iterator[Happening]:
+def timeline(settings: WorkloadSettings) -> Iterator[WorkloadEvent]:
     """All that happens, in order of time."""
     queues = (_queue_timeline(settings, index) for index in range(settings.queues))
-    return heapq.merge(*queues, key=lambda happening: happening.at_ms)
+    return heapq.merge(*queues, key=lambda event: event.at_ms)
 
 
-def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[Happening]:
+def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[WorkloadEvent]:
     name = settings.queue_name(index)
     rng = random.Random(f"{settings.seed}/{index}")  # noqa: S311  (a workload, no secret)
     arrivals, heard = itertools.tee(_arrivals(rng, settings.rate / settings.queues, settings.duration_ms))
-    happenings = (Happening(at_ms, MessageArrived(name, count)) for at_ms, count in arrivals)
+    events = (WorkloadEvent(at_ms, MessageArrived(name, count)) for at_ms, count in arrivals)
     if not settings.has_readers:
-        return happenings
+        return events
     readers = random.Random(f"{settings.seed}/{index}/readers")  # noqa: S311
-    return heapq.merge(happenings, _receives(readers, name, heard), key=lambda happening: happening.at_ms)
+    return heapq.merge(events, _receives(readers, name, heard), key=lambda event: event.at_ms)
 
 
 def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tuple[float, int]]:
@@ -113,7 +113,7 @@ def _squeezed(at_ms: float, phase_ms: float) -> float:
     return max(0.0, period * _QUIET_PERIOD_MS + within_ms * _QUIET_AWAKE - phase_ms)
 
 
-def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int]]) -> Iterator[Happening]:
+def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int]]) -> Iterator[WorkloadEvent]:
     """What readers report: each comes some time after an arrival on the empty queue and leaves it empty."""
     at_ms = 0.0
     session = 0
@@ -128,19 +128,20 @@ def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int
                 unread += upcoming[1]
                 upcoming = next(arrivals, None)
             if unread == 0:
-                yield Happening(at_ms, records.Receive(name, session_id, "EMPTY"))
-                yield Happening(at_ms, records.SessionEnded(name, session_id))
+                yield WorkloadEvent(at_ms, input_records.Receive(name, session_id, "EMPTY"))
+                yield WorkloadEvent(at_ms, input_records.SessionEnded(name, session_id))
                 break
             taken = min(unread, _RECEIVE_MESSAGES)
             transaction_id = str(transaction)
-            yield Happening(
-                at_ms, records.Receive(name, session_id, "MESSAGES", messages=taken, transaction_id=transaction_id)
+            yield WorkloadEvent(
+                at_ms,
+                input_records.Receive(name, session_id, "MESSAGES", messages=taken, transaction_id=transaction_id),
             )
             at_ms += rng.uniform(*_WORK_MS)
             if rng.random() < _ROLLBACKS:
-                yield Happening(at_ms, records.Rollback(name, session_id, transaction_id))
+                yield WorkloadEvent(at_ms, input_records.Rollback(name, session_id, transaction_id))
             else:
-                yield Happening(at_ms, records.Commit(name, session_id, transaction_id))
+                yield WorkloadEvent(at_ms, input_records.Commit(name, session_id, transaction_id))
                 unread -= taken
 
 

@@ -7,6 +7,6 @@ if not __package__:
     # Started as a file: Python looks for modules beside it first, and would take ours for others of the same name.
     sys.path.remove(str(Path(__file__).parent))
 
-from streaming.cli import main
+from streaming.cli.main import main
 
 main()

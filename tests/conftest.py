@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.broker import EmbeddedBroker
 from streaming.errors import UserError
-from streaming.jars import JarsUnreachableError, broker_jars, spark_jars
-from streaming.java import find_java
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.jars import JarsUnreachableError, broker_jars, spark_jars
+from streaming.system.java import find_java
 
 
 def needed_service_is_missing(error: Exception) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.processes import THIS_COMMAND, ChildProcess
-from streaming.topics import TopicSpec
-from tests.integration.monitors import Monitored
-from tests.waiting import wait_until
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND, ChildProcess
+from streaming.wire.topics import TopicSpec
+from tests.support.monitors import Monitored
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from streaming.demo import QUEUES
-from streaming.processes import THIS_COMMAND
-from tests.waiting import processes_with
+from streaming.cli.demo.demo import QUEUES
+from streaming.system.processes import THIS_COMMAND
+from tests.support.waiting import processes_with
 
 # Two minutes, and what a busy machine adds.
 TIMEOUT_S = 180

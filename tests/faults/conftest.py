@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.faults.differential import Outcome
-from tests.faults.scene import KillableBroker, Report
+from tests.support.differential import Outcome
+from tests.support.fault_scene import KillableBroker, Report
 
 
 @pytest.fixture(scope="session")

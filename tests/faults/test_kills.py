@@ -21,11 +21,11 @@ import pytest
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.broker import EmbeddedBroker
-from tests.faults.programs import Program, ReaderProcesses
-from tests.integration.monitors import Monitored, View
-from tests.seeds import fresh_seed
-from tests.waiting import wait_until
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.killable_programs import Program, ReaderProcesses
+from tests.support.monitors import Monitored, View
+from tests.support.seeds import fresh_seed
+from tests.support.waiting import wait_until
 
 LOAD_S = float(os.environ.get("FAULTS_SECONDS") or 600)
 # Everything that was given up waits for a lease (60 s) and its extension, and for T; then it is read.

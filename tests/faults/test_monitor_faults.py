@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from streaming.admin import Admin, Cluster
-from tests.faults.differential import Outcome, logged_batches
-from tests.faults.scene import DEADLINE_S, KillableBroker, Report, Scene
-from tests.integration.monitor_topics import Tail
-from tests.integration.monitors import Activations
-from tests.seeds import fresh_seed
-from tests.waiting import wait_until
+from streaming.kafka.cluster import Admin, Cluster
+from tests.support.differential import Outcome, logged_batches
+from tests.support.fault_scene import DEADLINE_S, KillableBroker, Report, Scene
+from tests.support.monitor_topics import Tail
+from tests.support.monitors import Activations
+from tests.support.seeds import fresh_seed
+from tests.support.waiting import wait_until
 
 HOUR_MS = 3_600_000
 HISTORY_S = 4.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.scene import KillableBroker, Report, Scene
-from tests.seeds import fresh_seed
+from tests.support.fault_scene import KillableBroker, Report, Scene
+from tests.support.seeds import fresh_seed
 
 MOMENTS = int(os.environ.get("FAULTS_MOMENTS") or 3)
 VICTIMS = ("driver", "worker", "broker")

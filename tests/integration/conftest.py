@@ -5,9 +5,9 @@ import uuid
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.broker import EmbeddedBroker
-from streaming.topics import Topics
-from tests.integration.monitor_topics import MonitorTopics
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.wire.topics import Topics
+from tests.support.monitor_topics import MonitorTopics
 
 
 @pytest.fixture

@@ -16,16 +16,16 @@ import pytest
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.activator.programs import Identity
-from streaming.activator.store import ProgramRecord, QueueRecord, Store
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.core.activator import Program, QueueActivator
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.topics import Topics
-from tests.checked_producer import CheckedProducer
-from tests.integration.monitor_topics import Tail
-from tests.waiting import is_running, processes_with, wait_until
+from streaming.core.activation.program_starts import Program, QueueActivator
+from streaming.daemons.activator.programs import Identity
+from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
+from tests.support.checked_producer import CheckedProducer
+from tests.support.monitor_topics import Tail
+from tests.support.waiting import is_running, processes_with, wait_until
 
 # Ten times what the slowest of them takes on two busy cores.
 DEADLINE_S = 30.0
@@ -42,8 +42,8 @@ done
 # Runs the activator and kills it where it is said to be.
 KILLED_AT = """
 import os, signal, sys
-from streaming import cli
-from streaming.activator import {module}
+from streaming.cli.main import main
+from streaming.daemons.activator import {module}
 def kill(*_arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 original = {module}.{name}
@@ -52,7 +52,7 @@ def at(self, *arguments):
         kill()
     return original(self, *arguments)
 {module}.{name} = at
-cli.main()
+main()
 """
 
 

@@ -12,14 +12,14 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from streaming.blocks import Source
-from streaming.broker import EmbeddedBroker
-from tests.bad_input import Fuzzer, is_valid
-from tests.fake_spark import Record, arrival, command
-from tests.integration.monitor_topics import Tail
-from tests.integration.monitors import DEADLINE_S, Monitored
-from tests.seeds import fresh_seed
-from tests.waiting import wait_until
+from streaming.spark.blocks import Source
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.bad_input import Fuzzer, is_valid
+from tests.support.fake_spark import Record, arrival, command
+from tests.support.monitor_topics import Tail
+from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.seeds import fresh_seed
+from tests.support.waiting import wait_until
 
 # One in five is for queue-commands, which gets the fewest.
 RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 1_000) * 5

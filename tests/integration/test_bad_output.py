@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 
 from producers.queue_topics import create_queue_topics
 from producers.reader import QueueReader
-from streaming.broker import EmbeddedBroker
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
-from tests.bad_output import GOOD, OutputFuzzer, OutputRecord
-from tests.integration.hosting import Hosting
-from tests.seeds import fresh_seed
-from tests.waiting import wait_until
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from tests.support.bad_output import GOOD, OutputFuzzer, OutputRecord
+from tests.support.hosting import Hosting
+from tests.support.seeds import fresh_seed
+from tests.support.waiting import wait_until
 
 RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 2_000)
 # A task that is no nonsense costs its host a transaction of some milliseconds.

@@ -14,16 +14,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.broker import EmbeddedBroker
 from streaming.errors import UserError
-from tests.waiting import children_of, is_running, processes_with, wait_until
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
 # A start takes 2 to 5 s; the rest is for a machine with much else to do.
 START_TIMEOUT_S = 90
 FOREGROUND = """
 import sys
 from pathlib import Path
-from streaming.broker import run_broker_in_foreground
+from streaming.system.embedded_broker import run_broker_in_foreground
 sys.exit(run_broker_in_foreground(0, Path(sys.argv[1]) if sys.argv[1:] else None))
 """
 

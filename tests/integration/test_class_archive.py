@@ -9,12 +9,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from streaming import class_archive
-from streaming.class_archive import ClassArchive
 from streaming.errors import UserError
-from streaming.java import find_java
+from streaming.spark import class_archive
+from streaming.spark.class_archive import ClassArchive
+from streaming.system.java import find_java
 from tests.conftest import needed_service_is_missing
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60
 ARCHIVES = "classes-*.jsa"

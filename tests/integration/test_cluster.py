@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker import EmbeddedBroker
-from tests.integration.clusters import (
-    SECRET,
-    WORKERS,
-    SubmittedMonitor,
-    python_with_dependencies_only,
-    spark_cluster,
-)
-from tests.integration.monitors import DEADLINE_S, Activations
-from tests.waiting import processes_with, wait_until
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.clusters import SECRET, WORKERS, SubmittedMonitor, python_with_dependencies_only, spark_cluster
+from tests.support.monitors import DEADLINE_S, Activations
+from tests.support.waiting import processes_with, wait_until
 
 STEPS = 4
 QUEUES_PER_STEP = 50

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.metrics.end_offsets import EndOffsets
-from streaming.topics import TopicSpec
-from tests.checked_producer import CheckedProducer
-from tests.waiting import wait_until
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.end_offsets import EndOffsets
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.wire.topics import TopicSpec
+from tests.support.checked_producer import CheckedProducer
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
 READ = {"arrivals": {0: 2, 1: 0}}

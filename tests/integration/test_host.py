@@ -12,15 +12,15 @@ from threading import Event
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from producers.transactions import TransactionalProducer
-from streaming.broker import EmbeddedBroker
-from streaming.core import task_host as core
-from streaming.host import start_records, taking, task_host
-from streaming.host.task_host import Happening
-from streaming.processes import ChildProcess
-from tests.integration.hosting import Hosting
-from tests.integration.monitor_topics import DEADLINE_S, expel_members, group_in_partition
-from tests.waiting import is_running, wait_until
+from streaming.core.activation import task_handlers as core
+from streaming.daemons.host import start_records, taking, task_host
+from streaming.daemons.host.task_host import TaskEvent
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import ChildProcess
+from tests.support.hosting import Hosting
+from tests.support.monitor_topics import DEADLINE_S, expel_members, group_in_partition
+from tests.support.waiting import is_running, wait_until
 
 STARTED = {"type": "TASK_STARTED"}
 SESSION_ENDED = {"type": "SESSION_ENDED"}
@@ -76,7 +76,7 @@ def test_a_command_gets_what_it_needs_and_its_exit_is_reported(hosting: Hosting,
         hosting.prefix, str(hosting.kafka_config), "more",
     ]  # fmt: skip
     started, ended = host.changes
-    assert (started.what, ended.what, ended.exit_code) == (Happening.STARTED, Happening.EXITED, 3)
+    assert (started.what, ended.what, ended.exit_code) == (TaskEvent.STARTED, TaskEvent.EXITED, 3)
     line = f"orders: payment, task {task_id}: started for activation 12, process {started.process_id}"
     assert any(each.endswith(line) for each in host.lines)
     assert host.lines[0] == "host ready"
@@ -277,7 +277,7 @@ def test_a_host_that_kafka_does_not_answer_begins_anew(hosting: Hosting, monkeyp
         host.wait_for(lambda line: "could not be taken: no answer from Kafka" in line, "the failure to be said")
         for task_id in task_ids:
             assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
-    assert len([change for change in host.changes if change.what is Happening.STARTED]) == 3
+    assert len([change for change in host.changes if change.what is TaskEvent.STARTED]) == 3
 
 
 def test_the_tasks_of_a_host_that_was_killed_end_and_are_not_run_again(hosting: Hosting, tmp_path: Path) -> None:

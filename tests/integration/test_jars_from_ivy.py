@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.jars import JarsUnreachableError, spark_jars
+from streaming.system.jars import JarsUnreachableError, spark_jars
 
 SETTINGS = """<ivysettings>
   <settings defaultResolver="mirror"/>

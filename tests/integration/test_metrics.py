@@ -12,12 +12,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.broker import EmbeddedBroker
-from tests.command_lines import ROOT
-from tests.http_answers import get
-from tests.integration.monitors import DEADLINE_S, Monitored
-from tests.metric_names import documented_metrics, metrics_of_dashboard, metrics_of_rules
-from tests.waiting import wait_until
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.command_lines import ROOT
+from tests.support.http_answers import get
+from tests.support.metric_names import documented_metrics, metrics_of_dashboard, metrics_of_rules
+from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 2
 Samples = dict[tuple[str, str], float]

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.core.queue_monitor import State
-from streaming.processes import ChildProcess, own_environment
-from tests.batch_log import merged_batches
-from tests.integration.monitor_topics import Tail
-from tests.integration.monitors import DEADLINE_S, Monitored, kill
-from tests.waiting import children_of, is_running, processes_with, wait_until
+from streaming.core.activation.queue_monitor import State
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import ChildProcess, own_environment
+from tests.support.batch_log import merged_batches
+from tests.support.monitor_topics import Tail
+from tests.support.monitors import DEADLINE_S, Monitored, kill
+from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
 # Far more than a batch and the end of Spark take, far less than steady traffic goes on.

@@ -8,15 +8,15 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.partitioner.default import murmur2
 
-from producers import transactions
-from producers.errors import ClientUnusableError, TransactionAbortedError
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from producers.transactions import TransactionalProducer
 from streaming.errors import UserError
-from streaming.topics import Topics
-from tests.integration.monitor_topics import MonitorTopics
-from tests.waiting import wait_until
+from streaming.kafka import transactions
+from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.wire.topics import Topics
+from tests.support.monitor_topics import MonitorTopics
+from tests.support.waiting import wait_until
 
 
 def arrivals(monitor_topics: MonitorTopics) -> dict[str, list[int]]:
@@ -154,7 +154,7 @@ def test_without_the_monitors_topics(monitor_topics: MonitorTopics) -> None:
 
 
 def test_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(transactions, "CLIENT_TIMEOUT_S", 0.5)
     with pytest.raises(UserError, match=r"Kafka at 127.0.0.1:1"):
         QueueProducer("127.0.0.1:1")
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from producers import session_reports
-from producers.errors import ClientUnusableError, ReceiveRolledBackError
 from producers.reader import SESSION_ID_VARIABLE, QueueReader
 from streaming.errors import UserError
-from tests.integration.monitor_topics import DEADLINE_S, MonitorTopics, Tail, committed_offsets, without_transaction
-from tests.waiting import wait_until
+from streaming.kafka.errors import ClientUnusableError, ReceiveRolledBackError
+from tests.support.monitor_topics import DEADLINE_S, MonitorTopics, Tail, committed_offsets, without_transaction
+from tests.support.waiting import wait_until
 
 MESSAGES = {"type": "RECEIVE", "result": "MESSAGES"}
 EMPTY = {"type": "RECEIVE", "result": "EMPTY"}

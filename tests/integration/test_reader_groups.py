@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from producers import reader as reader_module
-from producers.errors import ReceiveRolledBackError
 from producers.producer import Message
 from producers.reader import QueueReader
-from tests.integration.monitor_topics import (
+from streaming.kafka.errors import ReceiveRolledBackError
+from tests.integration.test_reader import COMMIT, EMPTY, MESSAGES, ROLLBACK, SESSION_ENDED, WAITING, receive
+from tests.support.monitor_topics import (
     DEADLINE_S,
     MonitorTopics,
     Record,
@@ -21,8 +22,7 @@ from tests.integration.monitor_topics import (
     group_members,
     without_transaction,
 )
-from tests.integration.test_reader import COMMIT, EMPTY, MESSAGES, ROLLBACK, SESSION_ENDED, WAITING, receive
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class BackgroundReader:

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from producers.producer import Message, QueueProducer
-from tests.integration.monitor_topics import DEADLINE_S, ConsumerRecord, MonitorTopics, Tail, group_members
-from tests.integration.reader_programs import KILLS_IN_COMMIT, Block, End, Outcome, ReaderProgram, Taken, expel
-from tests.integration.reader_truth import Count, QueueTruth, committed_blocks
 from tests.integration.test_reader import EMPTY
-from tests.seeds import seeds
-from tests.waiting import wait_until
+from tests.support.monitor_topics import DEADLINE_S, ConsumerRecord, MonitorTopics, Tail, group_members
+from tests.support.reader_programs import KILLS_IN_COMMIT, Block, End, Outcome, ReaderProgram, Taken, expel
+from tests.support.reader_truth import Count, QueueTruth, committed_blocks
+from tests.support.seeds import seeds
+from tests.support.waiting import wait_until
 
 # Hypothesis begins with the simplest history, in which little happens. The others take 5 to 10 s each on two cores.
 EXAMPLES = int(os.environ.get("READER_MACHINE_EXAMPLES", "3"))

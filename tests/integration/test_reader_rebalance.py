@@ -3,15 +3,15 @@
 import time
 from contextlib import ExitStack, closing
 
-from tests.integration.monitor_topics import (
+from tests.integration.test_reader import receive
+from tests.support.monitor_topics import (
     DEADLINE_S,
     KafkaAdminClient,
     MonitorTopics,
     committed_offsets,
     group_in_partition,
 )
-from tests.integration.test_reader import receive
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 def has_two_members(bootstrap_servers: str, queue: str) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from streaming.broker import EmbeddedBroker
+from streaming.system.embedded_broker import EmbeddedBroker
 from tests import scenarios
-from tests.integration.monitors import Activations, Monitored
 from tests.scenarios import Scenario
+from tests.support.monitors import Activations, Monitored
 
 # What the monitor is started with; a scenario with another time-out sets it by a command before it begins.
 DEFAULT_TIMEOUT_MS = 30_000

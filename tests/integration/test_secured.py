@@ -15,16 +15,18 @@ import pytest
 
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming import admin, cli, sole_monitor
+from streaming.cli.main import main
+from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.monitor.sole_monitor import SoleMonitor
 from streaming.errors import UserError
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.sole_monitor import SoleMonitor
-from streaming.topics import Topics
-from tests.checked_producer import CheckedProducer
-from tests.documented_acls import Right, rights_of
-from tests.integration import verbose_monitor
-from tests.secured_broker import SUPER_USER, SecuredBroker, make_certificate, secured_broker
-from tests.waiting import wait_until
+from streaming.kafka import cluster
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
+from tests.support import verbose_monitor
+from tests.support.checked_producer import CheckedProducer
+from tests.support.documented_acls import Right, rights_of
+from tests.support.secured_broker import SUPER_USER, SecuredBroker, make_certificate, secured_broker
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 90
 PREFIX = "s-"
@@ -258,7 +260,7 @@ def refusal(
         monkeypatch.setattr(sys, "argv", ["queue-activation", *words])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main()
         # Clients of earlier tests in this process may still say that their broker is gone.
         said = "".join(line for line in capfd.readouterr().err.splitlines(keepends=True) if not line.startswith("%"))
         assert ended.value.code == 2, said
@@ -304,8 +306,8 @@ def test_each_right_is_needed_and_the_missing_one_is_named(
 
 def test_a_monitor_that_loses_the_right_to_its_place_is_told_so(secured: SecuredBroker) -> None:
     right = Right("monitor", "Read", "group", sole_monitor.GROUP_ID).acl("monitor", PREFIX, ORDERS)
-    cluster = secured.cluster("monitor")
-    with SoleMonitor(cluster, admin.Admin(cluster), right.name, TOPICS.ticks, 1) as monitor:
+    monitors = secured.cluster("monitor")
+    with SoleMonitor(monitors, cluster.Admin(monitors), right.name, TOPICS.ticks, 1) as monitor:
         monitor.join("a checkpoint's id", "a monitor")
         monitor.wait()
         secured.forbid(right)
@@ -338,10 +340,10 @@ def test_a_sender_that_is_not_let_in(secured: SecuredBroker, tmp_path: Path) -> 
 
 
 def test_a_client_that_forgot_its_file_is_told_of_it(secured: SecuredBroker, capfd: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(admin, "REQUEST_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(cluster, "ADMIN_TIMEOUT_S", 2.0)
     monkeypatch.setattr(sys, "argv", ["queue-activation", "queues", "--bootstrap-servers", secured.bootstrap_servers])
     with pytest.raises(SystemExit):
-        cli.main()
+        main()
     assert "--kafka-config must say how" in capfd.readouterr().err
 
 
@@ -351,7 +353,7 @@ def test_a_file_that_others_can_read_is_warned_of(secured: SecuredBroker, capfd:
     words = command(secured, "queues", client_file)[len(THIS_COMMAND) :]
     monkeypatch.setattr(sys, "argv", ["queue-activation", *words])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main()
     assert ended.value.code in (0, None)
     assert f"chmod 600 {client_file}" in capfd.readouterr().err
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from streaming import sole_monitor
-from streaming.admin import Admin, Cluster, GroupMember
-from streaming.broker import EmbeddedBroker
+from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.monitor.sole_monitor import SESSION_TIMEOUT_S, SoleMonitor
 from streaming.errors import UserError
-from streaming.processes import ChildProcess, own_environment
-from streaming.sole_monitor import SESSION_TIMEOUT_S, SoleMonitor
-from streaming.topics import TopicSpec
-from tests.faults.scene import KillableBroker
-from tests.waiting import wait_until
+from streaming.kafka.cluster import Admin, Cluster, GroupMember
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import ChildProcess, own_environment
+from streaming.wire.topics import TopicSpec
+from tests.support.fault_scene import KillableBroker
+from tests.support.waiting import wait_until
 
 # Several times what Kafka takes to do without a member that is gone.
 DEADLINE_S = 60.0

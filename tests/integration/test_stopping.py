@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Producer
 
 from producers.queue_topics import create_queue_topics
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
-from streaming.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.topics import Topics
-from tests.waiting import children_of, wait_until
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
+from tests.support.waiting import children_of, wait_until
 
 START_TIMEOUT_S = 60.0
 # Less than the shortest of Kafka's time-outs, 10 s; nearly all of it is for a machine with much else to do.
@@ -37,7 +37,7 @@ EXIT_CODES = {
 # Runs a command; the broker stands still from the first call of a function on.
 UNTIL_CALLED = """
 import os, signal, sys
-from streaming import cli
+from streaming.cli.main import main
 import {module} as module
 original = module.{function}
 def called(*arguments, **more):
@@ -45,7 +45,7 @@ def called(*arguments, **more):
     print("called", flush=True)
     return original(*arguments, **more)
 module.{function} = called
-cli.main()
+main()
 """
 
 
@@ -197,11 +197,11 @@ def test_a_broker_that_stands_still_while_they_work(
 @pytest.mark.parametrize(
     ("command", "module", "function"),
     [
-        ("activator", "streaming.follow", "TopicFollower.to_end"),
-        ("queues", "streaming.follow", "TopicFollower.to_end"),
-        ("watch", "streaming.follow", "Consumer"),
-        ("host", "streaming.host.taking", "TransactionalProducer"),
-        ("host", "streaming.host.start_records", "StartRecords._position"),
+        ("activator", "streaming.kafka.topic_follower", "TopicFollower.to_end"),
+        ("queues", "streaming.kafka.topic_follower", "TopicFollower.to_end"),
+        ("watch", "streaming.kafka.topic_follower", "Consumer"),
+        ("host", "streaming.daemons.host.taking", "TransactionalProducer"),
+        ("host", "streaming.daemons.host.start_records", "StartRecords._position"),
         ("read", "producers.reader", "QueueConsumer.__init__"),
         ("read", "producers.reader", "QueueReader._commit_once"),
     ],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker import EmbeddedBroker
-from tests.integration.monitors import DEADLINE_S, Monitored, kill
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.monitors import DEADLINE_S, Monitored, kill
 
 
 @pytest.fixture

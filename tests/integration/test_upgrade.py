@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from streaming import sole_monitor
-from streaming.admin import Admin, Cluster
-from streaming.broker import EmbeddedBroker
+from streaming.daemons.monitor import sole_monitor
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.embedded_broker import EmbeddedBroker
 from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
-from tests.integration.monitor_topics import Tail
-from tests.integration.monitors import Monitored
+from tests.support.monitor_topics import Tail
+from tests.support.monitors import Monitored
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

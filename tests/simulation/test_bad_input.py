@@ -13,10 +13,10 @@ from zlib import crc32
 
 import pytest
 
-from streaming.blocks import Source
-from streaming.core.settings import CoreSettings
-from tests.bad_input import Fuzzer, as_read, is_valid
-from tests.fake_spark import (
+from streaming.core.activation.settings import CoreSettings
+from streaming.spark.blocks import Source
+from tests.support.bad_input import Fuzzer, as_read, is_valid
+from tests.support.fake_spark import (
     SETTINGS,
     TICK,
     FakeGroupState,
@@ -30,19 +30,19 @@ from tests.fake_spark import (
     receive,
     record,
 )
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 FIXED_SEEDS = (1, 2, 3, 4)
 BATCHES = 20
 RECORDS = 1_000
 
 LIMITS = {
-    "streaming.core.sessions.MAX_SESSIONS": 6,
-    "streaming.core.sessions.MAX_TRANSACTIONS": 8,
-    "streaming.core.definition.MAX_EVENT_NOTIFICATIONS": 4,
-    "streaming.core.queue.MAX_MESSAGES": 10**10,
-    "streaming.core.sessions.MAX_MESSAGES": 10**10,
-    "streaming.core.tasks.MAX_QUEUE_READERS": 5,
+    "streaming.core.activation.sessions.MAX_SESSIONS": 6,
+    "streaming.core.activation.sessions.MAX_TRANSACTIONS": 8,
+    "streaming.core.activation.definition.MAX_EVENT_NOTIFICATIONS": 4,
+    "streaming.core.activation.queue.MAX_MESSAGES": 10**10,
+    "streaming.core.activation.sessions.MAX_MESSAGES": 10**10,
+    "streaming.core.activation.tasks.MAX_QUEUE_READERS": 5,
 }
 GOOD = [f"good-{number}" for number in range(5)]
 TASKS = "queue-activated-tasks"

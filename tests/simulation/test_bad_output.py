@@ -14,18 +14,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from streaming import activations, views
-from streaming.activator.notifications import decode_row
-from streaming.activator.settings import ActivatorEvent
-from streaming.core.activator import Notified, QueueActivator
-from streaming.core.policy import Policy
-from streaming.decoding import MAX_TOLD, InvalidRecordError, PassedOver
-from streaming.demo_story import Story
-from streaming.host.start_records import decode_task
-from streaming.metrics.queues import QueuesByState
-from tests.bad_input import Fuzzer
-from tests.bad_output import GOOD, QUEUES, TOPICS, OutputFuzzer, OutputRecord, valid_fields
-from tests.seeds import fresh_seed
+from streaming.cli import tables
+from streaming.cli.demo.story import Story
+from streaming.core.activation.program_starts import Notified, QueueActivator
+from streaming.core.activation.start_policy import Policy
+from streaming.daemons.activator.notifications import decode_row
+from streaming.daemons.activator.settings import ActivatorEvent
+from streaming.daemons.host.start_records import decode_task
+from streaming.daemons.monitor.queue_metrics import QueuesByState
+from streaming.wire import notifications
+from streaming.wire.decoding import MAX_TOLD, InvalidRecordError, PassedOver
+from tests.support.bad_input import Fuzzer
+from tests.support.bad_output import GOOD, QUEUES, TOPICS, OutputFuzzer, OutputRecord, valid_fields
+from tests.support.seeds import fresh_seed
 
 RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 100_000)
 GOOD_EVERY = 1_000
@@ -72,7 +73,7 @@ def test_the_activator_takes_each_good_record_of_queue_activations() -> None:
     state, taken, told = QueueActivator(), [], 0
     for number, record in enumerate(Records("queue-activations").to_end()):
         try:
-            found = activations.decode(record)
+            found = notifications.decode(record)
         except InvalidRecordError as error:
             told += passed_over.add(record, str(error)) is not None
             continue
@@ -93,7 +94,7 @@ def test_the_activator_takes_each_good_record_of_queue_activations() -> None:
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])
 def test_watch_shows_each_good_record_of_queue_activations(as_json: bool) -> None:
     screen = Screen()
-    views.watch(Records("queue-activations"), screen.console, as_json)  # type: ignore[arg-type]
+    tables.watch(Records("queue-activations"), screen.console, as_json)  # type: ignore[arg-type]
     lines = screen.lines()
     if as_json:
         found = [msgspec.json.decode(line) for line in lines if line]
@@ -131,9 +132,9 @@ def test_metrics_take_each_good_row_of_queue_monitors() -> None:
 
 
 def test_queues_shows_the_last_good_row_of_queue_monitors() -> None:
-    rows = views.read_monitors(Records("queue-monitors"))  # type: ignore[arg-type]
+    rows = tables.read_monitors(Records("queue-monitors"))  # type: ignore[arg-type]
     screen = Screen()
-    screen.console.print(views.monitors_table(rows))
+    screen.console.print(tables.monitors_table(rows))
     assert [row["activation_sequence"] for row in rows if row["queue"] == GOOD] == GOOD_NUMBERS[-1:]
     [line] = [line for line in screen.lines() if line.startswith(f"{GOOD} ")]
     assert f" {len(GOOD_NUMBERS)} " in line
@@ -144,16 +145,16 @@ def test_a_queue_is_shown_by_its_name_whatever_that_is(name: str) -> None:
     row = valid_fields("queue-monitors", name, 1)
     task = valid_fields("queue-activated-tasks", name, 1)
     screen = Screen()
-    screen.console.print(views.monitors_table([row]))
-    screen.console.print(views.tasks_table([task]))
+    screen.console.print(tables.monitors_table([row]))
+    screen.console.print(tables.tasks_table([task]))
     shown = name.replace("\u202e", "\\u202e")
     assert len([line for line in screen.lines() if line.startswith(f"{shown} ")]) == 2
 
 
 def test_tasks_shows_each_good_row_of_queue_activated_tasks() -> None:
-    rows = views.read_tasks(Records("queue-activated-tasks"))  # type: ignore[arg-type]
+    rows = tables.read_tasks(Records("queue-activated-tasks"))  # type: ignore[arg-type]
     screen = Screen()
-    screen.console.print(views.tasks_table(rows))
+    screen.console.print(tables.tasks_table(rows))
     assert sorted(row["sequence"] for row in rows if row["queue"] == GOOD) == GOOD_NUMBERS
     assert len([line for line in screen.lines() if line.startswith(f"{GOOD} ")]) == len(GOOD_NUMBERS)
 

@@ -10,14 +10,15 @@ from random import Random
 
 import pytest
 
-from streaming.core import events
-from streaming.core.events import Event, Receive
-from streaming.core.notification import EventType
-from streaming.core.queue import Queue
-from streaming.core.queue_monitor import State
-from streaming.core.settings import CoreSettings, Semantics
-from streaming.core.shard import Clock, Step, step_queue
-from tests.histories import (
+from streaming.core.activation import events
+from streaming.core.activation.events import Event, Receive
+from streaming.core.activation.notification import EventType
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.settings import CoreSettings, Semantics
+from streaming.core.activation.shard import Step, step_queue
+from streaming.core.times import Clock
+from tests.support.histories import (
     ALIVE,
     COMMIT,
     DROP_QUEUE,
@@ -36,8 +37,8 @@ from tests.histories import (
     received,
     waiting,
 )
-from tests.seeds import seeds
-from tests.simulation.oracle import Oracle
+from tests.support.oracle import Oracle
+from tests.support.seeds import seeds
 
 STEPS = 10_000
 FIXED_SEEDS = (1, 2, 3, 4, 5)

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from streaming.blocks import Source
-from streaming.core.room import MAX_GROWTH_BYTES
-from streaming.core.settings import COMMANDS_ROOM_PERCENT, QUEUE_BYTES, CoreSettings
-from streaming.core.shard import Clock
-from streaming.shard_batch import run_batch
-from streaming.shard_state import ShardState
-from tests.fake_spark import SETTINGS, Record, record, table
-from tests.histories import DAY, SECOND
-from tests.seeds import seeds
+from streaming.core.activation.room import MAX_GROWTH_BYTES
+from streaming.core.activation.settings import COMMANDS_ROOM_PERCENT, QUEUE_BYTES, CoreSettings
+from streaming.core.times import Clock
+from streaming.spark.activation.shard_state import ShardState
+from streaming.spark.activation.step_shard import step_shard
+from streaming.spark.blocks import Source
+from tests.support.fake_spark import SETTINGS, Record, record, table
+from tests.support.histories import DAY, SECOND
+from tests.support.seeds import seeds
 
 FIXED_SEEDS = (1, 2, 3, 4)
 BATCHES = 100
@@ -101,7 +101,7 @@ def slack_bytes(shard: ShardState) -> int:
 @pytest.mark.parametrize("seed", seeds("ROOM_SEED", FIXED_SEEDS))
 def test_the_state_never_outgrows_its_room(seed: int, has_commands: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"ROOM_SEED={seed} pytest {__file__}")  # noqa: T201  (shown if the test fails)
-    monkeypatch.setattr("streaming.core.room.MIN_ROOM_BYTES", 0)
+    monkeypatch.setattr("streaming.core.activation.room.MIN_ROOM_BYTES", 0)
     random = Random(seed)  # noqa: S311  (no secret)
     writer = Writer(random, has_commands)
     shard, batch_ms = ShardState(Clock(NOW_MS, NOW_MS)), NOW_MS
@@ -117,7 +117,7 @@ def test_the_state_never_outgrows_its_room(seed: int, has_commands: bool, monkey
         if random.random() < 0.02:
             batch_ms += DAY
         shard.clock.advance(batch_ms)
-        rows = run_batch(shard, table(records), SHARD)
+        rows = step_shard(shard, table(records), SHARD)
         reasons |= {headers[0][1].split(b":")[0] for topic, *_, headers in rows if topic == "queue-dead-letters"}
         stored = ShardState.of_row(shard.to_row())
         assert abs(stored.size_bytes - shard.size_bytes) <= 8, "the size is known within a batch"

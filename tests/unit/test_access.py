@@ -4,9 +4,9 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 
-from producers.errors import ClientRefusedError, ClientUnusableError, unusable
-from streaming.access import AccessDeniedError, Denials, RightMissingError, denial, java_denial, rights
 from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError, Denials, RightMissingError, denial, java_denial, rights
+from streaming.kafka.errors import ClientRefusedError, ClientUnusableError, unusable
 
 LET_IN = {
     KafkaError._AUTHENTICATION: "sasl.jaas.config",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streaming import toml_file
-from streaming.activator.config import Config
+from streaming.daemons.activator.config import Config
 from streaming.errors import UserError
+from streaming.system import toml_file
 
 SALT = "salt"
 SMALL = """

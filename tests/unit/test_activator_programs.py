@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from streaming.activator import programs
-from streaming.activator.programs import AdoptedProgram, Exit, Identity, StartedProgram, identity_of, stop_all
-from tests.waiting import is_running, wait_until
+from streaming.daemons.activator import programs
+from streaming.daemons.activator.programs import AdoptedProgram, Exit, Identity, StartedProgram, identity_of, stop_all
+from tests.support.waiting import is_running, wait_until
 
 # Starts a program to the gate, opens it or not, and dies.
 ACTIVATOR = """
 import os, signal, sys
-from streaming.activator.programs import StartedProgram
+from streaming.daemons.activator.programs import StartedProgram
 program = StartedProgram(["sh", "-c", "echo ran >> " + sys.argv[2] + "; sleep 1000"], dict(os.environ), None, None)
 if sys.argv[1] == "open":
     program.open_gate()

@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streaming.activator import store as stores
-from streaming.activator.programs import Identity
-from streaming.activator.status import read_status, show
-from streaming.activator.store import MAX_DECISIONS, DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
-from streaming.core.activator import Held, Notified, Program, QueueActivator, Seen
+from streaming.core.activation.program_starts import Held, Notified, Program, QueueActivator, Seen
+from streaming.daemons.activator import store as stores
+from streaming.daemons.activator.programs import Identity
+from streaming.daemons.activator.status import read_status, show
+from streaming.daemons.activator.store import (
+    MAX_DECISIONS,
+    DecisionRecord,
+    ProgramRecord,
+    QueueRecord,
+    StateLock,
+    Store,
+)
 from streaming.errors import UserError
 
 NOW_MS = 1_763_730_000_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.batch_log import merged_batches
-from tests.fake_spark import SETTINGS, FakeGroupState, FakeShard, Output, Record, arrival, of_topic, receive
+from tests.support.batch_log import merged_batches
+from tests.support.fake_spark import SETTINGS, FakeGroupState, FakeShard, Output, Record, arrival, of_topic, receive
 
 LOGGING = replace(SETTINGS, logs_batches=True)
 # What Kafka takes by itself is 1 MiB, with the key, the headers and the framing.

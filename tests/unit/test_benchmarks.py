@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import ROOT
+from tests.support.command_lines import ROOT
 
 
 def test_a_peer_that_is_not_set_up_is_named_with_what_sets_it_up(

@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from streaming.blocks import (
+from streaming.spark.blocks import (
     BLOCKS,
     MAX_BLOCK_BYTES,
     MAX_OVERLONG_BYTES,
@@ -16,8 +16,8 @@ from streaming.blocks import (
     pack,
     unpack,
 )
-from streaming.records import MAX_RECORD_BYTES
-from tests.fake_spark import TICK, Record, table
+from streaming.wire.input_records import MAX_RECORD_BYTES
+from tests.support.fake_spark import TICK, Record, table
 
 SHARD_KEYS = [3, 5, 11]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.admin import Cluster
-from tests.checked_producer import CheckedProducer
+from streaming.kafka.cluster import Cluster
+from tests.support.checked_producer import CheckedProducer
 
 
 def test_a_record_that_nobody_takes_is_an_error() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from streaming import toml_file
-from streaming.activator.config import Config
-from tests.command_lines import COMMAND, ROOT, VARIABLE_PREFIX, all_variables, parse, variables_of
+from streaming.daemons.activator.config import Config
+from streaming.system import toml_file
+from tests.support.command_lines import COMMAND, ROOT, VARIABLE_PREFIX, all_variables, parse, variables_of
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -170,8 +170,8 @@ def test_what_the_dockerfile_copies_is_there() -> None:
         assert not is_ignored(source), source
     packages = {package.partition(".")[0] for package in PYPROJECT["tool"]["setuptools"]["packages"]}
     assert packages | {"pyproject.toml", "setup.py", "constraints.txt", PYPROJECT["project"]["readme"]} <= set(copied)
-    # streaming/ivy.xml leads to it.
-    assert (ROOT / "streaming" / "ivy.xml").resolve().relative_to(ROOT).name in copied
+    # streaming/system/ivy.xml leads to it.
+    assert (ROOT / "streaming" / "system" / "ivy.xml").resolve().relative_to(ROOT).name in copied
 
 
 def test_only_what_is_copied_is_sent_to_the_builder() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from streaming.blocks import Source
 from streaming.core.times import FOREVER_MS
-from streaming.records import MAX_RECORD_BYTES
-from tests.fake_spark import FakeShard, Record, activations, arrival, command, of_topic, receive, record
+from streaming.spark.blocks import Source
+from streaming.wire.input_records import MAX_RECORD_BYTES
+from tests.support.fake_spark import FakeShard, Record, activations, arrival, command, of_topic, receive, record
 
 KIB = 1024
 

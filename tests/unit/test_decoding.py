@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from streaming import decoding
-from streaming.decoding import MAX_TOLD, TOLD_INTERVAL_S, Int64, InvalidRecordError, PassedOver, decode_json
-from tests.bad_output import OutputRecord
+from streaming.wire import decoding
+from streaming.wire.decoding import MAX_TOLD, TOLD_INTERVAL_S, Int64, InvalidRecordError, PassedOver, decode_json
+from tests.support.bad_output import OutputRecord
 
 
 class Value(Struct):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from streaming.core import events
-from streaming.core.events import Event
-from streaming.core.queue_monitor import Reason, State
-from streaming.core.settings import CoreSettings
-from tests.histories import (
+from streaming.core.activation import events
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue_monitor import Reason, State
+from streaming.core.activation.settings import CoreSettings
+from tests.support.histories import (
     ALIVE,
     COMMIT,
     DAY,

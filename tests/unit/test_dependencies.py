@@ -6,7 +6,7 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
-from tests.command_lines import ROOT
+from tests.support.command_lines import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONSTRAINTS = dict(

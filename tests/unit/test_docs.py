@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from streaming.core.queue_monitor import TRANSITIONS
-from tests.command_lines import ROOT
+from streaming.core.activation.queue_monitor import TRANSITIONS
+from tests.support.command_lines import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@
 
 from confluent_kafka.admin import AclOperation
 
-from streaming import monitor
-from streaming.topics import Topics
-from tests.documented_acls import documented_rights, monitor_topics_of, rights_of
+from streaming.daemons.monitor import monitor
+from streaming.wire.topics import Topics
+from tests.support.documented_acls import documented_rights, monitor_topics_of, rights_of
 
 
 def test_the_monitors_rights() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming import durations
 from streaming.core.times import FOREVER_MS
+from streaming.system import durations
 
 
 @pytest.mark.parametrize(

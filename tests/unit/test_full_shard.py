@@ -4,12 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.blocks import Source
-from streaming.core.room import MAX_GROWTH_BYTES
-from streaming.core.settings import QUEUE_BYTES, CoreSettings
-from streaming.shard_state import ShardState
-from tests.fake_spark import SETTINGS, FakeShard, Output, Record, activations, arrival, command, of_topic, record
-from tests.histories import LEASE, SECOND, W
+from streaming.core.activation.room import MAX_GROWTH_BYTES
+from streaming.core.activation.settings import QUEUE_BYTES, CoreSettings
+from streaming.spark.activation.shard_state import ShardState
+from streaming.spark.blocks import Source
+from tests.support.fake_spark import (
+    SETTINGS,
+    FakeShard,
+    Output,
+    Record,
+    activations,
+    arrival,
+    command,
+    of_topic,
+    record,
+)
+from tests.support.histories import LEASE, SECOND, W
 
 CORE = CoreSettings(max_queues_per_shard=100)
 ROOM_BYTES = 100 * QUEUE_BYTES
@@ -21,7 +31,7 @@ LONGEST = "\U0010ffff" * 256
 
 @pytest.fixture(autouse=True)
 def small_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.core.room.MIN_ROOM_BYTES", 0)
+    monkeypatch.setattr("streaming.core.activation.room.MIN_ROOM_BYTES", 0)
 
 
 def full_shard() -> FakeShard:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming import toml_file
+from streaming.daemons.host.config import HostConfig
 from streaming.errors import UserError
-from streaming.host.config import HostConfig
+from streaming.system import toml_file
 
 SHORTEST = '[[procedures]]\nname = "p"\ncommand = "true"\n'
 

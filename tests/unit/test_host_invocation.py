@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.host.config import HostConfig, Procedure
-from streaming.host.invocation import CannotStartError, invocation, require_program
-from streaming.host.run_function import CANNOT_IMPORT
-from streaming.output_records import StartActivatedTask
+from streaming.daemons.host.config import HostConfig, Procedure
+from streaming.daemons.host.invocation import CannotStartError, invocation, require_program
+from streaming.daemons.host.run_function import CANNOT_IMPORT
+from streaming.wire.output_records import StartActivatedTask
 
 CONNECTION = {"QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": "kafka:9092", "QUEUE_ACTIVATION_TOPIC_PREFIX": "x-"}
 

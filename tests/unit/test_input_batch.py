@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from streaming import records
-from streaming.blocks import Source
-from streaming.input_batch import by_key, events_of, keys_of
-from tests.fake_spark import Record, table
+from streaming.spark.activation.input_batch import by_key, events_of, keys_of
+from streaming.spark.blocks import Source
+from streaming.wire import input_records
+from tests.support.fake_spark import Record, table
 
 DECODERS = {
-    Source.COMMANDS: records.commands_decoder,
-    Source.ARRIVALS: records.arrivals_decoder,
-    Source.RECEIVES: records.receives_decoder,
+    Source.COMMANDS: input_records.commands_decoder,
+    Source.ARRIVALS: input_records.arrivals_decoder,
+    Source.RECEIVES: input_records.receives_decoder,
 }
 KEYS = [b"a", "straße".encode(), b"a.b.c.d", b"\xff", b"", None]
 
@@ -61,8 +61,8 @@ def test_it_is_decoded_as_record_by_record(seed: int) -> None:
         good, bad = [], {}
         for number, one in enumerate(one for one in batch if one.key == key):
             try:
-                good.append(records.decode(DECODERS[one.source], key, one.value, len(one.value or b"")))
-            except records.InvalidRecordError as error:
+                good.append(input_records.decode(DECODERS[one.source], key, one.value, len(one.value or b"")))
+            except input_records.InvalidRecordError as error:
                 bad[number] = str(error)
         assert (events, wrong) == (events_of(good), bad)
         assert name == (good[0].queue if good else None)

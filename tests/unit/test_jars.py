@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming import jars
 from streaming.errors import UserError
-from streaming.jars import JarsUnreachableError, broker_jars, cache_dir, spark_jars
+from streaming.system import jars
+from streaming.system.jars import JarsUnreachableError, broker_jars, cache_dir, spark_jars
 
 # Plays Java and Ivy: notes each run, and delivers what stands in the folder `remote`.
 FAKE_JAVA = """#!/bin/sh
@@ -89,7 +89,7 @@ def test_a_damaged_or_missing_jar_is_fetched_again(remote: Remote, is_missing: b
 
 def test_wrong_jars_are_fetched_twice_and_then_refused(remote: Remote) -> None:
     remote.put("broker/b-2.jar", b"other")
-    with pytest.raises(UserError, match=r"not the expected ones: broker/b-2\.jar .*streaming\.jars --lock"):
+    with pytest.raises(UserError, match=r"not the expected ones: broker/b-2\.jar .*streaming\.system\.jars --lock"):
         spark_jars()
     assert len(remote.runs()) == 2
     assert [path.name for path in cache_dir().iterdir()] == ["lock"]

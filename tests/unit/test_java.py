@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import UserError
-from streaming.java import find_java
+from streaming.system.java import find_java
 
 
 def write_java(folder: Path, version: str, exit_code: int = 0) -> Path:

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.core import snapshot
-from streaming.core.events import Event
-from streaming.core.queue import Queue
-from streaming.core.room import Room
-from streaming.core.settings import (
+from streaming.core.activation import snapshot
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.room import Room
+from streaming.core.activation.settings import (
     MAX_EVENT_NOTIFICATIONS,
     MAX_MESSAGES,
     MAX_QUEUE_READERS,
@@ -17,9 +17,9 @@ from streaming.core.settings import (
     MAX_TRANSACTIONS,
     CoreSettings,
 )
-from streaming.core.shard import Step, step_queue
-from tests.fake_spark import SETTINGS, FakeShard, activations, arrival, command, of_topic, receive
-from tests.histories import (
+from streaming.core.activation.shard import Step, step_queue
+from tests.support.fake_spark import SETTINGS, FakeShard, activations, arrival, command, of_topic, receive
+from tests.support.histories import (
     COMMIT,
     DROP_QUEUE,
     ENDED,
@@ -186,7 +186,7 @@ class TestShard:
         assert shard.state.value == before
 
     def test_long_names_count_for_several_queues(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("streaming.core.room.MIN_ROOM_BYTES", 0)
+        monkeypatch.setattr("streaming.core.activation.room.MIN_ROOM_BYTES", 0)
         shard = FakeShard(replace(SETTINGS, core=CoreSettings(max_queues_per_shard=6)))
         long = ".".join(["\U0010ffff" * 128] * 3)
         assert of_topic(shard.batch(0, arrival(long)), "queue-dead-letters") == []

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from streaming.logs import FORMAT_VARIABLE
-from streaming.processes import THIS_COMMAND, own_environment
-from tests.command_lines import ROOT
+from streaming.system.logs import FORMAT_VARIABLE
+from streaming.system.processes import THIS_COMMAND, own_environment
+from tests.support.command_lines import ROOT
 
 SCRIPT = """
 import logging, sys
-import producers.clients
-from streaming.logs import LogFormat, configure
+import streaming.kafka.clients
+from streaming.system.logs import LogFormat, configure
 configure(LogFormat(sys.argv[1]))
 log = logging.getLogger("streaming.part")
 log.debug("no")
@@ -40,7 +40,7 @@ def test_json_has_one_object_a_line_whatever_happens() -> None:
     assert [(line["level"], line["logger"], line["message"]) for line in lines] == [
         ("INFO", "streaming.part", "two\nlines"),
         ("WARN", "foreign", "yes"),
-        ("FATAL", "streaming.logs", "broken"),
+        ("FATAL", "streaming.system.logs", "broken"),
     ]
     assert lines[0]["queue"] == "Q"
     assert lines[0]["time"].endswith("Z")
@@ -48,7 +48,7 @@ def test_json_has_one_object_a_line_whatever_happens() -> None:
 
 
 def test_the_jvms_lines_have_the_same_fields() -> None:
-    settings = (ROOT / "streaming" / "spark-log4j2.properties").read_text()
+    settings = (ROOT / "streaming" / "spark" / "spark-log4j2.properties").read_text()
     [pattern] = re.findall(r"^property\.json = (.+)%n$", settings, re.MULTILINE)
     line = json.loads(re.sub(r"%(enc|d|p)(\{[^}]*\}+)*", "x", pattern))
 

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 import typer
 
-from streaming import cli, durations, logs
-from streaming import monitor as monitor_module
-from streaming.admin import Cluster
-from streaming.core.settings import CoreSettings
-from streaming.durations import Duration
-from streaming.metrics.service import why_not_ready
-from streaming.monitor import MonitorSettings
-from streaming.ticker import Ticker
-from tests.command_lines import parse
-from tests.fake_spark import SETTINGS, FakeShard, activations, arrival, command, receive
+from streaming.cli import main
+from streaming.core.activation.settings import CoreSettings
+from streaming.daemons.monitor import monitor as monitor_module
+from streaming.daemons.monitor.metrics import why_not_ready
+from streaming.daemons.monitor.monitor import MonitorSettings
+from streaming.daemons.monitor.ticker import Ticker
+from streaming.kafka.cluster import Cluster
+from streaming.system import durations, logs
+from streaming.system.durations import Duration
+from tests.support.command_lines import parse
+from tests.support.fake_spark import SETTINGS, FakeShard, activations, arrival, command, receive
 
 LONGEST = "3650d"
 OPTIONS = [name for name, value in parse(["monitor"]).items() if isinstance(value, Duration)]
@@ -34,7 +35,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettin
     monkeypatch.setattr(logs, "configure", lambda _log_format: None)
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", LONGEST)]
     with pytest.raises(typer.Exit):
-        cli.monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
+        main.monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
     return told[0]
 
 

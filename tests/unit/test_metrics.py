@@ -11,20 +11,27 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streaming.admin import Cluster
-from streaming.decoding import InvalidRecordError
+from streaming.daemons.monitor import metrics as monitor_metrics
+from streaming.daemons.monitor.batch_metrics import Batches
+from streaming.daemons.monitor.metrics import Metrics, MetricsSettings, why_not_ready
+from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.errors import UserError
-from streaming.metrics import service
-from streaming.metrics.batches import Batches
-from streaming.metrics.end_offsets import EndOffsets
-from streaming.metrics.queues import QueuesByState
-from streaming.metrics.server import Page, Server
-from streaming.metrics.service import Metrics, MetricsSettings, why_not_ready
-from streaming.row_counts import RowCountsParam
-from streaming.topics import Topics
-from tests.http_answers import get
-from tests.metric_names import DASHBOARD, documented_metrics, metrics_in, metrics_of_dashboard, metrics_of_rules, rules
-from tests.waiting import wait_until
+from streaming.kafka.cluster import Cluster
+from streaming.kafka.end_offsets import EndOffsets
+from streaming.spark.row_counts import RowCountsParam
+from streaming.system.http_server import Page, Server
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.topics import Topics
+from tests.support.http_answers import get
+from tests.support.metric_names import (
+    DASHBOARD,
+    documented_metrics,
+    metrics_in,
+    metrics_of_dashboard,
+    metrics_of_rules,
+    rules,
+)
+from tests.support.waiting import wait_until
 
 TOPICS = Topics("p-")
 
@@ -129,8 +136,8 @@ class TestThreads:
                 if len(begins) == 1:
                     raise KeyError("a mistake of ours")
 
-        monkeypatch.setattr(service, "TopicFollower", Follower)
-        monkeypatch.setattr(service, "_LOOK_INTERVAL_S", 0.01)
+        monkeypatch.setattr(monitor_metrics, "TopicFollower", Follower)
+        monkeypatch.setattr(monitor_metrics, "_LOOK_INTERVAL_S", 0.01)
         monkeypatch.setattr(EndOffsets, "look", lambda _self: None)
         settings = MetricsSettings("127.0.0.1", 0, 1_000)
         partitions = dict.fromkeys(TOPICS.inputs(), 1)
@@ -148,7 +155,7 @@ class TestThreads:
             serve(server)
 
         monkeypatch.setattr(socketserver.BaseServer, "serve_forever", fail_once)
-        monkeypatch.setattr("streaming.metrics.server._AGAIN_AFTER_S", 0.01)
+        monkeypatch.setattr("streaming.system.http_server._AGAIN_AFTER_S", 0.01)
         with Server("127.0.0.1", 0, {"/a": lambda _accept: Page(200, b"page")}) as server:
             assert get(server.port, "/a") == (200, "page")
 

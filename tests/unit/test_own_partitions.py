@@ -1,8 +1,8 @@
 """What a queue reader knows of its own partitions."""
 
+from producers.emptiness import are_read_to_end
 from producers.own_partitions import OwnPartitions
 from producers.queue_consumer import Batch, ReceivedMessage
-from producers.queue_view import are_read_to_end
 
 
 def message(partition: int, offset: int, key: bytes | None = None) -> ReceivedMessage:

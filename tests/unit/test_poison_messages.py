@@ -2,10 +2,10 @@
 
 import pytest
 
-from streaming.core.events import Event
-from streaming.core.notification import EventType
-from streaming.core.queue_monitor import State
-from tests.histories import (
+from streaming.core.activation.events import Event
+from streaming.core.activation.notification import EventType
+from streaming.core.activation.queue_monitor import State
+from tests.support.histories import (
     COMMIT,
     DROP_QUEUE,
     ENDED,

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from streaming.processes import ChildProcess
-from tests.waiting import children_of, is_running, processes_with, wait_until
+from streaming.system.processes import ChildProcess
+from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
 # Says so once it ignores SIGTERM, and has a child of its own.
 STUBBORN = "trap '' TERM; sleep 1000 & echo ready $!; while true; do sleep 0.1; done"
 PARENT = """
 import signal, sys
-from streaming.processes import ChildProcess
+from streaming.system.processes import ChildProcess
 child = ChildProcess(sys.argv[1:])
 print("started", child.pid, flush=True)
 signal.pause()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.progress_files import _is_whole
+from streaming.spark.progress_files import _is_whole
 
 OFFSETS = b'v1\n{"batchWatermarkMs":0}\n{"arrivals":{"0":5}}\n-'
 

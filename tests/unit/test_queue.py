@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.core.events import Event
-from streaming.core.notification import EventType
-from streaming.core.queue_monitor import Reason, State
-from streaming.core.settings import CoreSettings
+from streaming.core.activation.events import Event
+from streaming.core.activation.notification import EventType
+from streaming.core.activation.queue_monitor import Reason, State
+from streaming.core.activation.settings import CoreSettings
 from streaming.core.times import FOREVER_MS
-from tests.histories import (
+from tests.support.histories import (
     ALIVE,
     COMMIT,
     DAY,

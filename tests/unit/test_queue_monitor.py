@@ -2,13 +2,13 @@
 
 import pytest
 
-from streaming.core import events
-from streaming.core.events import Event
-from streaming.core.queue import Queue
-from streaming.core.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
-from streaming.core.settings import CoreSettings, Semantics
+from streaming.core.activation import events
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
+from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.times import FOREVER_MS, NEVER_MS
-from tests.histories import (
+from tests.support.histories import (
     ALIVE,
     COMMIT,
     ENDED,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from streaming.core.events import Event
-from streaming.core.queue_monitor import State
-from streaming.core.settings import MAX_MARKS, CoreSettings
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.settings import MAX_MARKS, CoreSettings
 from streaming.core.times import FOREVER_MS
-from tests.histories import (
+from tests.support.histories import (
     ALIVE,
     COMMIT,
     DAY,

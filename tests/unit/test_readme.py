@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import (
+from tests.support.command_lines import (
     COMMAND,
     ROOT,
     VARIABLE_PREFIX,

@@ -5,14 +5,14 @@ from random import Random
 import msgspec
 import pytest
 
-from streaming.core import events, snapshot
-from streaming.core.events import Event
-from streaming.core.queue import Queue
-from streaming.core.queue_monitor import State
-from streaming.core.room import MAX_GROWTH_BYTES, Room, number_bytes, room_of, text_bytes
-from streaming.core.settings import MAX_MARKS, QUEUE_BYTES, TASK_RETRY_MS, CoreSettings
-from streaming.core.shard import Step, step_queue
-from tests.histories import (
+from streaming.core.activation import events, snapshot
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.room import MAX_GROWTH_BYTES, Room, number_bytes, room_of, text_bytes
+from streaming.core.activation.settings import MAX_MARKS, QUEUE_BYTES, TASK_RETRY_MS, CoreSettings
+from streaming.core.activation.shard import Step, step_queue
+from tests.support.histories import (
     ALIVE,
     COMMIT,
     DROP_QUEUE,

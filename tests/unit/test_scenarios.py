@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from streaming import records
-from streaming.core.queue import Queue
-from streaming.core.settings import CoreSettings, Semantics
-from streaming.core.shard import step_queue
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.settings import CoreSettings, Semantics
+from streaming.core.activation.shard import step_queue
 from streaming.core.times import FOREVER_MS
+from streaming.wire import input_records
 from tests import scenarios
 from tests.scenarios import Scenario
 
 DECODERS = {
-    "queue-arrivals": records.arrivals_decoder,
-    "queue-receives": records.receives_decoder,
-    "queue-commands": records.commands_decoder,
+    "queue-arrivals": input_records.arrivals_decoder,
+    "queue-receives": input_records.receives_decoder,
+    "queue-commands": input_records.commands_decoder,
 }
 SHARED = Path(__file__).parents[3] / "shared" / "scenarios" / "activation.json"
 
@@ -27,7 +27,7 @@ def test_core_passes_scenario(scenario: Scenario) -> None:
     batches: dict[int, list] = {}
     for event in scenario.events:
         value = json.dumps(event["value"]).encode()
-        record = records.decode(DECODERS[event["topic"]], b"Q", value, len(value))
+        record = input_records.decode(DECODERS[event["topic"]], b"Q", value, len(value))
         batches.setdefault(event["at_ms"], []).append(record.event())
 
     written = []

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.command_lines import ROOT
+from tests.support.command_lines import ROOT
 
 DOCUMENT = (ROOT / "SECURITY.md").read_text()
 

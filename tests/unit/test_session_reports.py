@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from producers import session_reports
 from producers.session_reports import SessionReports
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class FakeProducer:

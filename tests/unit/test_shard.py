@@ -2,12 +2,11 @@
 
 import pytest
 
-from streaming.core.events import Event
-from streaming.core.queue_monitor import State
-from streaming.core.settings import CoreSettings
-from streaming.core.shard import Clock
-from streaming.core.times import FOREVER_MS
-from tests.histories import (
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.settings import CoreSettings
+from streaming.core.times import FOREVER_MS, Clock
+from tests.support.histories import (
     ALIVE,
     DAY,
     DROP_QUEUE,

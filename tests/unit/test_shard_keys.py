@@ -5,8 +5,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from streaming.checkpoint import Layout
-from streaming.shard_keys import balanced_keys, partition_of
+from streaming.spark.activation.checkpoint_layout import Layout
+from streaming.spark.shard_keys import balanced_keys, partition_of
 
 # SELECT pmod(hash(id), 5) FROM range(12), with id as INT, by Spark 4.2.
 PARTITIONS_OF_0_TO_11 = [1, 3, 4, 1, 2, 1, 4, 2, 3, 4, 2, 3]

@@ -5,9 +5,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from streaming.core.shard import Clock
-from streaming.core.times import FOREVER_MS
-from streaming.shard_state import ShardState
+from streaming.core.times import FOREVER_MS, Clock
+from streaming.spark.activation.shard_state import ShardState
 
 NOW_MS = 1_700_000_000_000
 Queues = dict[str, tuple[int, bytes]]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.core import snapshot
-from streaming.core.settings import CoreSettings, Semantics
-from streaming.core.shard import step_queue
-from streaming.shard_state import UnknownFormatError
-from tests.fake_spark import SETTINGS, FakeGroupState, FakeShard, activations, arrival, of_topic, receive
-from tests.histories import LITERAL, Timeline, arrived, random_event, random_pause
+from streaming.core.activation import snapshot
+from streaming.core.activation.settings import CoreSettings, Semantics
+from streaming.core.activation.shard import step_queue
+from streaming.spark.activation.shard_state import UnknownFormatError
+from tests.support.fake_spark import SETTINGS, FakeGroupState, FakeShard, activations, arrival, of_topic, receive
+from tests.support.histories import LITERAL, Timeline, arrived, random_event, random_pause
 
 BATCHES = 30
 # Shards as this and older versions have left them: one file for each format, of the same history. This one must be

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming import stop_signals
-from streaming.stop_signals import Flag, Stopped
-from tests.waiting import wait_until
+from streaming.system import stop_signals
+from streaming.system.stop_signals import Flag, Stopped
+from tests.support.waiting import wait_until
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

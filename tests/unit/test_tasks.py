@@ -2,11 +2,11 @@
 
 import pytest
 
-from streaming.core import events
-from streaming.core.events import Event
-from streaming.core.queue_monitor import Reason, State
-from streaming.core.settings import MAX_QUEUE_READERS, CoreSettings
-from tests.histories import (
+from streaming.core.activation import events
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue_monitor import Reason, State
+from streaming.core.activation.settings import MAX_QUEUE_READERS, CoreSettings
+from tests.support.histories import (
     COMMIT,
     DROP_QUEUE,
     LEASE,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming import stop_signals
-from streaming.threads import WatchedThread, within
+from streaming.system import stop_signals
+from streaming.system.threads import WatchedThread, within
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import ticker
-from streaming.access import RightMissingError
-from streaming.admin import Cluster
-from streaming.ticker import Ticker
-from tests.waiting import wait_until
+from streaming.daemons.monitor import ticker
+from streaming.daemons.monitor.ticker import Ticker
+from streaming.kafka.access import RightMissingError
+from streaming.kafka.cluster import Cluster
+from tests.support.waiting import wait_until
 
 CLUSTER = Cluster("127.0.0.1:1", {})
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streaming import toml_file
 from streaming.errors import UserError
+from streaming.system import toml_file
 
 
 class Program(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,10 +5,10 @@ from typing import cast
 
 import pytest
 
-from streaming import topic_watch
-from streaming.admin import Admin
 from streaming.errors import UserError
-from streaming.topic_watch import TopicWatch, replaced_topics
+from streaming.kafka import topic_watch
+from streaming.kafka.cluster import Admin
+from streaming.kafka.topic_watch import TopicWatch, replaced_topics
 
 KNOWN = {"queue-arrivals": "id-1", "queue-receives": "id-2"}
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60
 
@@ -38,9 +38,9 @@ def stderr_of(module: str) -> str:
 
 
 def test_a_worker_whose_socket_is_closed_ends_without_a_word() -> None:
-    assert not stderr_of("streaming.worker_daemon")
+    assert not stderr_of("streaming.spark.worker_daemon")
 
 
 def test_pysparks_own_worker_writes_a_traceback() -> None:
-    """Once this fails, streaming/worker_daemon.py has lost its use."""
+    """Once this fails, streaming/spark/worker_daemon.py has lost its use."""
     assert "BrokenPipeError" in stderr_of("pyspark.daemon")

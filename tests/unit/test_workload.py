@@ -3,8 +3,8 @@
 import itertools
 
 from producers.workload import WorkloadSettings, timeline
-from streaming import durations
-from streaming.records import Commit, MessageArrived, Receive
+from streaming.system import durations
+from streaming.wire.input_records import Commit, MessageArrived, Receive
 
 LONGEST_MS = durations.LONGEST_MS
 

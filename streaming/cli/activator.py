@@ -1,0 +1,119 @@
+"""The command `queue-activation activator`, and what it is asked while it runs: `activator status`."""
+
+import json
+import logging
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    LogFormatOption,
+    TopicPrefix,
+    cluster,
+    option,
+)
+from streaming.errors import UserError
+from streaming.system import logs, stop_signals
+from streaming.system.logs import LogFormat
+
+if TYPE_CHECKING:
+    from streaming.daemons.activator.settings import ActivatorEvent
+
+_DEFAULT_STATE_DIRECTORY = Path("checkpoints/activator")
+StateDirectory = Annotated[
+    Path,
+    option("--state-directory", "Where it keeps which programs run and what is still to be answered.", file_okay=False),
+]
+
+_log = logging.getLogger(__name__)
+
+app = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+@stop_signals.orderly()
+def activator(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, option("--config", "TOML file: which program for which queues. A changed file is taken over.")
+    ] = None,
+    state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY,
+    group_id: Annotated[
+        str, option("--group-id", "Consumer group. Default: the topic prefix and queue-activation-activator.")
+    ] = "",
+    stop_programs: Annotated[
+        bool, option("--stop-programs/--no-stop-programs", "At its end, end the programs too. They go on otherwise.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    log_format: LogFormatOption = LogFormat.TEXT,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Start reader programs for notifications, as a config file says; one line for each decision, with its reason.
+
+    Prints `activator ready` first. SIGHUP has the config read anew; Ctrl-C or SIGTERM ends it, a second one without
+    patience for the programs of --stop-programs.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if config is None:
+        raise UserError("the activator needs --config FILE, which says what program is started for which queues")
+    logs.configure(log_format)
+    from streaming.daemons.activator.service import Activator
+    from streaming.daemons.activator.settings import READY, ActivatorSettings
+
+    settings = ActivatorSettings(
+        cluster=cluster(bootstrap_servers, kafka_config),
+        config_file=config,
+        state_directory=state_directory,
+        topic_prefix=topic_prefix,
+        group_id=group_id or None,
+        kafka_config_file=kafka_config,
+        stop_programs=stop_programs,
+    )
+
+    def say(event: "ActivatorEvent") -> None:
+        if event.what == READY:
+            typer.echo("activator ready")
+        elif log_format is LogFormat.JSON:
+            _log.info("%s: %s", event.what, event.why, extra={"fields": asdict(event)})
+        else:
+            typer.echo(event.line())
+
+    # Until it can be taken: its default would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_signals.taken() as signals, Activator(settings, say) as running:
+        signals.only_note()
+        signal.signal(signal.SIGHUP, lambda _number, _frame: running.look_at_config())
+        running.run(signals.stop)
+
+
+@app.command()
+def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: Json = False) -> None:
+    """Show what the activator does and why.
+
+    That is: programs that run, notifications that are held, crashes, and whether a changed config was refused.
+    """
+    from streaming.daemons.activator.status import read_status, show
+
+    found = read_status(state_directory, time.time_ns() // 1_000_000)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        # Into a file or a pipe nothing is to be squeezed.
+        Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(show(found))
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the command of this module."""
+    parent.add_typer(app, name="activator")

@@ -1,0 +1,182 @@
+"""Commands of `queue-activation` around the monitor: to watch it, to give it work, and to act on its notifications."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    TopicPrefix,
+    cluster,
+    duration,
+    option,
+)
+from streaming.system import durations
+from streaming.system.durations import Duration
+from streaming.wire.topics import Topics
+
+
+def watch(
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    from_beginning: Annotated[
+        bool, option("--from-beginning", "Begin with the oldest notification there is, not with the next one.")
+    ] = False,
+    as_json: Json = False,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Follow the notifications, one line each, until Ctrl-C."""
+    from streaming.cli import tables
+    from streaming.kafka.topic_follower import Start, TopicFollower
+
+    start = Start.BEGINNING if from_beginning else Start.END
+    topics = [Topics(topic_prefix).activations]
+    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, start) as follower:
+        tables.watch(follower, Console(), as_json)
+
+
+def queues(
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    as_json: Json = False,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Show the queue monitors: state, unread messages, who waits, when each queue was activated."""
+    from streaming.cli import tables
+    from streaming.kafka.topic_follower import Start, TopicFollower
+
+    topics = [Topics(topic_prefix).monitors]
+    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
+        rows = tables.read_monitors(follower)
+    nobody = "no queues yet: a queue is known from its first arrival, receive or command on"
+    _print_rows(rows, tables.monitors_table, nobody, as_json)
+
+
+def tasks(
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    as_json: Json = False,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Show the running tasks of internal activation: what runs for which queue, since when and where."""
+    from streaming.cli import tables
+    from streaming.kafka.topic_follower import Start, TopicFollower
+
+    topics = [Topics(topic_prefix).activated_tasks]
+    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
+        rows = tables.read_tasks(follower)
+    _print_rows(rows, tables.tasks_table, "no task is running", as_json)
+
+
+def _print_rows(
+    rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], Table], if_none: str, as_json: bool
+) -> None:
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+    elif rows:
+        # Into a file or a pipe nothing is to be squeezed.
+        Console(width=None if sys.stdout.isatty() else 200).print(table(rows))
+    else:
+        typer.echo(if_none)
+
+
+def workload(
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    queue_count: Annotated[int, option("--queues", "Number of queues.", min=1)] = 10,
+    rate: Annotated[float, option("--rate", "Messages per second, of all queues together.", min=0.001)] = 50.0,
+    run_duration: Annotated[Duration, duration("--duration", "For how long messages come.")] = durations.parse("60s"),
+    seed: Annotated[int, option("--seed", "The same seed gives the same timeline.")] = 1,
+    readers: Annotated[bool, option("--readers/--no-readers", "Invent readers too, and report what they do.")] = True,
+    send_messages: Annotated[
+        bool,
+        option(
+            "--send-messages",
+            "Send real messages to topics of the queues' names, for real readers, instead of inventing both sides.",
+        ),
+    ] = False,
+    queue_prefix: Annotated[str, option("--queue-prefix", "Queues are called PREFIX1, PREFIX2, ...")] = "queue-",
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Give the monitor work: bursts, trickles and quiet times on many queues, by a seed.
+
+    Without --send-messages it reports arrivals and what invented readers would report; nobody needs to read anything.
+    """
+    from producers import workload as work
+    from producers.producer import QueueProducer
+    from producers.queue_topics import create_queue_topics
+    from streaming.kafka.access import rights
+    from streaming.kafka.cluster import Admin
+
+    kafka = cluster(bootstrap_servers, kafka_config)
+    topics = Topics(topic_prefix)
+    Admin(kafka).require_topics(rights(writes=[topics.arrivals, *([] if send_messages else [topics.receives])]))
+    settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, readers, queue_prefix)
+    pace = _paced_with_progress(run_duration.ms)
+    if send_messages:
+        names = [settings.queue_name(index) for index in range(queue_count)]
+        create_queue_topics(
+            bootstrap_servers, names, partitions=2, replication_factor=-1, topic_prefix=topic_prefix,
+            kafka_config=kafka.config,
+        )  # fmt: skip
+        with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=kafka.config) as producer:
+            messages = work.send(settings, producer, pace)
+    else:
+        messages = work.report(settings, kafka, topics, pace)
+    typer.echo(f"{messages:,} messages to {queue_count:,} queues in {run_duration} (seed {seed})")
+
+
+def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
+    """Waits for each instant of a timeline by the clock, and says every few seconds where it is."""
+    begin_s = time.monotonic()
+    said_s = begin_s
+
+    def pace(at_ms: float) -> None:
+        nonlocal said_s
+        now_s = time.monotonic()
+        if now_s - said_s >= 5:
+            said_s = now_s
+            behind_s = now_s - begin_s - at_ms / 1000
+            late = f", {behind_s:.1f} s behind" if behind_s > 1 else ""
+            typer.echo(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
+        time.sleep(max(0.0, begin_s + at_ms / 1000 - now_s))
+
+    return pace
+
+
+def read(
+    queue: Annotated[str, typer.Argument(help="The queue, which is a topic of that name.")],
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    max_messages: Annotated[int, option("--max-messages", "How many to receive in one transaction.", min=1)] = 10,
+    wait: Annotated[
+        Duration, duration("--wait", "How long to wait for more before the queue counts as empty.")
+    ] = durations.parse("5s"),
+    work: Annotated[
+        float, option("--work-seconds", "How long the work on a message takes, for demonstrations.", min=0)
+    ] = 0.0,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Read a queue until it is empty, print its messages, and exit: a reader program to start on notifications."""
+    from producers.reader import QueueReader
+    from producers.reader_program import read_until_empty
+
+    config = cluster(bootstrap_servers, kafka_config).config
+    with QueueReader(bootstrap_servers, queue, topic_prefix=topic_prefix, kafka_config=config) as reader:
+        read_until_empty(reader, max_messages, wait.ms / 1000, work)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    for command in (workload, watch, queues, tasks, read):
+        app.command()(command)

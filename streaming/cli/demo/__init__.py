@@ -1,0 +1,1 @@
+"""The demo: all parts on this machine."""

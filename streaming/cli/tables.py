@@ -1,0 +1,177 @@
+"""What `watch` and `queues` show: notifications as they come, and the monitors view."""
+
+import json
+import logging
+from typing import Any
+
+import msgspec
+from confluent_kafka import Message
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streaming.core.activation.settings import DEFAULT_NOTIFICATION
+from streaming.kafka.topic_follower import TopicFollower
+from streaming.system.logs import printable
+from streaming.wire.decoding import InvalidRecordError, PassedOver, decode_json
+from streaming.wire.notifications import Activation, decode
+from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
+
+_STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
+_REASON_STYLES = {
+    "MESSAGE_ARRIVED_ON_EMPTY_QUEUE": "green",
+    "MESSAGES_ACCUMULATING": "yellow",
+    "TIMEOUT_EXPIRED": "bold red",
+}
+
+_monitor_row_decoder = msgspec.json.Decoder(MonitorRow)
+_task_row_decoder = msgspec.json.Decoder(ActivatedTaskRow)
+_any_decoder = msgspec.json.Decoder(dict[str, Any])
+_log = logging.getLogger(__name__)
+
+
+def clock(iso_time: str | None) -> str:
+    """The time of day of a record's time, in UTC as it stands there."""
+    return iso_time[11:23] if iso_time else "-"
+
+
+def notification_line(activation: Activation) -> Text:
+    """One line for a record of queue-activations."""
+    if activation.event_type == "BROKER_QUEUE_DISABLED":
+        why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
+    else:
+        why = Text(printable(activation.reason or ""), _REASON_STYLES.get(activation.reason or "", ""))
+    line = Text.assemble(
+        (printable(clock(activation.post_time)), "dim"),
+        "  ",
+        (f"{printable(activation.queue):<24}", "bold"),
+        f" #{activation.sequence:<5}",
+        f" unread {activation.unread_messages:<7} waiting {activation.tasks_waiting:<4} ",
+        why,
+    )
+    if activation.notification is not None and activation.notification != DEFAULT_NOTIFICATION:
+        line.append(f"  to {printable(activation.notification)}", "cyan")
+    return line
+
+
+def watch(follower: TopicFollower, console: Console, as_json: bool) -> None:
+    """Prints notifications as they come, until interrupted."""
+    passed_over = PassedOver("notification")
+    for message in follower.forever():
+        try:
+            activation = decode(message)
+        except InvalidRecordError as error:
+            _warn(passed_over.add(message, str(error)))
+            continue
+        if as_json:
+            console.out(_json_line(message, activation), highlight=False)
+        else:
+            # A line for eyes is never wrapped: a long name pushes the end out of the window instead.
+            console.print(notification_line(activation), soft_wrap=True)
+
+
+def _json_line(message: Message, activation: Activation) -> str:
+    """Returns a notification's fields as one line of ASCII: all that its JSON has, or what the headers of XML say."""
+    try:
+        fields = decode_json(_any_decoder, message.value())
+    except InvalidRecordError:
+        fields = msgspec.to_builtins(activation)
+    return json.dumps(fields)
+
+
+def read_monitors(follower: TopicFollower) -> list[dict[str, Any]]:
+    """Returns the monitors view as it stands: one row per queue, with `queue` as it is named, in order of names."""
+    rows = _read_rows(follower, _monitor_row_decoder, "row of a queue monitor")
+    # A field of that name, in a record of another writer, is not the queue's name.
+    return [{"queue": name} | rows[name] | {"queue": name} for name in sorted(rows)]
+
+
+def read_tasks(follower: TopicFollower) -> list[dict[str, Any]]:
+    """Returns the running tasks as they stand, in order of queues and of their start."""
+    rows = _read_rows(follower, _task_row_decoder, "row of a task")
+    return sorted(rows.values(), key=lambda row: (row["queue"], row["start_time"]))
+
+
+def _read_rows(follower: TopicFollower, decoder: msgspec.json.Decoder[Any], wanted: str) -> dict[str, dict[str, Any]]:
+    """Returns the last valid row of each key of a compacted topic, with all its fields."""
+    passed_over = PassedOver(wanted)
+    rows: dict[str, dict[str, Any]] = {}
+    for message in follower.to_end():
+        key, value = (message.key() or b"").decode(errors="replace"), message.value()
+        if value is None:
+            rows.pop(key, None)
+            continue
+        try:
+            decode_json(decoder, value)
+            # Whole, since a newer monitor may have written more fields.
+            rows[key] = decode_json(_any_decoder, value)
+        except InvalidRecordError as error:
+            _warn(passed_over.add(message, str(error)))
+    return rows
+
+
+def _warn(line: str | None) -> None:
+    if line is not None:
+        _log.warning("%s", line)
+
+
+def monitors_table(rows: list[dict[str, Any]]) -> Table:
+    """The monitors view for eyes, 80 columns wide for short names; `queues --json` has all of it."""
+    has_tasks = any(row["max_queue_readers"] is not None for row in rows)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("queue", overflow="fold", min_width=12)
+    table.add_column("state", no_wrap=True)
+    for name in ("unread", "waiting", *(["tasks"] if has_tasks else []), "activated"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("last UTC", "next check"):
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        state = row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF")
+        table.add_row(
+            _cell(row["queue"]),
+            Text(printable(state), _STATE_STYLES.get(state, "red")),
+            f"{row['unread_messages']:,}",
+            str(row["tasks_waiting"]),
+            *([_tasks_cell(row)] if has_tasks else []),
+            f"{row['activation_sequence']:,}",
+            _cell(clock(row["last_activated_time"])[:8]),
+            _cell(clock(row["next_check_time"])[:8]),
+        )
+    return table
+
+
+def _cell(text: str) -> Text:
+    """Returns a text from a record as it is: in a plain string rich would act upon brackets."""
+    return Text(printable(text))
+
+
+def _tasks_cell(row: dict[str, Any]) -> Text:
+    """How many tasks run of how many that may; whether the procedure failed, or the limit holds back a further one."""
+    if row["max_queue_readers"] is None:
+        return Text("-")
+    running, most = row["tasks_running"], row["max_queue_readers"]
+    if row["is_procedure_failed"]:
+        return Text(f"{running}/{most} failed", "bold red")
+    return Text(f"{running}/{most}", "yellow" if running >= most else "")
+
+
+def tasks_table(rows: list[dict[str, Any]]) -> Table:
+    """The running tasks for eyes; `tasks --json` has all of it."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("queue", overflow="fold", min_width=12)
+    table.add_column("procedure", overflow="fold", min_width=9)
+    table.add_column("for #", justify="right", no_wrap=True)
+    table.add_column("since UTC", no_wrap=True)
+    # Whoever reports tasks chooses its length.
+    table.add_column("host", no_wrap=True, max_width=40)
+    table.add_column("task", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            _cell(row["queue"]),
+            _cell(row["procedure_name"] or "-"),
+            str(row["sequence"] or "-"),
+            _cell(clock(row["start_time"])[:8]),
+            _cell(row["host"] or "-") if row["is_confirmed"] else Text("starting", "dim"),
+            _cell(row["task_id"][:8]),
+        )
+    return table

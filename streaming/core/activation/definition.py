@@ -1,0 +1,143 @@
+"""What CREATE QUEUE, ALTER QUEUE and the event notification statements define."""
+
+from dataclasses import dataclass
+
+from streaming.core.activation.events import QueueOptions, RefusedEventError
+from streaming.core.activation.room import text_bytes
+from streaming.core.activation.settings import DEFAULT_NOTIFICATION, MAX_EVENT_NOTIFICATIONS
+from streaming.core.times import FOREVER_MS
+
+
+@dataclass(slots=True)
+class ActivationClause:
+    """The ACTIVATION clause of a queue that has one. CREATE without a number of readers gets one reader."""
+
+    is_on: bool = True
+    procedure_name: str | None = None
+    max_queue_readers: int = 1
+    execute_as: str | None = None
+
+
+@dataclass(slots=True, init=False)
+class QueueDefinition:
+    """A queue's definition.
+
+    Attributes:
+        is_automatic: An event created the queue, no CREATE QUEUE has named it yet.
+        is_on: STATUS; OFF: nothing can be received.
+        handles_poison: POISON_MESSAGE_HANDLING.
+        external_activation_timeout_ms: T of this queue; None: as the settings say; FOREVER_MS: never expires.
+        activation: The ACTIVATION clause, if any.
+        notifications: Event notifications for QUEUE_ACTIVATION, name -> service, in order of creation.
+    """
+
+    is_automatic: bool
+    is_on: bool
+    handles_poison: bool
+    external_activation_timeout_ms: int | None
+    activation: ActivationClause | None
+    notifications: dict[str, str | None]
+
+    # Written out, as in events.Receive.
+    def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
+        self,
+        is_automatic: bool = False,
+        is_on: bool = True,
+        handles_poison: bool = True,
+        external_activation_timeout_ms: int | None = None,
+        activation: ActivationClause | None = None,
+        notifications: dict[str, str | None] | None = None,
+    ) -> None:
+        self.is_automatic = is_automatic
+        self.is_on = is_on
+        self.handles_poison = handles_poison
+        self.external_activation_timeout_ms = external_activation_timeout_ms
+        self.activation = activation
+        self.notifications = {} if notifications is None else notifications
+
+    @classmethod
+    def automatic(cls, has_default_notification: bool) -> "QueueDefinition":
+        """The definition of a queue that an event created."""
+        return cls(is_automatic=True, notifications={DEFAULT_NOTIFICATION: None} if has_default_notification else {})
+
+    def is_as_created(self, has_default_notification: bool) -> bool:
+        """Whether it is exactly what an event would create again."""
+        return self.is_automatic and self == QueueDefinition.automatic(has_default_notification)
+
+    def copy(self) -> "QueueDefinition":
+        """Returns one that can be changed without this one."""
+        return QueueDefinition(
+            self.is_automatic,
+            self.is_on,
+            self.handles_poison,
+            self.external_activation_timeout_ms,
+            self.activation,  # replaced by ALTER QUEUE, not changed
+            dict(self.notifications),
+        )
+
+    def texts_bytes(self) -> int:
+        """Returns what its texts take in a snapshot: all of it that is long."""
+        clause = self.activation
+        size_bytes = 0 if clause is None else text_bytes(clause.procedure_name) + text_bytes(clause.execute_as)
+        for name, service in self.notifications.items():
+            size_bytes += text_bytes(name) + text_bytes(service)
+        return size_bytes
+
+    @property
+    def is_activation_on(self) -> bool:
+        """Whether there is internal activation and it is ON."""
+        return self.activation is not None and self.activation.is_on
+
+    @property
+    def procedure_name(self) -> str | None:
+        """What internal activation starts."""
+        return self.activation.procedure_name if self.activation is not None else None
+
+    @property
+    def is_monitored(self) -> bool:
+        """Whether the queue has a monitor [E: sys.dm_broker_queue_monitors]."""
+        return self.is_on and (self.is_activation_on or bool(self.notifications))
+
+    def timeout_ms(self, default_ms: int) -> int:
+        """Returns T; FOREVER_MS if it never expires. Without an event notification T has no part (D2)."""
+        if not self.notifications:
+            return FOREVER_MS
+        own_ms = self.external_activation_timeout_ms
+        return default_ms if own_ms is None else own_ms
+
+    def create(self, options: QueueOptions) -> None:
+        """CREATE QUEUE of a queue that exists: sets it, and keeps its event notifications but the automatic one."""
+        if self.is_automatic:
+            self.notifications.pop(DEFAULT_NOTIFICATION, None)
+        self.is_automatic = False
+        self.is_on = True
+        self.handles_poison = True
+        self.external_activation_timeout_ms = None
+        self.activation = None
+        self.alter(options)
+
+    def create_notification(self, name: str, service: str | None) -> None:
+        """CREATE EVENT NOTIFICATION, or a new service for one that exists; beyond the limit RefusedEventError."""
+        if name not in self.notifications and len(self.notifications) >= MAX_EVENT_NOTIFICATIONS:
+            raise RefusedEventError(f"too many event notifications: the queue has {MAX_EVENT_NOTIFICATIONS}")
+        self.notifications[name] = service
+
+    def alter(self, options: QueueOptions) -> None:
+        """ALTER QUEUE: changes only what the options name."""
+        if options.status is not None:
+            self.is_on = options.status
+        if options.poison_message_handling is not None:
+            self.handles_poison = options.poison_message_handling
+        if options.external_activation_timeout_ms is not None:
+            self.external_activation_timeout_ms = options.external_activation_timeout_ms
+        if options.drop_activation:
+            self.activation = None
+        named = options.activation
+        if named is not None:
+            old = self.activation or ActivationClause()
+            self.activation = ActivationClause(
+                is_on=old.is_on if named.status is None else named.status,
+                procedure_name=named.procedure_name or old.procedure_name,
+                max_queue_readers=old.max_queue_readers if named.max_queue_readers is None else named.max_queue_readers,
+                execute_as=named.execute_as or old.execute_as,
+            )

@@ -1,0 +1,399 @@
+"""A queue: its definition, its count of unread messages, its sessions and its monitor, moved by events.
+
+A batch does three things to a queue, in this order (activation.md, "One clock, one check a batch"): it applies the
+queue's events without checking, ends what is due, and checks once. So what is written is true at the end of the
+batch, and an outage ends with one notification per queue that still needs it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from streaming.core.activation import events
+from streaming.core.activation.definition import QueueDefinition
+from streaming.core.activation.events import Event, ReceiveResult
+from streaming.core.activation.notification import EventType, Notification
+from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
+from streaming.core.activation.room import ENDLESS, Room
+from streaming.core.activation.sessions import Sessions
+from streaming.core.activation.settings import MAX_MESSAGES, POISON_ROLLBACKS, TASK_RETRY_MS, CoreSettings
+from streaming.core.activation.tasks import NameTask, Tasks
+from streaming.core.times import FOREVER_MS, NEVER_MS
+
+
+class Queue:
+    """One queue. All times are milliseconds of its shard's clock.
+
+    Attributes:
+        definition: What commands have defined.
+        monitor: Its queue monitor.
+        sessions: Who waits, and which transactions are open.
+        tasks: The tasks of internal activation.
+        room: What is left of the shard's room.
+        unread: Visible messages not taken by an open or committed RECEIVE; signed, as a receive may be heard of before
+            its arrival (D4).
+        negative_since_ms: When the count fell below zero.
+        last_added_ms: When an arrival or a rollback last added to the count.
+        rollbacks: Consecutive rollbacks of transactions that had received messages.
+        sequence: Number of the last notification.
+        last_event_ms: When the last event came.
+        view_written_ms: When the monitors view was last written.
+        is_view_stale: A count has changed since.
+        is_definition_changed: So has the definition, in this batch.
+    """
+
+    __slots__ = (
+        "_has_arrived",
+        "_notifications",
+        "definition",
+        "is_definition_changed",
+        "is_view_stale",
+        "last_added_ms",
+        "last_event_ms",
+        "monitor",
+        "negative_since_ms",
+        "rollbacks",
+        "room",
+        "sequence",
+        "sessions",
+        "settings",
+        "tasks",
+        "unread",
+        "view_written_ms",
+    )
+
+    def __init__(self, definition: QueueDefinition, settings: CoreSettings) -> None:
+        self.settings = settings
+        self.definition = definition
+        self.monitor = QueueMonitor()
+        self.sessions = Sessions()
+        self.tasks = Tasks()
+        self.room = ENDLESS
+        self.unread = self.rollbacks = self.sequence = 0
+        self.negative_since_ms = self.last_added_ms = NEVER_MS
+        self.last_event_ms = self.view_written_ms = NEVER_MS
+        self.is_view_stale = True
+        self.is_definition_changed = False
+        self._has_arrived = False
+        self._notifications: list[Notification] = []
+        if definition.is_monitored:
+            self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
+
+    def enter(self, room: Room) -> None:
+        """Counts in this room from now on what the queue takes up or gives back."""
+        self.room = self.sessions.room = self.tasks.room = room
+
+    @property
+    def tasks_running(self) -> int:
+        """Tasks of internal activation that run, or are just being started."""
+        return len(self.tasks.running)
+
+    # 1. events
+
+    def apply(self, event: Event, now_ms: int) -> None:
+        """Applies one event without checking; raises RefusedEventError if a limit forbids it."""
+        if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
+            self._set_unread(0, now_ms)  # D4: a surplus activation is harmless, a missing one is not
+        _APPLY[type(event)](self, event, now_ms)
+        self.last_event_ms = now_ms
+        if self.unread <= 0:
+            self.monitor.fire(Trigger.NOTHING_UNREAD, now_ms)
+
+    def _message_arrived(self, event: events.MessageArrived, now_ms: int) -> None:
+        self._has_arrived |= self.unread <= 0 and not self.tasks.running
+        self._add(event.count, now_ms)
+
+    def _receive(self, event: events.Receive, now_ms: int) -> None:
+        sessions, monitor, result = self.sessions, self.monitor, event.result
+        is_wait = result is ReceiveResult.WAITING
+        is_renewal = is_wait and sessions.is_waiting(event.session_id, now_ms)
+        begins_to_wait = is_wait and self.definition.is_on
+        transaction_id = event.transaction_id if event.messages else None
+        if begins_to_wait or transaction_id is not None:
+            sessions.require_room(event.session_id, transaction_id, event.messages, begins_to_wait)
+        if sessions.by_id:  # most neither wait nor have a transaction open
+            sessions.received_or_waits(event.session_id, is_wait, now_ms)
+        if begins_to_wait:
+            sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
+        if not is_renewal:
+            monitor.fire(Trigger.RECEIVE, now_ms)
+            self.tasks.forgive()
+        if result is ReceiveResult.EMPTY and not event.where:
+            monitor.nothing_was_found(now_ms)
+        if event.messages:
+            monitor.work_was_found()
+            self._set_unread(self.unread - event.messages, now_ms)
+            if event.transaction_id is None:
+                self.rollbacks = 0
+            else:
+                sessions.received(event.session_id, event.transaction_id, event.messages, now_ms)
+        if event.unread is not None:
+            self._heal(event.unread, now_ms)
+
+    def _commit(self, event: events.Commit, now_ms: int) -> None:
+        self.sessions.heard(event.session_id, now_ms)
+        messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
+        marked = self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)
+        self._set_unread(self.unread - marked, now_ms)
+        if messages or marked:
+            self.rollbacks = 0
+
+    def _rollback(self, event: events.Rollback, now_ms: int) -> None:
+        self.sessions.heard(event.session_id, now_ms)
+        self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)  # it was given back already
+        self._rolled_back(self.sessions.end_transaction(event.session_id, event.transaction_id), now_ms)
+
+    def _session_alive(self, event: events.SessionAlive, now_ms: int) -> None:
+        self.sessions.heard(event.session_id, now_ms)
+
+    def _session_ended(self, event: events.SessionEnded, now_ms: int) -> None:
+        for messages in self.sessions.end(event.session_id):
+            self._rolled_back(messages, now_ms)
+
+    def _task_started(self, event: events.TaskStarted, now_ms: int) -> None:
+        self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
+
+    def _task_exited(self, event: events.TaskExited, now_ms: int) -> None:
+        self._task_ended(event.task_id, event.exit_code is None or event.exit_code >= 0, now_ms)
+
+    def _task_failed_to_start(self, event: events.TaskFailedToStart, now_ms: int) -> None:
+        self._task_ended(event.task_id, False, now_ms)
+
+    def _task_ended(self, task_id: str, by_itself: bool, now_ms: int) -> None:
+        if not self.tasks.end(task_id):
+            return
+        # D9: as long as nobody has called RECEIVE, the activation that started a task is still unanswered.
+        if self.monitor.state is State.NOTIFIED and self.tasks.started_sequence == self.sequence:
+            self.tasks.failed(by_itself, now_ms)
+        if not self.tasks.running:
+            self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
+
+    def _create_queue(self, event: events.CreateQueue, now_ms: int) -> None:
+        self._define(lambda definition: definition.create(event.options), now_ms)
+
+    def _alter_queue(self, event: events.AlterQueue, now_ms: int) -> None:
+        self._define(lambda definition: definition.alter(event.options), now_ms)
+
+    def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
+        self._define(lambda definition: definition.create_notification(event.notification, event.service), now_ms)
+
+    def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
+        self._define(lambda definition: definition.notifications.pop(event.notification, None), now_ms)
+
+    def _define(self, change: Callable[[QueueDefinition], object], now_ms: int) -> None:
+        """Changes the definition; its monitor comes to be, is renewed, or goes with it."""
+        before = self.definition
+        changed = before.copy()
+        change(changed)
+        self.room.take_for_definition(changed.texts_bytes() - before.texts_bytes())
+        self.definition = changed
+        if changed.procedure_name != before.procedure_name:
+            self.tasks.try_another_procedure(now_ms)
+        self._follow_definition(changed.is_activation_on and not before.is_activation_on, now_ms)
+
+    def _follow_definition(self, is_renewed: bool, now_ms: int) -> None:
+        self.is_definition_changed = True
+        has_monitor = self.monitor.state is not State.ABSENT
+        if not self.definition.is_on:
+            self.sessions.end_all_waits()
+        if self.definition.is_monitored and (is_renewed or not has_monitor):
+            self.monitor.fire(Trigger.MONITOR_CREATED, now_ms)
+            self.tasks.forgive()
+        elif has_monitor and not self.definition.is_monitored:
+            self.monitor.fire(Trigger.MONITOR_DROPPED, now_ms)
+
+    # the count
+
+    def _set_unread(self, unread: int, now_ms: int) -> None:
+        if unread < 0 <= self.unread:
+            self.negative_since_ms = now_ms
+        if unread <= 0:
+            self._has_arrived = False
+        self.unread = unread
+
+    def _add(self, messages: int, now_ms: int) -> None:
+        """Messages became unread: by an arrival, a rollback, or the end of a lease."""
+        self.monitor.work_was_found()
+        self.last_added_ms = now_ms
+        self._set_unread(self.unread + messages, now_ms)
+
+    def _heal(self, unread: int, now_ms: int) -> None:
+        """Believes a reader's count: upwards always; downwards unless it may be older than what was just added."""
+        # A tenth of W, and at least the batch itself (activation.md, "Self-healing").
+        too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
+        if unread > self.unread or now_ms - self.last_added_ms >= too_young_ms:
+            self._set_unread(unread, now_ms)
+
+    def _rolled_back(self, messages: int, now_ms: int) -> None:
+        if messages == 0:
+            return  # an empty transaction counts for nothing
+        self._add(messages, now_ms)
+        if not (self.definition.is_on and self.definition.handles_poison):
+            return
+        self.rollbacks += 1
+        if self.rollbacks >= POISON_ROLLBACKS:
+            self.rollbacks = 0
+            self.definition.is_on = False
+            self.sequence += 1
+            self._notify(EventType.BROKER_QUEUE_DISABLED, None, None)
+            self._follow_definition(False, now_ms)
+
+    # 2. what is due, 3. the check
+
+    def end_due(self, now_ms: int) -> None:
+        """Ends waits, transactions and tasks that are due; messages given back count as no rollback for poison."""
+        given_back = self.sessions.end_due(now_ms, self.settings)
+        if given_back:
+            self._add(given_back, now_ms)
+        # Once a batch is enough: none can add what 64 bits do not hold.
+        self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
+        for task_id in self.tasks.lost(now_ms, self.settings):
+            self._task_ended(task_id, False, now_ms)
+
+    def check(self, now_ms: int, name_task: NameTask) -> None:
+        """Checks once, at the end of a batch."""
+        clause, work = self.definition.activation, self._work()
+        lacks_room = self.tasks.lacks_room(clause)
+        if lacks_room:
+            work.can_activate = bool(self.definition.notifications)
+        trigger, reason = self.monitor.check(work, now_ms, self.settings)
+        is_activation_due = trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED)
+        if is_activation_due and (lacks_room or self.tasks.is_at_limit(clause)):
+            self.tasks.limit_reached += 1
+        is_to_look_again = lacks_room and trigger is Trigger.TASK_LIMIT_REACHED
+        self.tasks.room_check_ms = now_ms + TASK_RETRY_MS if is_to_look_again else FOREVER_MS
+        if reason is not None:
+            self.sequence += 1
+            self.tasks.retry_ms = FOREVER_MS  # that was for the activation before
+            if self.definition.notifications:
+                expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
+                self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms)
+            self._start_task(now_ms, name_task)
+        elif self._is_task_to_be_retried and self.tasks.retry_ms <= now_ms:
+            self._start_task(now_ms, name_task)
+        self._has_arrived = False  # rule A is remembered to the end of its batch only
+
+    @property
+    def _is_task_to_be_retried(self) -> bool:
+        """Whether, at its time, a task is started again for the activation that nobody has answered (D9)."""
+        is_unanswered = self.monitor.state is State.NOTIFIED and self.unread > 0
+        return is_unanswered and self.tasks.is_to_be_retried(self.definition.activation, self.sequence)
+
+    def _start_task(self, now_ms: int, name_task: NameTask) -> None:
+        clause = self.tasks.startable(self.definition.activation)
+        if clause is None:
+            return
+        if self.room.is_used_up_for_commands:
+            self.tasks.retry_ms = now_ms + TASK_RETRY_MS
+        else:
+            self.tasks.start(clause, self.sequence, name_task, now_ms)
+
+    def take_notifications(self) -> list[Notification]:
+        """What has been notified since the last call, in order."""
+        notifications, self._notifications = self._notifications, []
+        return notifications
+
+    def _notify(self, event_type: EventType, reason: Reason | None, expires_ms: int | None) -> None:
+        self._notifications.append(
+            Notification(
+                event_type=event_type,
+                sequence=self.sequence,
+                reason=reason,
+                unread_messages=self.unread,
+                tasks_waiting=self.sessions.tasks_waiting(),
+                expires_ms=expires_ms,
+                notifications=list(self.definition.notifications.items()),
+            )
+        )
+
+    def _work(self) -> Work:
+        return Work(
+            unread=self.unread,
+            has_arrived=self._has_arrived,
+            waiting=self.sessions.waiting(),
+            timeout_ms=self.definition.timeout_ms(self.settings.external_activation_timeout_ms),
+            can_activate=bool(self.definition.notifications)
+            or self.tasks.startable(self.definition.activation) is not None,
+        )
+
+    # the monitors view
+
+    def counts(self) -> tuple[int, ...]:
+        """What the monitors view shows besides the state and the definition."""
+        monitor = self.monitor
+        return (
+            self.unread,
+            self.sessions.tasks_waiting(),
+            self.tasks_running,
+            self.tasks.limit_reached,
+            self.tasks.is_procedure_failed,
+            self.sequence,
+            monitor.last_empty_ms,
+            monitor.last_activated_ms,
+        )
+
+    def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
+        """Whether the view's row is to be written now: at once for a change, for a count once per check interval."""
+        self.is_view_stale |= is_count_changed
+        is_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
+        if not (is_changed or self.is_definition_changed or (self.is_view_stale and is_rested)):
+            return False
+        self.view_written_ms = now_ms
+        self.is_view_stale = self.is_definition_changed = False
+        return True
+
+    # when to look again
+
+    def next_check_ms(self) -> int:
+        """The next instant at which the answer could change without an event; FOREVER_MS if there is none."""
+        decision_ms = self.tasks.room_check_ms
+        if decision_ms == FOREVER_MS:
+            decision_ms = self.monitor.next_decision_ms(self._work(), self.settings)
+        return min(
+            decision_ms,
+            self.sessions.next_due_ms(self.settings),
+            self.tasks.next_due_ms(self.settings),
+            self.tasks.retry_ms if self._is_task_to_be_retried else FOREVER_MS,
+        )
+
+    def next_wake_ms(self) -> int:
+        """When the queue must be stepped at the latest: to check, to write its view, or to be forgotten."""
+        return self.wake_ms_by(self.next_check_ms())
+
+    def wake_ms_by(self, next_check_ms: int) -> int:
+        """The same for whoever knows the next check already."""
+        wake_ms = next_check_ms
+        if self.is_view_stale:
+            wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
+        if self._can_be_forgotten():
+            wake_ms = min(wake_ms, self.last_event_ms + self.settings.queue_idle_expiry_ms)
+        return wake_ms
+
+    def is_idle_expired(self, now_ms: int) -> bool:
+        """Whether an automatic queue has been idle for so long that it is forgotten."""
+        return self._can_be_forgotten() and now_ms - self.last_event_ms >= self.settings.queue_idle_expiry_ms
+
+    def _can_be_forgotten(self) -> bool:
+        return (
+            self.unread <= 0
+            and not self.sessions.by_id
+            and not self.tasks.running
+            and self.definition.is_as_created(self.settings.auto_create_queues)
+        )
+
+
+# type(event) -> the method that applies it
+_APPLY: dict[type, Callable[[Queue, Any, int], None]] = {
+    events.MessageArrived: Queue._message_arrived,
+    events.Receive: Queue._receive,
+    events.Commit: Queue._commit,
+    events.Rollback: Queue._rollback,
+    events.SessionAlive: Queue._session_alive,
+    events.SessionEnded: Queue._session_ended,
+    events.TaskStarted: Queue._task_started,
+    events.TaskExited: Queue._task_exited,
+    events.TaskFailedToStart: Queue._task_failed_to_start,
+    events.CreateQueue: Queue._create_queue,
+    events.AlterQueue: Queue._alter_queue,
+    events.CreateEventNotification: Queue._create_event_notification,
+    events.DropEventNotification: Queue._drop_event_notification,
+}

@@ -1,0 +1,148 @@
+"""A queue as plain values and back: the format in which a checkpoint keeps it.
+
+A snapshot is nested lists of None, bool, int and str. FORMAT_VERSION names its layout: whoever changes the layout adds
+a version and a step that turns the older one into it, so that an older checkpoint opens.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from streaming.core.activation.definition import ActivationClause, QueueDefinition
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.sessions import Lease, Session, Wait
+from streaming.core.activation.settings import CoreSettings
+from streaming.core.activation.tasks import Task, Tasks
+
+FORMAT_VERSION = 3
+
+Snapshot = list[Any]
+
+# By number; to call State would run Python code.
+_STATES = tuple(State)
+_TASK_FIELDS = ("procedure_name", "execute_as", "sequence", "started_ms", "host", "is_confirmed")
+
+
+def take(queue: Queue) -> Snapshot:
+    """The queue as plain values."""
+    monitor = queue.monitor
+    return [
+        _take_definition(queue.definition),
+        [
+            int(monitor.state),
+            monitor.anchor_ms,
+            monitor.last_empty_ms,
+            monitor.last_activated_ms,
+            monitor.useless_activations,
+            monitor.awaits_answer,
+        ],
+        queue.unread,
+        queue.negative_since_ms,
+        queue.last_added_ms,
+        queue.rollbacks,
+        queue.sequence,
+        queue.last_event_ms,
+        queue.view_written_ms,
+        queue.is_view_stale,
+        [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
+        [[*key, *mark] for key, mark in queue.sessions.marks.items()],
+        _take_tasks(queue.tasks),
+    ]
+
+
+def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
+    """The queue of a snapshot of this FORMAT_VERSION."""
+    definition, monitor, *counts, sessions, marks, tasks = snapshot
+    queue = Queue(_restore_definition(definition), settings)
+    state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
+    queue.monitor.state = _STATES[state]
+    queue.monitor.anchor_ms, queue.monitor.last_empty_ms, queue.monitor.last_activated_ms = times
+    queue.unread, queue.negative_since_ms, queue.last_added_ms, queue.rollbacks, queue.sequence, *view = counts
+    queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view
+    queue.sessions.by_id = {session_id: _restore_session(rest) for session_id, *rest in sessions}
+    queue.sessions.open_transactions = sum(len(session.transactions) for session in queue.sessions.by_id.values())
+    queue.sessions.marks = {
+        (session_id, transaction_id): (messages, given_back_ms)
+        for session_id, transaction_id, messages, given_back_ms in marks
+    }
+    if tasks is not None:
+        _restore_tasks(queue.tasks, tasks)
+    return queue
+
+
+def upgrade(snapshot: Snapshot, version: int) -> Snapshot:
+    """A snapshot of an older version as one of this FORMAT_VERSION."""
+    for older in range(version, FORMAT_VERSION):
+        snapshot = _UPGRADES[older](snapshot)
+    return snapshot
+
+
+def _add_tasks(snapshot: Snapshot) -> Snapshot:
+    return [*snapshot, None]
+
+
+def _as_it_is(snapshot: Snapshot) -> Snapshot:
+    """Version 3 changed how a shard keeps its queues, not how a queue is kept."""
+    return snapshot
+
+
+# version -> what makes the next one of it
+_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is}
+
+
+def _take_definition(definition: QueueDefinition) -> Snapshot:
+    clause = definition.activation
+    return [
+        definition.is_automatic,
+        definition.is_on,
+        definition.handles_poison,
+        definition.external_activation_timeout_ms,
+        clause and [clause.is_on, clause.procedure_name, clause.max_queue_readers, clause.execute_as],
+        [list(item) for item in definition.notifications.items()],
+    ]
+
+
+def _restore_definition(snapshot: Snapshot) -> QueueDefinition:
+    is_automatic, is_on, handles_poison, timeout_ms, clause, notifications = snapshot
+    activation = clause and ActivationClause(*clause)
+    return QueueDefinition(is_automatic, is_on, handles_poison, timeout_ms, activation, dict(notifications))
+
+
+def _take_session(session_id: str, session: Session) -> Snapshot:
+    wait = session.wait
+    return [
+        session_id,
+        wait and [wait.where, wait.ends_ms, wait.lease.from_ms, wait.lease.is_extended],
+        [list(item) for item in session.transactions.items()],
+        session.transactions_lease.from_ms,
+        session.transactions_lease.is_extended,
+    ]
+
+
+def _restore_session(snapshot: Snapshot) -> Session:
+    wait, transactions, *lease = snapshot
+    return Session(wait and Wait(wait[0], wait[1], Lease(*wait[2:])), dict(transactions), Lease(*lease))
+
+
+def _take_tasks(tasks: Tasks) -> Snapshot | None:
+    """None for a queue that never had a task, as nearly all have none."""
+    if not (tasks.running or tasks.started_sequence or tasks.limit_reached):
+        return None
+    return [
+        [
+            [task_id, *(getattr(task, name) for name in _TASK_FIELDS), task.lease.from_ms, task.lease.is_extended]
+            for task_id, task in tasks.running.items()
+        ],
+        tasks.started_sequence,
+        tasks.retry_ms,
+        tasks.is_procedure_failed,
+        tasks.limit_reached,
+    ]
+
+
+def _restore_tasks(tasks: Tasks, snapshot: Snapshot) -> None:
+    running, tasks.started_sequence, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached = snapshot
+    tasks.running = {
+        task_id: Task(**dict(zip(_TASK_FIELDS, rest, strict=True)), lease=Lease(from_ms, is_extended))
+        for task_id, *rest, from_ms, is_extended in running
+    }

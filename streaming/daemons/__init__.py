@@ -1,0 +1,1 @@
+"""The programs that run for long, a folder each."""

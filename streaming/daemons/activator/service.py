@@ -1,0 +1,403 @@
+"""The activator: follows notifications and the monitors view, starts programs, and keeps what it must not forget.
+
+Whatever happens is first decided in memory, then recorded in one transaction, and only then done: programs wait at
+their gates until then, and the consumer group's offsets follow. So an activator that is killed at any instant finds
+each program that ran in its records, and each notification that it had not recorded comes again.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Message
+
+from streaming.core.activation.program_starts import Action, Decision, Notified, QueueActivator
+from streaming.core.activation.start_policy import Policy
+from streaming.core.times import FOREVER_MS
+from streaming.daemons.activator.config import Config
+from streaming.daemons.activator.ended_sessions import EndedSessions
+from streaming.daemons.activator.notifications import MonitorsView, Notifications
+from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, StartedProgram, stop_all
+from streaming.daemons.activator.settings import (
+    DEFAULT_GROUP_ID,
+    READY,
+    ActivatorEvent,
+    ActivatorSettings,
+    environment_for,
+)
+from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
+from streaming.errors import UserError
+from streaming.kafka.access import rights
+from streaming.kafka.cluster import Admin
+from streaming.system.toml_file import TomlFile
+from streaming.wire.topics import Topics
+
+_CONFIG_LOOK_INTERVAL_S = 1.0
+_SEEN_INTERVAL_S = 5.0
+_STOP_TIMEOUT_S = 10.0
+_FLUSH_TIMEOUT_S = 1.0
+# How long `run` waits for a notification at a time; so often it looks at its programs too.
+_STEP_S = 0.2
+# Ids of notifications are needed for as long as repeats may come; a batch that is written again follows closely.
+_FORGET_AFTER_MS = 24 * 3_600_000
+_FORGET_INTERVAL_S = 3_600.0
+# The shell's code for what was found but could not be run.
+_CANNOT_START = 126
+
+
+@dataclass
+class _Step:
+    """What a step has decided and not yet done."""
+
+    now_ms: int
+    changed: set[str] = field(default_factory=set)
+    events: list[ActivatorEvent] = field(default_factory=list)
+    started: list[tuple[ProgramRecord, StartedProgram]] = field(default_factory=list)
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    old: int = 0
+
+
+class Activator:
+    """The activator in this process. A context manager; `run` or repeated `step`s do the work."""
+
+    def __init__(self, settings: ActivatorSettings, on_event: Callable[[ActivatorEvent], None] | None = None) -> None:
+        """Only takes note; `with` starts it.
+
+        Args:
+            settings: What it is told.
+            on_event: Gets each decision and what else is worth a line of the log.
+        """
+        self._settings = settings
+        self._on_event = on_event or (lambda _event: None)
+        self._topics = Topics(settings.topic_prefix)
+        self._programs: dict[str, tuple[str, RunningProgram]] = {}
+        self._due_ms: dict[str, int] = {}
+        self._is_ready = False
+        # No Event: its lock may be held by whom the signal interrupts.
+        self._is_config_asked = False
+        self._looked_s = self._seen_s = self._forgot_s = time.monotonic()
+        # Programs are timed by a clock that nobody sets.
+        self._wall_minus_monotonic_s = time.time() - time.monotonic()
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Reads the config, takes hold of the state, of the programs of an earlier run, and of Kafka.
+
+        Raises:
+            UserError: The config is wrong, the state is in use, a topic is missing, Kafka refuses or cannot be reached.
+        """
+        settings = self._settings
+        self._config = TomlFile(settings.config_file, Config)
+        with ExitStack() as resources:
+            lock = StateLock(settings.state_directory)
+            resources.callback(lock.close)
+            self._store = resources.enter_context(Store(settings.state_directory))
+            group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
+            self._check_access(group_id)
+            self._view = MonitorsView(settings.cluster, self._topics.monitors, self._pass_over)
+            resources.callback(self._view.close)
+            self._view.read_to_end()
+            self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
+            resources.callback(self._ended_sessions.close)
+            self._about = self._store.about()
+            self._notifications = Notifications(
+                settings.cluster, self._topics.activations, group_id, self._about.instance_id, self._pass_over
+            )
+            resources.callback(self._notifications.close)
+            self._queues = self._store.queues()
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._resources:
+            if error is None and self._is_ready:
+                self._end()
+
+    @property
+    def running(self) -> dict[str, int]:
+        """Process ids of the programs that run, by session."""
+        return {session_id: program.pid for session_id, (_, program) in self._programs.items()}
+
+    def look_at_config(self) -> None:
+        """Has the config file read anew in the next step, whether it has changed or not; may be called by a signal."""
+        self._is_config_asked = True
+
+    def run(self, stop: threading.Event) -> None:
+        """Works until it is asked to stop."""
+        while not stop.is_set():
+            self.step(_STEP_S)
+
+    def step(self, timeout_s: float) -> None:
+        """Waits so long for a notification, and does what there is to do.
+
+        Raises:
+            UserError: Another activator has taken this one's place in the consumer group, or Kafka refuses.
+        """
+        messages = self._notifications.poll(timeout_s)
+        step = _Step(self._now_ms())
+        if not self._is_ready:
+            if not self._notifications.is_assigned:
+                return
+            self._begin(step)
+        self._look_around(step)
+        for queue in self._view.take_changed():
+            if queue in self._queues:
+                self._decide(queue, step)
+        for message in messages:
+            self._take(message, step)
+        self._take_exits(step)
+        for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= step.now_ms]:
+            self._decide(queue, step)
+        self._finish(step)
+        self._notifications.done(messages)
+
+    def _check_access(self, group_id: str) -> None:
+        admin, topics = Admin(self._settings.cluster), self._topics
+        admin.require_topics(rights(reads=[topics.activations, topics.monitors], writes=[topics.receives]))
+        admin.require_group(group_id)
+
+    def _begin(self, step: _Step) -> None:
+        """The first step: programs of an earlier run are found again, or have ended meanwhile."""
+        self._is_ready = True
+        self._tell(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
+        self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
+        self._about.config_file, self._about.config_error = str(self._config.path), None
+        for record in self._queues.values():
+            record.state.resumed(step.now_ms)
+        for known in self._store.programs():
+            try:
+                adopted = AdoptedProgram(known.identity)
+            except ProcessLookupError:
+                self._exited(known.session_id, known.queue, Exit(None), known.identity.pid, step)
+                continue
+            self._programs[known.session_id] = known.queue, adopted
+            self._note(step, known.queue, "found", "still running, started by an earlier run", adopted.pid)
+        for session_id, queue in self._store.ended_sessions():
+            self._ended_sessions.report(session_id, queue)
+        self._decide_all(step)
+
+    def _look_around(self, step: _Step) -> None:
+        """What is to be done once in a while."""
+        now_s = time.monotonic()
+        if self._is_config_asked or now_s - self._looked_s >= _CONFIG_LOOK_INTERVAL_S:
+            self._looked_s = now_s
+            if self._config.has_changed() or self._is_config_asked:
+                self._is_config_asked = False
+                self._reload(step)
+        if self._about.kafka_problem != self._notifications.problem:
+            self._about.kafka_problem = self._notifications.problem
+            why = f"{self._about.kafka_problem}; waiting" if self._about.kafka_problem else "works again"
+            self._note(step, None, "Kafka", why)
+            self._save_about(step.now_ms)
+        if now_s - self._seen_s >= _SEEN_INTERVAL_S:
+            self._seen_s = now_s
+            self._save_about(step.now_ms)
+        if now_s - self._forgot_s >= _FORGET_INTERVAL_S:
+            self._forgot_s = now_s
+            self._forget(step.now_ms)
+
+    def _reload(self, step: _Step) -> None:
+        try:
+            self._config.reload()
+        except UserError as error:
+            self._about.config_error = str(error)
+            self._note(step, None, "config refused, the one before stays", str(error))
+        else:
+            self._about.config_error = None
+            self._note(step, None, "config", "taken over")
+            self._decide_all(step)
+        self._save_about(step.now_ms)
+
+    def _take(self, message: Message, step: _Step) -> None:
+        """A record of queue-activations."""
+        record = self._notifications.decode(message)
+        if record is None:
+            return
+        queue = record.queue
+        entry = self._config.current.entry_for(queue)
+        if entry is None or not entry.wants(record.notification):
+            return
+        if (refusal := entry.refusal(queue)) is not None:
+            self._note(step, queue, "refused", refusal)
+            return
+        state = self._state(queue)
+        if record.event_type != "QUEUE_ACTIVATION":
+            self._apply(queue, state.disabled(record.sequence), step)
+            self._decide(queue, step)
+            return
+        is_old = self._notifications.is_old(message)
+        new = Notified(
+            record.notification_id,
+            record.sequence,
+            record.post_time,
+            record.reason or "",
+            record.unread_messages,
+            is_old,
+        )
+        decisions = state.notified(new, self._view.row(queue), step.now_ms)
+        if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
+            step.old += 1  # there may be thousands; nothing has changed
+            return
+        self._apply(queue, decisions, step)
+        self._decide(queue, step)
+
+    def _take_exits(self, step: _Step) -> None:
+        for session_id, (queue, program) in list(self._programs.items()):
+            end = program.poll()
+            if end is not None:
+                del self._programs[session_id]
+                program.release()
+                self._exited(session_id, queue, end, program.pid, step)
+                self._decide(queue, step)
+
+    def _exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: _Step) -> None:
+        step.ended.append((session_id, queue))
+        self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
+
+    def _decide_all(self, step: _Step) -> None:
+        """The config may say something else about every queue; and it may name queues to keep programs running for."""
+        kept = {entry.queue for entry in self._config.current.programs if entry.min}
+        for queue in sorted(self._queues.keys() | kept):
+            self._decide(queue, step)
+            step.changed.add(queue)
+
+    def _decide(self, queue: str, step: _Step) -> None:
+        """Starts what is to be started now."""
+        policy, row, state = self._policy(queue), self._view.row(queue), self._state(queue)
+        is_over = False
+        while not is_over:
+            is_over = True
+            for decision in state.decide(policy, row, step.now_ms, str(uuid.uuid4())):
+                if decision.action is Action.START:
+                    self._start(queue, decision, step)
+                    is_over = False
+                else:
+                    self._apply(queue, [decision], step)
+        due_ms = state.next_ms(policy, step.now_ms)
+        if due_ms < FOREVER_MS:
+            self._due_ms[queue] = due_ms
+        else:
+            self._due_ms.pop(queue, None)
+
+    def _start(self, queue: str, decision: Decision, step: _Step) -> None:
+        """Starts a program up to its gate; a failure counts as a crash."""
+        entry, session_id = self._config.current.entry_for(queue), decision.session_id
+        assert entry is not None and session_id is not None  # noqa: S101, PT018 - only then is a start decided
+        try:
+            program = StartedProgram(
+                entry.command_for(queue),
+                environment_for(self._settings, entry, queue, session_id, decision.notification_id),
+                Path(entry.directory) if entry.directory is not None else None,
+                entry.log_file_for(queue),
+            )
+        except (OSError, ValueError) as error:
+            # ValueError: a NUL in a word or a variable.
+            self._note(step, queue, "cannot be started", str(error))
+            self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
+        else:
+            step.started.append((ProgramRecord(session_id, queue, program.identity), program))
+            self._apply(queue, [decision], step, program.pid)
+
+    def _apply(self, queue: str, decisions: list[Decision], step: _Step, pid: int | None = None) -> None:
+        for decision in decisions:
+            record = self._queues[queue]
+            record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why
+            self._note(step, queue, decision.action.value, decision.why, pid)
+            step.changed.add(queue)
+
+    def _finish(self, step: _Step) -> None:
+        """Records the step, then does it."""
+        acknowledged = self._ended_sessions.take_acknowledged()
+        if step.old:
+            self._note(step, None, "ignored", f"{step.old} old notifications that need no answer any more")
+        self._record(step, acknowledged)
+        for record, program in step.started:
+            program.open_gate()
+            self._programs[record.session_id] = record.queue, program
+        for session_id, queue in step.ended:
+            self._ended_sessions.report(session_id, queue)
+        for event in step.events:
+            self._tell(event)
+
+    def _record(self, step: _Step, acknowledged: list[str]) -> None:
+        if not (step.changed or step.events or acknowledged):
+            return
+        with self._store.transaction():
+            for queue in step.changed:
+                self._store.save_queue(queue, self._queues[queue])
+            for record, _ in step.started:
+                self._store.add_program(record)
+            for session_id, queue in step.ended:
+                self._store.end_program(session_id, queue)
+            for session_id in acknowledged:
+                self._store.forget_session(session_id)
+            for event in step.events:
+                self._store.add_decision(DecisionRecord(event.at_ms, event.queue or "", event.what, event.why))
+
+    def _end(self) -> None:
+        """Lets programs go on, or ends them; their sessions are reported."""
+        step = _Step(self._now_ms())
+        if self._settings.stop_programs:
+            stop_all([program for _, program in self._programs.values()], _STOP_TIMEOUT_S)
+            step.now_ms = self._now_ms()
+            for session_id, (queue, program) in self._programs.items():
+                program.release()
+                # How it ended says nothing about it: it was told to.
+                self._exited(session_id, queue, Exit(None), program.pid, step)
+            self._programs = {}
+        self._finish(step)
+        for _, program in self._programs.values():
+            program.release()
+        is_well = self._notifications.problem is None
+        acknowledged = self._ended_sessions.flush(_FLUSH_TIMEOUT_S if is_well else 0)
+        end = _Step(self._now_ms())
+        count = len(self._programs)
+        programs = f"{count} program{'s' if count != 1 else ''}"
+        self._note(end, None, "stopped", f"{programs} still running: they go on" if count else "no program is running")
+        self._record(end, acknowledged)
+        for event in end.events:
+            self._tell(event)
+
+    def _forget(self, now_ms: int) -> None:
+        """Queues of which nothing has been heard for long."""
+        old_ms = now_ms - _FORGET_AFTER_MS
+        idle = [queue for queue, record in self._queues.items() if record.at_ms < old_ms and record.state.is_idle]
+        with self._store.transaction():
+            for queue in idle:
+                del self._queues[queue]
+                self._due_ms.pop(queue, None)
+                self._store.forget_queue(queue)
+
+    def _save_about(self, now_ms: int) -> None:
+        self._about.seen_ms = now_ms
+        self._about.passed_over = self._notifications.passed_over + self._view.passed_over
+        with self._store.transaction():
+            self._store.save_about(self._about)
+
+    def _state(self, queue: str) -> QueueActivator:
+        return self._queues.setdefault(queue, QueueRecord(QueueActivator())).state
+
+    def _policy(self, queue: str) -> Policy | None:
+        entry = self._config.current.entry_for(queue)
+        return entry.policy(self._about.salt) if entry is not None and entry.refusal(queue) is None else None
+
+    def _note(self, step: _Step, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
+        step.events.append(ActivatorEvent(step.now_ms, queue, what, why, pid))
+
+    def _pass_over(self, line: str) -> None:
+        self._tell(ActivatorEvent(self._now_ms(), None, "passed over", line))
+
+    def _tell(self, event: ActivatorEvent) -> None:
+        self._on_event(event)
+
+    def _now_ms(self) -> int:
+        return round((time.monotonic() + self._wall_minus_monotonic_s) * 1000)

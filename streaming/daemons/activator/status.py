@@ -1,0 +1,119 @@
+"""What `queue-activation activator status` shows, from the state directory alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streaming.core.times import iso_time
+from streaming.daemons.activator.store import QueueRecord, Store, has_state, is_locked
+from streaming.errors import UserError
+from streaming.system.logs import printable
+
+Status = dict[str, Any]
+_LATEST_DECISIONS = 20
+
+
+def read_status(directory: Path, now_ms: int) -> Status:
+    """What the activator of a state directory does, or did, in plain values.
+
+    Raises:
+        UserError: None has ever run there, or its state may not be read.
+    """
+    try:
+        is_there, is_running = has_state(directory), is_locked(directory)
+    except OSError as error:
+        raise UserError(f"the state directory {directory} cannot be read: {error.strerror}") from None
+    if not is_there:
+        raise UserError(
+            f"no activator has run with the state directory {directory}; give --state-directory as the activator has it"
+        )
+    with Store(directory) as store:
+        about = store.about()
+        pids: dict[str, list[int]] = {}
+        for program in store.programs():
+            pids.setdefault(program.queue, []).append(program.identity.pid)
+        return {
+            "is_running": is_running,
+            "pid": about.pid,
+            "since": iso_time(about.since_ms),
+            "last_seen": iso_time(about.seen_ms),
+            "config_file": about.config_file,
+            "config_error": about.config_error,
+            "kafka_problem": about.kafka_problem if is_running else None,
+            "passed_over": about.passed_over,
+            "queues": [
+                _queue_status(queue, record, pids.get(queue, []), now_ms) for queue, record in store.queues().items()
+            ],
+            "decisions": [
+                {"at": iso_time(each.at_ms), "queue": each.queue or None, "what": each.action, "why": each.why}
+                for each in store.decisions(_LATEST_DECISIONS)
+            ],
+        }
+
+
+def _queue_status(queue: str, record: QueueRecord, pids: list[int], now_ms: int) -> Status:
+    state, held = record.state, record.state.held
+    return {
+        "queue": queue,
+        "running": len(state.running),
+        "max": json.loads(state.entry)["max"] if state.entry else None,
+        "pids": pids,
+        "held": {"notification_id": held.notification_id, "sequence": held.sequence, "why": held.blocked}
+        if held is not None
+        else None,
+        "crashes": state.crashes,
+        "backoff_until": iso_time(state.backoff_until_ms) if state.backoff_until_ms > now_ms else None,
+        "fatal_exit_code": state.fatal_exit_code,
+        "last": {"at": iso_time(record.at_ms), "action": record.action, "why": record.why} if record.action else None,
+    }
+
+
+def show(status: Status) -> RenderableType:
+    """The status for eyes, in 80 columns."""
+    since = f"since {status['since'][:19]}Z (process {status['pid']})"
+    parts: list[RenderableType] = [
+        Text(f"running {since}", "green")
+        if status["is_running"]
+        else Text("not running; its programs go on", "yellow"),
+        Text(f"config {status['config_file']}"),
+    ]
+    if status["config_error"]:
+        parts.append(Text(f"refused, the one before stays: {status['config_error']}", "bold red"))
+    if status["kafka_problem"]:
+        parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
+    if status["passed_over"]:
+        parts.append(Text(f"{status['passed_over']:,} records could not be decoded; its log says which", "yellow"))
+    if not status["queues"]:
+        return Group(*parts, Text("no notification has come yet for a queue of the config"))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("queue", overflow="fold", min_width=8)
+    table.add_column("runs", justify="right", no_wrap=True)
+    table.add_column("crashes", justify="right", no_wrap=True)
+    table.add_column("last UTC", no_wrap=True)
+    table.add_column("what and why", overflow="fold")
+    for row in status["queues"]:
+        table.add_row(
+            Text(printable(row["queue"])),
+            f"{row['running']}/{row['max'] if row['max'] is not None else '-'}",
+            str(row["crashes"] or "-"),
+            row["last"]["at"][11:19] if row["last"] else "-",
+            _reasons(row),
+        )
+    return Group(*parts, Text(), table)
+
+
+def _reasons(row: Status) -> Text:
+    """What was decided last, and what holds the queue back now."""
+    last, held = row["last"], row["held"]
+    text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
+    if held is not None and (last is None or last["action"] != "held"):
+        text.append(f"\nheld: #{held['sequence']}: {held['why']}", "yellow")
+    if row["backoff_until"]:
+        text.append(f"\nnothing is started until {row['backoff_until'][11:19]}", "red")
+    if row["fatal_exit_code"] is not None:
+        text.append(f"\nexit code {row['fatal_exit_code']} was fatal: change the entry in the config", "bold red")
+    return text

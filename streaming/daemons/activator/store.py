@@ -1,0 +1,308 @@
+"""What the activator must not forget, in one SQLite file of its state directory."""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import msgspec
+
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.daemons.activator.programs import Identity
+from streaming.errors import UserError
+
+_FILE = "activator.db"
+_LOCK_FILE = "lock"
+# Raised with every change of the tables or of QueueActivator that an older file does not have.
+_FORMAT_VERSION = 2
+_state_decoder = msgspec.json.Decoder(QueueActivator)
+
+# The state is its user's alone. SQLite gives the files that it adds the mode of the first.
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+_SALT_BYTES = 32
+
+# For `status`, which may read while the activator writes.
+_BUSY_TIMEOUT_S = 5.0
+# `status` holds the lock for an instant, to see whether it is free.
+_LOCK_ATTEMPTS = 5
+_LOCK_RETRY_S = 0.05
+# Enough to see what happened; status shows the last one of each queue.
+MAX_DECISIONS = 1_000
+
+_ADVICE = (
+    "If the file is damaged, remove it: the activator then forgets which programs it has started, so end them first"
+)
+
+_TABLES = """
+CREATE TABLE queues (queue TEXT PRIMARY KEY, state BLOB NOT NULL, at_ms INTEGER NOT NULL,
+                     action TEXT NOT NULL, why TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE programs (session_id TEXT PRIMARY KEY, queue TEXT NOT NULL, pid INTEGER NOT NULL,
+                       start_ticks INTEGER NOT NULL, boot_id TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE ended_sessions (session_id TEXT PRIMARY KEY, queue TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE decisions (number INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, queue TEXT NOT NULL,
+                        action TEXT NOT NULL, why TEXT NOT NULL);
+CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), value BLOB NOT NULL);
+"""
+
+
+@dataclass
+class QueueRecord:
+    """A queue's state, and what was decided last."""
+
+    state: QueueActivator
+    at_ms: int = 0
+    action: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """A program that was let run, or was about to be."""
+
+    session_id: str
+    queue: str
+    identity: Identity
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """A decision of the past."""
+
+    at_ms: int
+    queue: str
+    action: str
+    why: str
+
+
+@dataclass
+class About:
+    """The activator itself.
+
+    Attributes:
+        instance_id: By what its consumer group knows it again after a restart.
+        salt: Makes what the state says about secrets useless elsewhere.
+        pid: Its process id.
+        since_ms: When it was started.
+        seen_ms: When it was last well.
+        config_file: The full path.
+        config_error: Why a changed config was refused; None: it was not.
+        kafka_problem: What is wrong with Kafka right now; None: nothing.
+        passed_over: How many records could not be decoded since it was started.
+    """
+
+    instance_id: str
+    pid: int = 0
+    since_ms: int = 0
+    seen_ms: int = 0
+    config_file: str = ""
+    config_error: str | None = None
+    kafka_problem: str | None = None
+    passed_over: int = 0
+    salt: str = ""
+
+
+_about_decoder = msgspec.json.Decoder(About)
+
+
+class StateLock:
+    """Keeps a second activator from the same state directory; the end of the process frees it, however it ends."""
+
+    def __init__(self, directory: Path) -> None:
+        """Takes it.
+
+        Raises:
+            UserError: Another activator has it, or the directory cannot be used.
+        """
+        try:
+            directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+            _make_private(directory, _DIRECTORY_MODE)
+            self._file = _open_private(directory / _LOCK_FILE)
+        except OSError as error:
+            raise UserError(f"the state directory {directory} cannot be used: {error.strerror}") from None
+        for _ in range(_LOCK_ATTEMPTS):
+            if _try_lock(self._file):
+                return
+            time.sleep(_LOCK_RETRY_S)
+        self._file.close()
+        raise UserError(
+            f"another activator uses the state directory {directory}. Stop it, or give this one another "
+            "--state-directory and another --group-id."
+        )
+
+    def close(self) -> None:
+        """Frees it."""
+        self._file.close()
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether an activator runs on this state directory."""
+    try:
+        with (directory / _LOCK_FILE).open("rb") as file:
+            return not _try_lock(file)
+    except FileNotFoundError:
+        return False
+
+
+def _open_private(path: Path) -> IO[bytes]:
+    """Opens a file for appending that nobody else may open, also if it is there already and belongs to this user."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FILE_MODE), "ab")
+    _make_private(path, _FILE_MODE)
+    return file
+
+
+def _make_private(path: Path, mode: int) -> None:
+    """Sets the mode whatever the umask; what belongs to somebody else stays as it is."""
+    if path.stat().st_uid == os.geteuid():
+        path.chmod(mode)
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Store:
+    """The state on disk. A context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        """Opens it, or makes it.
+
+        Raises:
+            UserError: It cannot be read, or a newer version has written it.
+        """
+        self._path = directory / _FILE
+        try:
+            _open_private(self._path).close()
+            for added in directory.glob(f"{_FILE}-*"):
+                _make_private(added, _FILE_MODE)
+        except OSError as error:
+            raise UserError(f"{self._path} cannot be used: {error.strerror}") from None
+        self._connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+            with self.transaction():
+                (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+                if version < _FORMAT_VERSION:
+                    self._upgrade(version)
+            if version > _FORMAT_VERSION:
+                raise UserError(f"{self._path} was written by a newer version of queue-activation. Update this one.")
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise UserError(f"{self._path} cannot be used: {error}. {_ADVICE}") from None
+        except UserError:
+            self._connection.close()
+            raise
+
+    def _upgrade(self, version: int) -> None:
+        """Brings a state of an older version, or of none, to this one."""
+        if version == 0:
+            for statement in _TABLES.split(";")[:-1]:
+                self._connection.execute(statement)
+            self.save_about(About(f"activator-{uuid.uuid4()}"))
+        about = self.about()
+        about.salt = secrets.token_hex(_SALT_BYTES)
+        self.save_about(about)
+        self._connection.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; on disk when the block ends."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def queues(self) -> dict[str, QueueRecord]:
+        """What is known of each queue."""
+        rows = self._connection.execute("SELECT queue, state, at_ms, action, why FROM queues ORDER BY queue")
+        return {queue: QueueRecord(_state_decoder.decode(state), *last) for queue, state, *last in rows}
+
+    def save_queue(self, queue: str, record: QueueRecord) -> None:
+        """Keeps what is known of a queue."""
+        state = msgspec.json.encode(record.state)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)",
+            (queue, state, record.at_ms, record.action, record.why),
+        )
+
+    def forget_queue(self, queue: str) -> None:
+        """Forgets a queue."""
+        self._connection.execute("DELETE FROM queues WHERE queue = ?", (queue,))
+
+    def programs(self) -> list[ProgramRecord]:
+        """The programs whose end is not recorded."""
+        rows = self._connection.execute("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
+        return [ProgramRecord(session_id, queue, Identity(*identity)) for session_id, queue, *identity in rows]
+
+    def add_program(self, program: ProgramRecord) -> None:
+        """Records a program; only then may it run."""
+        identity = program.identity
+        self._connection.execute(
+            "INSERT INTO programs VALUES (?, ?, ?, ?, ?)",
+            (program.session_id, program.queue, identity.pid, identity.start_ticks, identity.boot_id),
+        )
+
+    def end_program(self, session_id: str, queue: str) -> None:
+        """A program has ended; its session is to be reported as ended."""
+        self._connection.execute("DELETE FROM programs WHERE session_id = ?", (session_id,))
+        self._connection.execute("INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", (session_id, queue))
+
+    def ended_sessions(self) -> list[tuple[str, str]]:
+        """(session_id, queue) of the sessions whose end Kafka has not acknowledged."""
+        return list(self._connection.execute("SELECT session_id, queue FROM ended_sessions"))
+
+    def forget_session(self, session_id: str) -> None:
+        """Kafka has acknowledged the report."""
+        self._connection.execute("DELETE FROM ended_sessions WHERE session_id = ?", (session_id,))
+
+    def add_decision(self, decision: DecisionRecord) -> None:
+        """Keeps a decision; the oldest one goes."""
+        cursor = self._connection.execute(
+            "INSERT INTO decisions (at_ms, queue, action, why) VALUES (?, ?, ?, ?)",
+            (decision.at_ms, decision.queue, decision.action, decision.why),
+        )
+        self._connection.execute("DELETE FROM decisions WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_DECISIONS,))
+
+    def decisions(self, count: int) -> list[DecisionRecord]:
+        """The latest decisions, the oldest of them first."""
+        rows = self._connection.execute(
+            "SELECT at_ms, queue, action, why FROM decisions ORDER BY number DESC LIMIT ?", (count,)
+        )
+        return [DecisionRecord(*row) for row in rows][::-1]
+
+    def about(self) -> About:
+        """The activator itself."""
+        (value,) = self._connection.execute("SELECT value FROM about").fetchone()
+        return _about_decoder.decode(value)
+
+    def save_about(self, about: About) -> None:
+        """Keeps what is known of the activator itself."""
+        self._connection.execute("INSERT OR REPLACE INTO about VALUES (1, ?)", (msgspec.json.encode(about),))
+
+
+def has_state(directory: Path) -> bool:
+    """Whether an activator has ever run on this state directory."""
+    return (directory / _FILE).exists()

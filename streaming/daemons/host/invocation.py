@@ -1,0 +1,105 @@
+"""From a task to the program that runs it: words, environment, directory; or why it cannot be run."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from streaming.daemons.host.config import HostConfig, Procedure
+from streaming.system import command_template
+from streaming.system.processes import own_environment
+from streaming.wire.output_records import StartActivatedTask
+
+# The package's own directory on the module path would hide the function's modules of the same name, so -P.
+_FUNCTION_RUNNER = (sys.executable, "-P", "-m", "streaming.daemons.host.run_function")
+
+
+class CannotStartError(Exception):
+    """A task cannot be started, and trying again would not help; the message says why."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A program to start.
+
+    Attributes:
+        words: The program and its arguments.
+        environment: All of its environment.
+        directory: Its working directory; None: the host's.
+        log_file: Gets its output; None: it goes where the host's goes.
+        function: The Python function that it runs; None: it is a command.
+    """
+
+    words: list[str]
+    environment: dict[str, str]
+    directory: Path | None
+    log_file: Path | None
+    function: str | None
+
+
+def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping[str, str]) -> Invocation:
+    """What runs a task.
+
+    Args:
+        config: Says what runs which procedure.
+        task: The task.
+        connection: Environment variables that say where Kafka is; the procedure's own may replace them.
+
+    Raises:
+        CannotStartError: The procedure is not in the configuration, or its directory is not there, or a name must not
+            stand in its command line.
+    """
+    procedure = config.procedure(task.procedure_name)
+    if procedure is None:
+        raise CannotStartError(f"procedure {task.procedure_name!r} is not in the configuration of this host")
+    environment = {**own_environment(), **connection, **procedure.environment, **_of_task(task)}
+    directory = Path(procedure.directory) if procedure.directory is not None else None
+    if directory is not None and not directory.is_dir():
+        raise CannotStartError(f"the directory {directory} of procedure {procedure.name!r} is not there")
+    return Invocation(
+        _function_words(procedure.function) if procedure.function else _command_words(procedure, task),
+        environment,
+        directory,
+        Path(procedure.log_file) if procedure.log_file is not None else None,
+        procedure.function,
+    )
+
+
+def require_program(wanted: Invocation) -> None:
+    """Looks for the program where the system would.
+
+    Raises:
+        CannotStartError: It is not there, or may not be executed.
+    """
+    program = wanted.words[0]
+    # A name with a slash is looked for from the working directory, another one on the PATH.
+    place = Path(wanted.directory or "", program) if "/" in program else program
+    if shutil.which(place, path=wanted.environment.get("PATH", os.defpath)) is None:
+        raise CannotStartError(f"the program {program!r} is not found, or may not be executed")
+
+
+def _function_words(function: str) -> list[str]:
+    return [*_FUNCTION_RUNNER, function]
+
+
+def _command_words(procedure: Procedure, task: StartActivatedTask) -> list[str]:
+    names = {"queue": task.queue, "procedure": task.procedure_name or ""}
+    try:
+        return command_template.fill(procedure.words(), names)
+    except command_template.UnsafeNameError as error:
+        raise CannotStartError(str(error)) from None
+
+
+def _of_task(task: StartActivatedTask) -> dict[str, str]:
+    variables = {
+        "QUEUE_ACTIVATION_QUEUE": task.queue,
+        "QUEUE_ACTIVATION_TASK_ID": task.task_id,
+        # A reader takes it for its session, so that the end of the task is the end of the session.
+        "QUEUE_ACTIVATION_SESSION_ID": task.task_id,
+        "QUEUE_ACTIVATION_PROCEDURE": task.procedure_name or "",
+    }
+    if task.execute_as is not None:
+        variables["QUEUE_ACTIVATION_EXECUTE_AS"] = task.execute_as
+    return variables

@@ -1,0 +1,386 @@
+"""The task host: takes tasks from queue-tasks, runs them, and tells the monitor how they fare."""
+
+import errno
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from threading import Event
+from types import TracebackType
+from typing import Self
+
+from streaming.core.activation.task_handlers import Duty, TaskHandlers
+from streaming.daemons.host.config import HostConfig
+from streaming.daemons.host.invocation import CannotStartError, Invocation, invocation, require_program
+from streaming.daemons.host.reports import Reports
+from streaming.daemons.host.run_function import CANNOT_IMPORT
+from streaming.daemons.host.start_records import StartRecord, StartRecords
+from streaming.daemons.host.taking import NotTakenError, Taking
+from streaming.errors import UserError
+from streaming.kafka.access import rights
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.processes import ChildProcess, connection_environment
+from streaming.system.toml_file import TomlFile
+from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted
+from streaming.wire.output_records import StartActivatedTask
+from streaming.wire.topics import Topics
+
+# What a host says, word for word, when it takes tasks.
+READY = "host ready"
+# How soon an exit or a signal is noticed.
+STEP_S = 0.2
+CONFIG_INTERVAL_MS = 1_000
+# When a record that could not be taken is tried again.
+TAKE_AGAIN_MS = 1_000
+# What a task gets between SIGTERM and SIGKILL.
+TERM_GRACE_S = 10.0
+FLUSH_TIMEOUT_S = 10.0
+
+# The system lacks something at the moment: fork(2), pipe(2).
+_PASSING = frozenset((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE))
+# A name that a record may carry (records.Identifier).
+_MAX_HOST_LENGTH = 256
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What `queue-activation host` is told.
+
+    Attributes:
+        cluster: Where Kafka is.
+        config_file: Which procedure is run by what.
+        topic_prefix: Before the names of the monitor's topics.
+        group_id: The consumer group of all hosts; empty: the topic prefix and `queue-activation-host`.
+        kafka_config: The file that `cluster` has its properties from, for the tasks.
+    """
+
+    cluster: Cluster
+    config_file: Path
+    topic_prefix: str = ""
+    group_id: str = ""
+    kafka_config: Path | None = None
+
+
+class TaskEvent(StrEnum):
+    """What can happen to a task."""
+
+    STARTED = "started"
+    EXITED = "exited"
+    FAILED_TO_START = "failed to start"
+
+
+@dataclass(frozen=True)
+class TaskChange:
+    """Something has happened to a task.
+
+    Attributes:
+        what: What has.
+        task: The task.
+        process_id: The process; None if it never had one.
+        exit_code: How it exited, negative: by that signal; None if it has not.
+        reason: Why it failed to start.
+    """
+
+    what: TaskEvent
+    task: StartActivatedTask
+    process_id: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+
+
+@dataclass
+class _Hosted:
+    """A task that this host has taken; `process` is None until it runs."""
+
+    task: StartActivatedTask
+    invocation: Invocation
+    process: ChildProcess | None = field(default=None)
+
+
+class TaskHost:
+    """Runs tasks while the block runs; at its end those that still run are ended.
+
+    A context manager. Either `run` it, or call `step` again and again.
+    """
+
+    def __init__(
+        self,
+        settings: HostSettings,
+        say: Callable[[str], None],
+        on_change: Callable[[TaskChange], None] = lambda _change: None,
+    ) -> None:
+        """Reads the configuration.
+
+        Args:
+            settings: What the host is told.
+            say: Writes a line to its log; READY when it takes tasks.
+            on_change: Called for every start, failed start and exit.
+
+        Raises:
+            UserError: The configuration cannot be read, or is wrong.
+        """
+        self._settings = settings
+        self._say = say
+        self._on_change = on_change
+        self._connection = connection_environment(
+            settings.cluster.bootstrap_servers, settings.topic_prefix, settings.kafka_config
+        )
+        self._config = TomlFile(settings.config_file, HostConfig)
+        self._topics = Topics(settings.topic_prefix)
+        self._name = f"{socket.gethostname()}:{os.getpid()}"[-_MAX_HOST_LENGTH:]
+        self._handlers = TaskHandlers()
+        self._hosted: dict[str, _Hosted] = {}
+        self._had_room = True
+        self._next_look_ms = 0
+        self._take_from_ms = 0
+        self._has_left = False
+
+    def __enter__(self) -> Self:
+        """Joins the consumer group of the hosts.
+
+        Raises:
+            UserError: Kafka refuses or cannot be reached, or a topic is missing.
+        """
+        cluster = self._settings.cluster
+        group_id = self._settings.group_id or f"{self._settings.topic_prefix}queue-activation-host"
+        admin = Admin(cluster)
+        admin.require_topics(rights(reads=[self._topics.tasks], writes=[self._topics.receives]))
+        admin.require_group(group_id)
+        self._reports = Reports(cluster, self._topics.receives, self._say)
+        self._records = StartRecords(cluster, self._topics.tasks, group_id, self._say)
+        try:
+            self._taking = Taking(cluster, self._topics.receives, self._records)
+        except BaseException:
+            self._records.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leave()
+        self._end_all()
+        self._reports.close(FLUSH_TIMEOUT_S)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the consumer group has given the host its share of the tasks."""
+        return self._records.is_member
+
+    def run(self, stop: Event, hurry: Event) -> None:
+        """Runs tasks until `stop` is set, and then `finish`es."""
+        has_said = False
+        while not stop.is_set():
+            self.step(STEP_S)
+            if self.is_ready and not has_said:
+                has_said = True
+                self._say(READY)
+        self.finish(hurry)
+
+    def step(self, timeout_s: float) -> None:
+        """Does what is due, then waits for a task, no longer than told, and takes it.
+
+        Raises:
+            UserError: Kafka does not let the host read queue-tasks, or report.
+        """
+        self._attend()
+        if self._reports.denied is not None:
+            raise self._reports.denied
+        now_ms = _now_ms()
+        if now_ms >= self._next_look_ms:
+            self._next_look_ms = now_ms + CONFIG_INTERVAL_MS
+            self._look_at_config()
+        is_wanted = self._has_room() and now_ms >= self._take_from_ms and not self._reports.is_kafka_away
+        record = self._records.take(timeout_s, is_wanted)
+        if record is not None:
+            self._consider(record)
+
+    def _look_at_config(self) -> None:
+        if not self._config.has_changed():
+            return
+        try:
+            self._config.reload()
+        except UserError as error:
+            self._say(f"the changed configuration is refused, the old one stays: {error}")
+        else:
+            self._say(f"the changed configuration {self._config.path} is in use")
+
+    def finish(self, hurry: Event) -> None:
+        """Leaves the tasks that wait to other hosts, and waits for the end of those that run.
+
+        Args:
+            hurry: Once set, there is no more waiting: what runs gets SIGTERM.
+        """
+        self._leave()
+        config = self._config.current
+        deadline_ms = _now_ms() + config.stop_timeout_ms
+        if self._hosted:
+            self._say(f"stopping: {self._those_that_run()} may end by themselves within {config.stop_timeout}")
+        while self._hosted and _now_ms() < deadline_ms and not hurry.wait(STEP_S):
+            self._attend()
+        self._end_all()
+
+    def _has_room(self) -> bool:
+        handlers = self._config.current.handlers
+        has_room = len(self._handlers) < handlers
+        if self._had_room and not has_room:
+            self._say(f"all {handlers} handlers are busy: further tasks wait in topic {self._topics.tasks}")
+        self._had_room = has_room
+        return has_room
+
+    def _consider(self, record: StartRecord) -> None:
+        """Takes a task, or refuses it; both once and for ever."""
+        task = record.task
+        try:
+            if record.is_repeat:
+                self._taking.commit(record, None)
+                self._say(f"record {record.offset} of {self._topics.tasks}[{record.partition}] is a repeat")
+                return
+            refusal, wanted = self._decide(record, task)
+            if wanted is None:
+                self._taking.commit(record, TaskFailedToStart(task.queue, task.task_id, reason=refusal))
+                self._tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=refusal))
+                return
+            self._taking.commit(record, TaskStarted(task.queue, task.task_id, self._name))
+        except NotTakenError as error:
+            if not error.is_usual:
+                self._take_from_ms = _now_ms() + TAKE_AGAIN_MS
+                self._say(f"a task could not be taken: {error}")
+            return
+        now_ms = _now_ms()
+        self._hosted[task.task_id] = _Hosted(task, wanted)
+        self._handlers.take(task.task_id, now_ms + record.expires_ms - _wall_ms(), now_ms)
+        self._attend()
+
+    def _decide(self, record: StartRecord, task: StartActivatedTask) -> tuple[str, Invocation | None]:
+        """Why the task is refused, or what is to be started for it."""
+        if _wall_ms() >= record.expires_ms:
+            return f"it came too late: the monitor has given it up at {task.expires_at}", None
+        try:
+            wanted = invocation(self._config.current, task, self._connection)
+            require_program(wanted)
+        except CannotStartError as error:
+            return str(error), None
+        return "", wanted
+
+    def _attend(self) -> None:
+        """Looks who has exited, reports who runs, starts what waits."""
+        now_ms = _now_ms()
+        self._reports.serve(now_ms)
+        for hosted in list(self._hosted.values()):
+            self._look_for_exit(hosted)
+        # What is not delivered yet says as much, and so an outage ends with one report for each task.
+        may_repeat = self._reports.are_delivered()
+        for task_id, duty in self._handlers.due(now_ms):
+            task = self._hosted[task_id].task
+            if duty is Duty.START:
+                self._start(self._hosted[task_id])
+            elif duty is Duty.GIVE_UP:
+                self._fail(task, f"it could not be started before {task.expires_at}")
+            elif may_repeat:
+                self._reports.send(TaskStarted(task.queue, task_id, self._name))
+                self._handlers.reported(task_id, now_ms)
+
+    def _start(self, hosted: _Hosted) -> None:
+        wanted, task = hosted.invocation, hosted.task
+        try:
+            hosted.process = ChildProcess(
+                wanted.words, log_file=wanted.log_file, env=wanted.environment, cwd=wanted.directory
+            )
+        except OSError as error:
+            if error.errno in _PASSING:
+                self._handlers.not_started(task.task_id, _now_ms())
+                self._say(f"{_name_of(task)} cannot be started at the moment, and is tried again: {error}")
+            else:
+                self._fail(task, str(error))
+            return
+        except ValueError as error:
+            # A word or a variable that no program can be given: one with a NUL in it.
+            self._fail(task, str(error))
+            return
+        self._handlers.started(task.task_id, _now_ms())
+        self._tell(TaskChange(TaskEvent.STARTED, task, process_id=hosted.process.pid))
+
+    def _look_for_exit(self, hosted: _Hosted) -> None:
+        exit_code = hosted.process.poll() if hosted.process is not None else None
+        if hosted.process is None or exit_code is None:
+            return
+        task = hosted.task
+        self._reports.send(SessionEnded(task.queue, task.task_id))
+        function = hosted.invocation.function
+        if function is not None and exit_code == CANNOT_IMPORT:
+            self._fail(task, f"the function {function} cannot be imported; the output of the task says why")
+            return
+        self._reports.send(TaskExited(task.queue, task.task_id, exit_code))
+        self._free(task)
+        self._tell(TaskChange(TaskEvent.EXITED, task, hosted.process.pid, exit_code))
+
+    def _fail(self, task: StartActivatedTask, reason: str) -> None:
+        """Reports that a task that was taken does not run."""
+        self._reports.send(TaskFailedToStart(task.queue, task.task_id, reason=reason))
+        self._free(task)
+        self._tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=reason))
+
+    def _free(self, task: StartActivatedTask) -> None:
+        self._handlers.free(task.task_id)
+        del self._hosted[task.task_id]
+
+    def _leave(self) -> None:
+        """Takes and starts nothing any more."""
+        if self._has_left:
+            return
+        self._has_left = True
+        self._records.close()
+        self._taking.close()
+        for task_id in self._handlers.waiting():
+            self._fail(self._hosted[task_id].task, "the host that had taken it is being stopped")
+
+    def _end_all(self) -> None:
+        """Ends what runs: SIGTERM, and SIGKILL for what does not take the hint."""
+        self._attend()
+        processes = [hosted.process for hosted in self._hosted.values() if hosted.process is not None]
+        if not processes:
+            return
+        self._say(f"{self._those_that_run()} must end now")
+        for process in processes:
+            os.kill(process.pid, signal.SIGTERM)  # not waited for yet, so the id is still its own
+        deadline_s = time.monotonic() + TERM_GRACE_S
+        while self._hosted and time.monotonic() < deadline_s:
+            time.sleep(STEP_S / 4)
+            self._attend()
+        for process in processes:
+            process.stop(0)
+        self._attend()
+
+    def _those_that_run(self) -> str:
+        names = ", ".join(_name_of(hosted.task) for hosted in self._hosted.values())
+        return f"{len(self._hosted)} running ({names})"
+
+    def _tell(self, change: TaskChange) -> None:
+        task = change.task
+        if change.what is TaskEvent.STARTED:
+            how = f"started for activation {task.sequence}, process {change.process_id}"
+        elif change.exit_code is None:
+            how = f"failed to start: {change.reason}"
+        elif change.exit_code < 0:
+            how = f"was killed by signal {-change.exit_code}"
+        else:
+            how = f"exited with code {change.exit_code}"
+        self._say(f"{_name_of(task)}, task {task.task_id}: {how}")
+        self._on_change(change)
+
+
+def _name_of(task: StartActivatedTask) -> str:
+    return f"{task.queue}: {task.procedure_name or 'no procedure'}"
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

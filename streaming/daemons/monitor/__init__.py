@@ -1,0 +1,1 @@
+"""The monitor: runs the query, the tick and the metrics."""

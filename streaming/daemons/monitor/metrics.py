@@ -1,0 +1,252 @@
+"""The monitor's metrics and probes: served over HTTP while it runs, and told by Spark and Kafka.
+
+Nothing here can hold up a batch: Spark reports a batch after its commit from a thread of its own, the monitors view is
+followed by another, and a request is answered from what both have left.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException, Message
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from pyspark import Accumulator
+from pyspark.sql import SparkSession
+
+from streaming.daemons.monitor.batch_metrics import Batches
+from streaming.daemons.monitor.queue_metrics import QueuesByState
+from streaming.daemons.monitor.ticker import LONGEST_PAUSE_S
+from streaming.errors import UserError
+from streaming.kafka.cluster import Cluster
+from streaming.kafka.end_offsets import EndOffsets
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.spark.query_listener import Listener
+from streaming.spark.row_counts import RowCounts, RowCountsParam
+from streaming.spark.wake_times import Wakes
+from streaming.system.http_server import Page, Server
+from streaming.wire.decoding import InvalidRecordError, PassedOver
+from streaming.wire.topics import Topics
+
+# How often Kafka is asked where the topics end.
+_LOOK_INTERVAL_S = 5.0
+# So many intervals without a batch, or without an answer from Kafka, are too many.
+_MISSED = 3
+_POLL_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MetricsSettings:
+    """Where metrics are served, and how often the monitor looks for what is due."""
+
+    host: str
+    port: int
+    check_interval_ms: int
+
+
+class Metrics(Collector):
+    """Serves /metrics, /healthz and /readyz while the block runs."""
+
+    def __init__(
+        self, settings: MetricsSettings, cluster: Cluster, topics: Topics, partitions: Mapping[str, int]
+    ) -> None:
+        """Takes the port.
+
+        Args:
+            settings: The settings.
+            cluster: The monitor's cluster.
+            topics: The monitor's topics.
+            partitions: The number of partitions of each topic.
+
+        Raises:
+            UserError: The port cannot be had.
+        """
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        self._cluster = cluster
+        self._topics = topics
+        self._check_interval_s = settings.check_interval_ms / 1000
+        self._is_active = False
+        self._wakes: Accumulator[Wakes] | None = None
+        self._written: Accumulator[RowCounts] | None = None
+        self._batches = Batches(topics, self._registry)
+        self._ends = EndOffsets(cluster, partitions, topics.inputs())
+        self._queues = QueuesByState()
+        self._passed_over = PassedOver("row of a queue monitor")
+        self._is_stopped = threading.Event()
+        self._follower = threading.Thread(target=self._follow, name="metrics", daemon=True)
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)
+        pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        self._server = Server(settings.host, settings.port, pages)
+        _log.info("metrics on http://%s:%d/metrics", settings.host, self._server.port)
+
+    def __enter__(self) -> "Metrics":
+        self._server.__enter__()
+        self._follower.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopped.set()
+        self._server.__exit__()
+        # It ends with the process at the latest; in an outage of Kafka nobody waits for it.
+        self._follower.join(timeout=1.0)
+
+    def listen(self, spark: SparkSession, wakes: "Accumulator[Wakes]") -> "Accumulator[RowCounts]":
+        """Listens to the query that is started next; returns where its workers count what they write.
+
+        Args:
+            spark: The session.
+            wakes: What the workers tell of when each shard is due.
+        """
+        self._written = spark.sparkContext.accumulator(Counter(), RowCountsParam())
+        self._wakes = wakes
+        spark.streams.addListener(Listener(self))
+        return self._written
+
+    def query_is_active(self, is_active: bool) -> None:
+        """The query begins, or has ended."""
+        self._is_active = is_active
+
+    def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
+        """A batch is committed."""
+        self._batches.committed(progress, self._wakes.value if self._wakes else {})
+
+    def collect(self) -> Iterator[Metric]:
+        """What is found out when it is asked for; the registry asks."""
+        topics = self._topics
+        written = Counter() if self._written is None else self._written.value
+        outputs = CounterMetricFamily(
+            "queue_activation_output_records", "Records written, by topic without its prefix", labels=["topic"]
+        )
+        for topic in (topics.activations, topics.tasks, topics.activated_tasks, topics.monitors, topics.dead_letters):
+            outputs.add_metric([self._label(topic)], written[topic])
+        yield outputs
+        lag = GaugeMetricFamily(
+            "queue_activation_lag_records",
+            "Offsets between the last batch's end and the end of an input topic",
+            labels=["topic"],
+        )
+        for topic, offsets in self._ends.lag(self._batches.offsets).items():
+            lag.add_metric([self._label(topic)], offsets)
+        yield lag
+        hidden = GaugeMetricFamily(
+            "queue_activation_open_transaction_age_seconds",
+            "How long an open transaction has hidden all that came after it in an input topic; 0 without one",
+            labels=["topic"],
+        )
+        for topic, stands_still_s in self._ends.stands_still_s(time.monotonic()).items():
+            hidden.add_metric([self._label(topic)], stands_still_s)
+        yield hidden
+        age_s = _seconds_since(self._batches.last_committed_s)
+        if age_s is not None:
+            yield GaugeMetricFamily(
+                "queue_activation_last_batch_age_seconds", "Time since the last batch was committed", age_s
+            )
+        is_ready = self._why_not_ready() is None
+        yield GaugeMetricFamily("queue_activation_ready", "1 if /readyz says so, else 0", int(is_ready))
+        if self._queues.is_complete:
+            yield from self._queue_metrics()
+
+    def _queue_metrics(self) -> Iterator[Metric]:
+        queues = GaugeMetricFamily("queue_activation_queues", "Queues, by the state of their monitor", labels=["state"])
+        for state, count in self._queues.counts().items():
+            queues.add_metric([state], count)
+        yield queues
+        yield GaugeMetricFamily(
+            "queue_activation_oldest_notified_age_seconds",
+            "How long the queue that has waited longest is NOTIFIED with unread messages; 0 without one",
+            self._queues.longest_wait_s(time.time()),
+        )
+
+    def _label(self, topic: str) -> str:
+        return topic.removeprefix(self._topics.prefix)
+
+    # The pages
+
+    def _metrics(self, accept: str | None) -> Page:
+        encode, content_type = choose_encoder(accept or "")
+        return Page(200, encode(self._registry), content_type)
+
+    def _healthz(self, _accept: str | None) -> Page:
+        return _probe(None if self._is_active else "the query does not run", "the query runs")
+
+    def _readyz(self, _accept: str | None) -> Page:
+        return _probe(self._why_not_ready(), "batches are committed, and Kafka answers")
+
+    def _why_not_ready(self) -> str | None:
+        batch_age_s, silence_s = _seconds_since(self._batches.last_committed_s), _seconds_since(self._ends.answered_s)
+        return why_not_ready(self._is_active, batch_age_s, self._check_interval_s, silence_s)
+
+    # The thread that reads from Kafka
+
+    def _follow(self) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                self._follow_view()
+            except Exception as error:
+                is_known = isinstance(error, (UserError, KafkaException))
+                # Whatever it is: batches do not need this thread, and who looks at the metrics does.
+                _log.warning("metrics of queues are read again from the start: %s", error, exc_info=not is_known)
+                self._is_stopped.wait(_LOOK_INTERVAL_S)
+
+    def _follow_view(self) -> None:
+        self._queues.clear()
+        next_look_s = 0.0
+        with TopicFollower(self._cluster, [self._topics.monitors], Start.BEGINNING) as follower:
+            while not self._is_stopped.is_set():
+                if time.monotonic() >= next_look_s:
+                    self._ends.look()
+                    next_look_s = time.monotonic() + _LOOK_INTERVAL_S
+                record = follower.poll(_POLL_S)
+                if record is not None:
+                    self._apply(record)
+                self._queues.is_complete |= follower.is_at_end
+
+    def _apply(self, record: Message) -> None:
+        try:
+            self._queues.apply(record.key() or b"", record.value())
+        except InvalidRecordError as error:
+            line = self._passed_over.add(record, str(error))
+            if line is not None:
+                _log.warning("%s", line)
+
+
+def why_not_ready(
+    is_active: bool, batch_age_s: float | None, check_interval_s: float, silence_s: float | None
+) -> str | None:
+    """Why the monitor is not ready; None if it is.
+
+    Args:
+        is_active: Whether the query runs.
+        batch_age_s: Since when the last batch is committed; None: there was none.
+        check_interval_s: The check interval.
+        silence_s: Since when Kafka has answered last; None: it never has.
+    """
+    if not is_active:
+        return "the query does not run"
+    if batch_age_s is None:
+        return "no batch is committed yet"
+    # The tick brings a batch so often, even if nothing is due.
+    longest_s = _MISSED * max(LONGEST_PAUSE_S, check_interval_s)
+    if batch_age_s > longest_s:
+        return f"the last batch was committed {batch_age_s:.0f} s ago, and {longest_s:.0f} s are too long"
+    if silence_s is None or silence_s > _MISSED * _LOOK_INTERVAL_S:
+        return "Kafka does not answer"
+    return None
+
+
+def _probe(problem: str | None, good: str) -> Page:
+    return Page(200, f"{good}\n".encode()) if problem is None else Page(503, f"{problem}\n".encode())
+
+
+def _seconds_since(instant_s: float | None) -> float | None:
+    return None if instant_s is None else time.monotonic() - instant_s

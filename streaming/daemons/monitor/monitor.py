@@ -1,0 +1,305 @@
+"""Runs the monitor: checks what it needs, starts the query and the tick, and stops both after the batch in progress."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql.streaming import StreamingQuery
+
+from streaming.core.activation.settings import CoreSettings
+from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
+from streaming.daemons.monitor.sole_monitor import SoleMonitor
+from streaming.daemons.monitor.ticker import Ticker
+from streaming.kafka import access, client_properties
+from streaming.kafka.access import Rights, rights
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.topic_watch import TopicWatch
+from streaming.spark import progress_files, query_failure, session
+from streaming.spark.activation import checkpoint_layout, handover
+from streaming.spark.activation.checkpoint_layout import Layout
+from streaming.spark.activation.handover import Handover
+from streaming.spark.activation.query import QuerySettings, WorkerReports, prepare_query
+from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.class_archive import ClassArchive
+from streaming.spark.wake_times import WakesParam, WakeTimes
+from streaming.system import logs, stop_signals
+from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
+from streaming.system.threads import WatchedThread
+from streaming.wire.notifications import ActivationFormat
+from streaming.wire.topics import Topics
+
+# How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
+_POLL_INTERVAL_S = 0.25
+_READY_POLL_INTERVAL_S = 0.05
+# Several times what it takes to cancel a batch.
+_STOP_TIMEOUT_S = 5.0
+# How Spark's status begins while it asks Kafka what there is for the next batch (MicroBatchExecution).
+_PLANNING = "Getting offsets from"
+
+# Kafka's own word for "as the broker is set".
+_BROKERS_REPLICATION_FACTOR = -1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What `queue-activation monitor` is told.
+
+    `shards` is None for the checkpoint's number, or the default. `continue_from` is the checkpoint whose state and
+    offsets a new one takes over.
+    """
+
+    bootstrap_servers: str
+    kafka_properties: Mapping[str, str]
+    checkpoint_location: str
+    continue_from: str | None
+    topic_prefix: str
+    shards: int | None
+    trigger_interval_ms: int
+    max_offsets_per_trigger: int
+    starting_offsets: str
+    names: ServerNames
+    activation_format: ActivationFormat
+    logs_batches: bool
+    metrics: MetricsSettings | None
+    max_queues: int
+    driver_memory: str
+    core: CoreSettings
+
+
+def run(settings: MonitorSettings) -> int:
+    """Runs the monitor until SIGTERM, Ctrl-C or a failure; returns the exit code.
+
+    Raises:
+        UserError: Something is missing or wrong that the user can put right.
+    """
+    # KeyboardInterrupt: by the handler that Spark sets for SIGINT, in the instant before it is taken back.
+    with suppress(KeyboardInterrupt), stop_signals.orderly():
+        return _run(settings)
+    _say("monitor stopped")
+    return 0
+
+
+def _run(settings: MonitorSettings) -> int:
+    topics = Topics(settings.topic_prefix)
+    cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
+    admin = Admin(cluster)
+    partitions = admin.require_topics(_rights(topics))
+    group_id = settings.topic_prefix + sole_monitor.GROUP_ID
+    admin.require_group(group_id)
+    topic_ids = admin.topic_ids(topics.inputs())
+    for sentence in admin.other_settings(topics.specs()):
+        _log.warning("%s", sentence)
+    if settings.logs_batches:
+        admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
+    kafka = _Kafka(cluster, admin, topics, partitions, topic_ids)
+    with (
+        Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
+        ClassArchive() as classes,
+        SoleMonitor(cluster, admin, group_id, topics.ticks, partitions[topics.ticks]) as sole,
+    ):
+        return _run_query(settings, kafka, metrics, classes, sole)
+
+
+@dataclass(frozen=True)
+class _Kafka:
+    """The cluster, and what was found there at the start."""
+
+    cluster: Cluster
+    admin: Admin
+    topics: Topics
+    partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+
+
+def _run_query(
+    settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, classes: ClassArchive, sole: SoleMonitor
+) -> int:
+    """Starts Spark and the query, and waits for its end."""
+    location = _absolute(settings.checkpoint_location)
+    spark = session.create(location, settings.driver_memory, classes)
+    with stop_signals.taken() as signals:
+        if session.is_submitted():
+            session.forward_signals(STOP_SIGNALS)
+        try:
+            progress_files.require_whole(spark, location)
+            continue_from = settings.continue_from and _absolute(settings.continue_from)
+            wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
+            layout = checkpoint_layout.settle(spark, location, wanted)
+            sole.join(checkpoint_layout.id_of(spark, location, layout), sole_monitor.client_id(location))
+            # An older checkpoint is read only when no other monitor can be writing it.
+            if layout.continued_from is not None:
+                sole.wait()
+            handed_over = handover.pending(spark, location, layout)
+            wakes = spark.sparkContext.accumulator({}, WakesParam())
+            writer = prepare_query(
+                spark,
+                _query_settings(settings, location, layout, handed_over),
+                _shard_settings(settings, len(layout.keys)),
+                kafka.partitions,
+                WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
+            )
+            sole.wait()
+            checkpoint_layout.keep(spark, location, layout)
+            signals.only_note()
+            query = writer.start()
+            wake_times = WakeTimes(layout.keys)
+
+            def is_due() -> bool:
+                wake_times.update(wakes.value)
+                return wake_times.is_due()
+
+            with Ticker(kafka.cluster, kafka.topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
+                topic_watch = TopicWatch(kafka.admin, kafka.topic_ids)
+
+                def is_ready() -> bool:
+                    if query.lastProgress is None:
+                        return False
+                    return handed_over is None or handover.end(spark, location, layout, query)
+
+                def has_to_end() -> bool:
+                    return bool(sole.has_problem() or ticker.denied or ticker.failure or topic_watch.problem())
+
+                if _await(is_ready, has_to_end, query, signals, _READY_POLL_INTERVAL_S):
+                    classes.make(session.class_path(spark))
+                    _say("monitor ready")
+                    _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
+                sole.check()
+                return _end(query, ticker, topic_watch, signals)
+        finally:
+            if not _returns(spark.stop, signals):
+                session.kill()
+
+
+def _rights(topics: Topics) -> Rights:
+    inputs = topics.inputs()
+    outputs = [spec.name for spec in topics.specs() if spec.name not in inputs]
+    return rights(reads=inputs, writes=[topics.ticks, *outputs])
+
+
+def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals: StopSignals) -> int:
+    """Ends the query, says why unless that was asked for, and returns the exit code.
+
+    Raises:
+        AccessDeniedError: Kafka does not let the query go on.
+    """
+    failure = query_failure.reason_of(query)
+    denied = ticker.denied or access.java_denial(failure or "")
+    if denied is not None:
+        raise denied
+    problem = None if signals.stop.is_set() else topic_watch.problem_now()
+    if problem is not None:
+        logs.report(f"topics were {problem}")
+        _returns(query.stop, signals)
+        return 1
+    if failure is not None:
+        logs.report(f"the monitor's query failed: {failure}")
+        return 1
+    if ticker.failure is not None and not signals.stop.is_set():
+        logs.report(f"the monitor writes no ticks any more: {ticker.failure!r}")
+        _returns(query.stop, signals)
+        return 1
+    ticker.stop()
+    _await_batch(query, signals)
+    _returns(query.stop, signals)
+    _say("monitor stopped")
+    return 0
+
+
+def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
+    """Calls something of Spark's that ends it; returns whether it returns within `_STOP_TIMEOUT_S`, or when in a hurry.
+
+    Spark's sources and sinks wait for a minute for a Kafka that is away, even after they were told to stop. By then all
+    that is to be kept is in the checkpoint.
+    """
+    calling = WatchedThread("stop", call)
+    calling.start()
+    begin_s = time.monotonic()
+    while calling.is_alive():
+        limit_s = stop_signals.GRACE_S if signals.hurry.is_set() else _STOP_TIMEOUT_S
+        if time.monotonic() > begin_s + limit_s:
+            return False
+        calling.join(_READY_POLL_INTERVAL_S)
+    calling.check()
+    return True
+
+
+def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
+    """Waits for the end of the batch in progress, which query.stop() would cancel; no longer than until a hurry.
+
+    By its number: under steady traffic the next batch begins at once. That one is cancelled, and done again at the next
+    start. While Spark asks Kafka what there is for a batch, nothing of it is lost: a Kafka that does not answer is not
+    waited for.
+    """
+    in_progress = _last_batch(query) + 1
+    planned_s = time.monotonic()
+    while query.isActive and _last_batch(query) < in_progress:
+        status = query.status
+        if not status["message"].startswith(_PLANNING):
+            planned_s = time.monotonic()
+        is_kafka_silent = time.monotonic() > planned_s + stop_signals.GRACE_S
+        if not status["isTriggerActive"] or is_kafka_silent or signals.hurry.wait(_READY_POLL_INTERVAL_S):
+            return
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    """The number of the last batch that this query has committed; -1 if there is none."""
+    # Spark makes a batch's progress after its commit.
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def _await(
+    condition: Callable[[], bool],
+    has_to_end: Callable[[], bool],
+    query: StreamingQuery,
+    signals: StopSignals,
+    interval_s: float,
+) -> bool:
+    """Waits for the condition; False if the query has ended or has to, or a stop was asked for, before."""
+    while query.isActive and not signals.stop.wait(interval_s) and not has_to_end():
+        if condition():
+            return True
+    return False
+
+
+def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
+    core = replace(settings.core, max_queues_per_shard=-(-settings.max_queues // shards))
+    return ShardSettings(core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches)
+
+
+def _query_settings(
+    settings: MonitorSettings, location: str, layout: Layout, handed_over: Handover | None
+) -> QuerySettings:
+    return QuerySettings(
+        bootstrap_servers=settings.bootstrap_servers,
+        kafka_options=settings.kafka_properties,
+        checkpoint_location=location,
+        shard_keys=layout.keys,
+        has_tick_source=layout.has_tick_source,
+        trigger_interval_ms=settings.trigger_interval_ms,
+        max_offsets_per_trigger=settings.max_offsets_per_trigger,
+        starting_offsets=settings.starting_offsets,
+        handover=handed_over,
+    )
+
+
+def _absolute(location: str) -> str:
+    """A local folder by its full path; Spark would take a relative one from its own working directory."""
+    return str(Path(location).absolute()) if "://" not in location else location
+
+
+def _stopped() -> int:
+    _say("monitor stopped")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""Kafka as all programs talk to it: clients, administration, rights, following topics."""

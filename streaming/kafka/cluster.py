@@ -1,0 +1,181 @@
+"""What is asked of Kafka's administration: are the topics there, how are they set, create them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from streaming.errors import UserError
+from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
+from streaming.wire.topics import TopicSpec
+
+ADMIN_TIMEOUT_S = 10.0
+NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How to reach a Kafka cluster; `config` in librdkafka's words."""
+
+    bootstrap_servers: str
+    config: Mapping[str, str]
+
+    def client_config(self, **more: Any) -> dict[str, Any]:
+        """Properties for a librdkafka client, `more` of them its own."""
+        return {**self.config, "bootstrap.servers": self.bootstrap_servers, **more}
+
+
+def wrong_properties(error: KafkaException) -> UserError:
+    """What to say when a client does not take its properties."""
+    return UserError(f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}")
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """A member of a consumer group.
+
+    Attributes:
+        instance_id: Its `group.instance.id`; None: it has none.
+        client_id: Its `client.id`.
+        host: The address that it comes from.
+        partitions: How many partitions it has.
+    """
+
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: int
+
+
+class Admin:
+    """Kafka's administration, with errors a user can read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # The client's own log would repeat, line by line, what the one error says.
+        try:
+            self._client = WatchfulAdmin(cluster.client_config(log_level=0))
+        except KafkaException as error:
+            raise wrong_properties(error) from None
+
+    def require_topics(self, rights: Rights) -> dict[str, int]:
+        """The number of partitions of each topic; the monitor's topics must be there, and allow what the client needs.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses, or a topic is missing.
+        """
+        try:
+            partitions = partitions_of(self._client, rights, ADMIN_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._unreachable(error) from None
+        missing = sorted(rights.keys() - partitions.keys())
+        if missing:
+            raise UserError(
+                f"topics are missing: {', '.join(missing)}. `queue-activation topics` creates them, with the same "
+                "--bootstrap-servers and --topic-prefix"
+            )
+        return partitions
+
+    def topic_ids(self, names: Iterable[str], timeout_s: float = ADMIN_TIMEOUT_S) -> dict[str, str]:
+        """Kafka's own id of each of these topics that exists: one that is created again has another.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        ids = {}
+        futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        for name, future in futures.items():
+            try:
+                ids[name] = str(self._client.result(future).topic_id)
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise denial(reason) or self._unreachable(error) from None
+        return ids
+
+    def require_group(self, group_id: str) -> None:
+        """Checks that the client may be a member of a consumer group.
+
+        Raises:
+            UserError: Kafka refuses.
+        """
+        check_group(self._client, group_id, ADMIN_TIMEOUT_S)
+
+    def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
+        """Returns the members of a consumer group; none if there is no such group.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        (future,) = self._client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+        try:
+            members = self._client.result(future).members
+        except KafkaException as error:
+            raise denial(error.args[0]) or self._unreachable(error) from None
+        return [
+            GroupMember(
+                each.group_instance_id,
+                each.client_id,
+                each.host.removeprefix("/"),  # Java's form of an address
+                len(each.assignment.topic_partitions) if each.assignment else 0,
+            )
+            for each in members
+        ]
+
+    def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
+        """Creates the topics that do not exist yet, and returns their names.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        new_topics = [
+            NewTopic(
+                spec.name,
+                num_partitions=partitions if spec.is_partitioned else 1,
+                replication_factor=replication_factor,
+                config=spec.config,
+            )
+            for spec in specs
+        ]
+        created = []
+        for name, future in self._client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S).items():
+            try:
+                self._client.result(future)
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if reason.code() in NOBODY_ANSWERS:
+                    raise self._unreachable(error) from None
+                if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise UserError(f"topic {name} could not be created: {denial(reason) or reason.str()}") from None
+            else:
+                created.append(name)
+        return created
+
+    def other_settings(self, specs: list[TopicSpec]) -> list[str]:
+        """What of the topics' settings differs from what the monitor relies on, one sentence each."""
+        resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
+        sentences: list[str] = []
+        if not resources:
+            return sentences  # to ask for nothing is an error
+        for resource, future in self._client.describe_configs(list(resources), request_timeout=ADMIN_TIMEOUT_S).items():
+            try:
+                entries = self._client.result(future)
+            except KafkaException as error:
+                sentences.append(f"the settings of topic {resource.name} cannot be read: {error.args[0].str()}")
+                continue
+            for name, wanted in resources[resource].config.items():
+                if entries[name].value != wanted:
+                    sentences.append(f"topic {resource.name} has {name}={entries[name].value} instead of {wanted}")
+        return sentences
+
+    def _unreachable(self, error: KafkaException) -> UserError:
+        # A broker that expects TLS hangs up without a word.
+        is_plain = "security.protocol" not in self._cluster.config
+        secured = " If it is secured, --kafka-config must say how (docs/security.md)." if is_plain else ""
+        return UserError(
+            f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({error.args[0].str()}). Check "
+            "--bootstrap-servers and that the broker runs; `queue-activation broker` starts one on this machine."
+            + secured
+        )

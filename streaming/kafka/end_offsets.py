@@ -1,0 +1,100 @@
+"""Asks Kafka now and then where the input topics end: what lags behind, what is hidden, and that Kafka answers."""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streaming.kafka.cluster import Cluster
+
+_REQUEST_TIMEOUT_S = 5.0
+
+# Topic and partition.
+_Place = tuple[str, int]
+
+
+class EndOffsets:
+    """The ends of the input topics.
+
+    Attributes:
+        answered_s: When Kafka answered last, by time.monotonic(); None before the first answer.
+    """
+
+    def __init__(self, cluster: Cluster, partitions: Mapping[str, int], topics: Iterable[str]) -> None:
+        """Prepares the requests.
+
+        Args:
+            cluster: The cluster.
+            partitions: The number of partitions of each topic.
+            topics: The topics to ask for.
+        """
+        self.answered_s: float | None = None
+        self._cluster = cluster
+        self._client = self._new_client()
+        self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
+        # The last stable offset of each partition: the monitor reads what is committed, so it ends there for it.
+        self._ends: dict[_Place, int] = {}
+        # Of partitions with records behind the last stable offset: that offset, and since when it has been that.
+        self._standing: dict[_Place, tuple[int, float]] = {}
+
+    def look(self) -> None:
+        """Asks Kafka, and waits for each of two answers for 5 s at most."""
+        found = self._ask(IsolationLevel.READ_COMMITTED)
+        # Asked later, so that what comes in between is not missed: it counts as hidden until the next look.
+        whole = self._ask(IsolationLevel.READ_UNCOMMITTED)
+        now_s = time.monotonic()
+        standing = {}
+        for place, stable in found.items():
+            if whole.get(place, stable) > stable:
+                before = self._standing.get(place)
+                standing[place] = before if before is not None and before[0] == stable else (stable, now_s)
+        # Another thread reads the old ones.
+        self._ends = self._ends | found
+        self._standing = {place: at for place, at in self._standing.items() if place not in found} | standing
+        if found:
+            self.answered_s = now_s
+        if len(found) < len(self._places):
+            # librdkafka's ListOffsets keeps the leader's epoch: once a leader has changed, or was away, the broker
+            # refuses it (FENCED_LEADER_EPOCH) for as long as the client lives. A new client asks anew.
+            self._client = self._new_client()
+
+    def _ask(self, isolation_level: IsolationLevel) -> dict[_Place, int]:
+        """Returns where each partition ends whose leader answers."""
+        asked = self._client.list_offsets(
+            {place: OffsetSpec.latest() for place in self._places},  # type: ignore[no-untyped-call]
+            isolation_level=isolation_level,
+            request_timeout=_REQUEST_TIMEOUT_S,
+        )
+        found = {}
+        for place, future in asked.items():
+            with suppress(KafkaException):
+                found[place.topic, place.partition] = future.result().offset
+        return found
+
+    def _new_client(self) -> AdminClient:
+        return AdminClient(self._cluster.client_config(log_level=0))
+
+    def lag(self, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+        """How many offsets each topic's readers are behind; nothing for a topic of which one side is not known.
+
+        Args:
+            offsets: topic -> partition -> offset of the first record that was not read.
+        """
+        lags: dict[str, int] = {}
+        for (topic, number), end in self._ends.items():
+            if number in offsets.get(topic, {}):
+                lags[topic] = lags.get(topic, 0) + max(0, end - offsets[topic][number])
+        return lags
+
+    def stands_still_s(self, now_s: float) -> dict[str, float]:
+        """Returns, by topic, how long a last stable offset has stood still with records behind it; 0 if none does.
+
+        Args:
+            now_s: The time, by time.monotonic().
+        """
+        longest = dict.fromkeys((topic for topic, _ in self._ends), 0.0)
+        for (topic, _), (_, since_s) in self._standing.items():
+            longest[topic] = max(longest.get(topic, 0.0), now_s - since_s)
+        return longest

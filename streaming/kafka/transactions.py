@@ -1,0 +1,203 @@
+"""A producer whose records take effect together or not at all.
+
+Errors are told apart as librdkafka documents for its transactional producer (INTRODUCTION.md, "Transactional
+producer"): retriable ones are tried again, abortable ones end in an abort, all others end the producer.
+"""
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from streaming.errors import UserError
+from streaming.kafka.access import Denials, RightMissingError, denial
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, PARTITIONER, KafkaConfig, client_settings
+from streaming.kafka.errors import (
+    ClientRefusedError,
+    ClientUnusableError,
+    TransactionAbortedError,
+    kafka_error,
+    unusable,
+)
+from streaming.system.stop_signals import GRACE_S, remaining_s
+from streaming.system.threads import within
+
+# An open transaction hides all later records of its partitions from every reader, so it must not last.
+TRANSACTION_TIMEOUT_MS = 10_000
+
+_RETRY_BACKOFF_S = 0.1
+
+# librdkafka gives undelivered records up at the transaction's time-out, and aborting after that is quick. A commit that
+# gives up a moment earlier leaves an abort that was seen to hang for half a minute after the broker was back.
+_COMMIT_GRACE_S = 3.0
+
+
+class TransactionalProducer:
+    """One transactional producer with a transactional id of its own. Not for several threads at a time."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        kafka_config: KafkaConfig | None = None,
+    ) -> None:
+        """Connects.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses the producer.
+        """
+        self._timeout_s = transaction_timeout_ms / 1000
+        self._unusable: str | None = None
+        self._is_aborting = False
+        self._deadline = 0.0
+        self._denials = Denials()
+        self._producer = Producer(
+            client_settings(bootstrap_servers, kafka_config)
+            | {
+                # An id that is used once fences nobody and is fenced by nobody.
+                "transactional.id": f"queue-activation-{uuid.uuid4()}",
+                "transaction.timeout.ms": transaction_timeout_ms,
+                "partitioner": PARTITIONER,
+                # Otherwise, after an outage, a transaction with offsets can wait for ever for a coordinator that
+                # librdkafka has given up (its issues 5456 and 5511).
+                "metadata.recovery.strategy": "none",
+                "error_cb": self._denials,
+            }
+        )
+        try:
+            _retry(self._init, time.monotonic() + CLIENT_TIMEOUT_S)
+        except KafkaException as exception:
+            denied = denial(kafka_error(exception))
+            what = f"no transactional producer on Kafka at {bootstrap_servers}"
+            raise denied or UserError(f"{what}: {exception}") from exception
+
+    def _init(self, timeout_s: float) -> None:
+        try:
+            self._producer.init_transactions(timeout_s)
+        except KafkaException as exception:
+            if kafka_error(exception).retriable():
+                self._producer.poll(0)
+                self._denials.check()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction: committed at the end of the block, aborted when the block or the commit fails.
+
+        Raises:
+            TransactionAbortedError: Kafka did not take the commit or a record; nothing is visible.
+            ClientRefusedError: It did not because this client has no right to; nothing is visible.
+            ClientUnusableError: This producer can do no more.
+        """
+        if self._unusable is not None:
+            raise ClientUnusableError(self._unusable)
+        if self._is_aborting:
+            self._abort(None, self._timeout_s)
+            if self._is_aborting:
+                raise TransactionAbortedError(
+                    "Kafka has not acknowledged the last transaction's abort yet; nothing was sent"
+                )
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exception:
+            raise self._end(exception) from exception
+        self._deadline = time.monotonic() + self._timeout_s
+        try:
+            yield
+            _retry(self._producer.commit_transaction, time.monotonic() + self._timeout_s + _COMMIT_GRACE_S)
+        except (KafkaException, BufferError) as error:
+            self._abort(error, self._timeout_s)
+            raise _aborted(error) from error
+        except Exception as error:
+            self._abort(error, self._timeout_s)
+            raise
+        except BaseException as error:
+            # The process ends. The broker does the same when the transaction's time is over.
+            with suppress(ClientUnusableError):
+                self._abort(error, GRACE_S)
+            raise
+
+    def produce(self, topic: str, value: bytes, key: bytes | None, headers: Iterable[tuple[str, bytes]] = ()) -> None:
+        """Adds a record to the open transaction; waits while the local buffer is full.
+
+        Raises:
+            KafkaException: The record cannot be sent, for example because it is too large.
+            BufferError: The buffer was still full at the end of the transaction's time-out.
+        """
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=[*headers])
+            except BufferError:
+                if time.monotonic() >= self._deadline:
+                    raise
+                self._producer.poll(_RETRY_BACKOFF_S)
+            else:
+                return
+
+    def send_offsets(self, offsets: list[TopicPartition], consumer_group_metadata: object) -> None:
+        """Adds a consumer group's offsets to the open transaction.
+
+        Raises:
+            KafkaException: Refused, for example because the consumer is no longer a member.
+        """
+
+        def send(timeout_s: float) -> None:
+            self._producer.send_offsets_to_transaction(offsets, consumer_group_metadata, timeout_s)
+
+        # It does not heed its time-out if the group's coordinator is gone (librdkafka's issues 5456 and 5511).
+        within(math.inf, lambda: _retry(send, self._deadline))
+
+    def close(self) -> None:
+        """Disconnects."""
+        # Otherwise there is nothing left to be ended well, and confluent-kafka's close warns of just that.
+        if self._unusable is None and not self._is_aborting:
+            self._producer.close()
+
+    def _abort(self, cause: BaseException | None, timeout_s: float) -> None:
+        """Aborts; when Kafka does not answer, the next transaction starts by asking it again."""
+        if isinstance(cause, KafkaException) and kafka_error(cause).fatal():
+            raise self._end(cause) from cause
+        try:
+            _retry(self._producer.abort_transaction, time.monotonic() + timeout_s)
+        except KafkaException as exception:
+            if not kafka_error(exception).retriable():
+                raise self._end(exception) from cause
+            self._is_aborting = True
+        else:
+            self._is_aborting = False
+
+    def _end(self, exception: KafkaException) -> ClientUnusableError:
+        error = unusable("the transactional producer cannot go on, close it and open a new one", kafka_error(exception))
+        self._unusable = str(error)
+        return error
+
+
+def _aborted(error: KafkaException | BufferError) -> TransactionAbortedError | ClientRefusedError:
+    what = "the Kafka transaction was aborted, nothing of it is visible"
+    denied = denial(kafka_error(error)) if isinstance(error, KafkaException) else None
+    if isinstance(denied, RightMissingError):
+        return ClientRefusedError(f"{what}: {denied}")
+    return TransactionAbortedError(f"{what}: {error}")
+
+
+def _retry(call: Callable[[float], None], deadline: float) -> None:
+    """Calls until the deadline, again after each retriable error.
+
+    In short steps, each of which librdkafka takes up where the one before has left: what raises in a signal handler is
+    heard between two of them only.
+    """
+    while True:
+        try:
+            call(max(remaining_s(deadline), _RETRY_BACKOFF_S))
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if not error.retriable() or time.monotonic() >= deadline:
+                raise
+            if error.code() != KafkaError._TIMED_OUT:
+                time.sleep(_RETRY_BACKOFF_S)
+        else:
+            return

@@ -1,1 +1,0 @@
-"""Metrics of a running monitor, and whether it works: what docs/metrics.md describes, over HTTP."""

@@ -1,0 +1,1 @@
+"""What any query of ours needs of Spark."""

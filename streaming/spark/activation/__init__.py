@@ -1,0 +1,1 @@
+"""The query that takes the queues through their batches."""

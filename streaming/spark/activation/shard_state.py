@@ -1,0 +1,182 @@
+"""A shard between two batches, and as the one state value that Spark keeps of it.
+
+The state value has the queues as three columns, compressed. A batch makes Python objects only of the queues it touches;
+the others stay in their columns, where they cost next to nothing. Spark pickles a state value byte by byte on its way
+to the worker and copies it several times until it is stored: compressing it costs less.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.core.activation import snapshot
+from streaming.core.times import FOREVER_MS, Clock
+from streaming.spark.compression import compress, decompress
+
+# The version is snapshot.FORMAT_VERSION; the rest is described at ShardState.
+STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, queues binary"
+StateRow = tuple[int, int, int, int, bytes]
+
+# A queue's name, when it must be looked at, and its snapshot as msgpack.
+QUEUES = pa.schema([("name", pa.binary()), ("wake_ms", pa.int64()), ("snapshot", pa.binary())])
+_NO_QUEUES = pa.RecordBatch.from_pylist([], QUEUES)
+# What the columns have of a queue beside its name and snapshot: an offset for each of them, and the wake-up.
+_QUEUE_FRAME_BYTES = 16
+# Until then the queues were msgpack, and not compressed.
+_COLUMNS_SINCE_VERSION = 3
+_codec = pa.Codec("zstd", 1)
+
+msgpack_encoder = msgspec.msgpack.Encoder()
+snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
+_columns_decoder = msgspec.msgpack.Decoder(tuple[memoryview, memoryview, memoryview, memoryview, memoryview])
+_older_queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
+
+
+class UnknownFormatError(RuntimeError):
+    """The checkpoint was written by a newer version."""
+
+
+@dataclass(slots=True)
+class ShardState:
+    """A shard between two batches.
+
+    Attributes:
+        clock: The shard's clock.
+        wake_ms: When the first of its queues must be looked at.
+        queues: Those taken up: name -> (when it must be looked at, its snapshot).
+        resting: All others, by QUEUES.
+        size_bytes: What all of them take, not compressed.
+    """
+
+    clock: Clock
+    wake_ms: int = FOREVER_MS
+    queues: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    resting: pa.RecordBatch = field(default_factory=lambda: _NO_QUEUES)
+    size_bytes: int = 0
+
+    @classmethod
+    def of_row(cls, row: StateRow) -> "ShardState":
+        """The shard of a row of this version's format or of an older one's; all its queues rest.
+
+        Raises:
+            UnknownFormatError: The row was written by a newer version.
+        """
+        version, clock_ms, batch_ms, wake_ms, stored = row
+        refuse_newer(version)
+        queues = _of_older(stored, version) if version < _COLUMNS_SINCE_VERSION else _unpack(stored)
+        return cls(Clock(clock_ms, batch_ms), wake_ms, {}, queues, queues.nbytes)
+
+    def take_up(self, names: pa.Array | None = None) -> None:
+        """Takes up the queues of these names, in UTF-8, and those that are due; without names all."""
+        resting = self.resting
+        if names is None:
+            is_taken = pa.array([True] * len(resting), pa.bool_())
+        else:
+            is_taken = pc.is_in(resting.column("name"), value_set=names)
+            if self.wake_ms <= self.clock.now_ms:
+                is_taken = pc.or_(is_taken, pc.less_equal(resting.column("wake_ms"), self.clock.now_ms))
+        taken = resting.filter(is_taken)
+        if len(taken):
+            columns = (column.to_numpy(zero_copy_only=False).tolist() for column in taken.columns)  # 5 x to_pylist
+            self.queues |= {name.decode(): (wake_ms, blob) for name, wake_ms, blob in zip(*columns, strict=True)}
+            self.resting = resting.filter(pc.invert(is_taken))
+
+    def put(self, name: str, wake_ms: int, blob: bytes) -> None:
+        """Keeps a queue as it is now."""
+        before = self.queues.get(name)
+        self.queues[name] = (wake_ms, blob)
+        self.size_bytes += _size_bytes(name, blob) if before is None else len(blob) - len(before[1])
+
+    def remove(self, name: str) -> None:
+        """Forgets a queue that is there."""
+        self.size_bytes -= _size_bytes(name, self.queues.pop(name)[1])
+
+    def due(self) -> set[str]:
+        """Those taken up that must be looked at now."""
+        return {name for name, (wake_ms, _) in self.queues.items() if wake_ms <= self.clock.now_ms}
+
+    def settle_wake(self) -> None:
+        """Finds out when the first queue must be looked at."""
+        wakes = [wake_ms for wake_ms, _ in self.queues.values()]
+        if len(self.resting):
+            wakes.append(pc.min(self.resting.column("wake_ms")).as_py())
+        self.wake_ms = min(wakes, default=FOREVER_MS)
+
+    def __len__(self) -> int:
+        return len(self.queues) + len(self.resting)
+
+    def to_row(self) -> StateRow:
+        """The shard by STATE_SCHEMA."""
+        queues = pa.concat_batches([self.resting, _columns(self.queues)]) if self.queues else self.resting
+        return snapshot.FORMAT_VERSION, self.clock.now_ms, self.clock.batch_ms, self.wake_ms, _pack(queues)
+
+
+def _size_bytes(name: str, blob: bytes) -> int:
+    return _QUEUE_FRAME_BYTES + len(name.encode()) + len(blob)
+
+
+def refuse_newer(version: int) -> None:
+    """Raises UnknownFormatError for the format of a newer version."""
+    if version > snapshot.FORMAT_VERSION:
+        raise UnknownFormatError(
+            f"the checkpoint has state of format {version}, this version knows up to {snapshot.FORMAT_VERSION}: "
+            "start the version that wrote it, or a newer one"
+        )
+
+
+def _columns(queues: dict[str, tuple[int, bytes]]) -> pa.RecordBatch:
+    wakes, snapshots = zip(*queues.values(), strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([name.encode() for name in queues], pa.binary()),
+            pa.array(wakes, pa.int64()),
+            pa.array(snapshots, pa.binary()),
+        ],
+        schema=QUEUES,
+    )
+
+
+def _pack(queues: pa.RecordBatch) -> bytes:
+    """The columns as bytes; those of texts as lengths and one text, which compress far better than Arrow's offsets."""
+    if not len(queues):
+        return b""
+    names, wakes, snapshots = queues.columns
+    packed = msgpack_encoder.encode((*_lengths_and_text(names), wakes.to_numpy().data, *_lengths_and_text(snapshots)))
+    return compress(packed, _codec)
+
+
+def _unpack(stored: bytes) -> pa.RecordBatch:
+    if not stored:
+        return _NO_QUEUES
+    name_lengths, names, wakes, snapshot_lengths, snapshots = _columns_decoder.decode(decompress(stored, _codec))
+    columns = [
+        _texts(name_lengths, names),
+        pa.array(np.frombuffer(wakes, np.int64).copy()),  # at an address that Arrow may compute with
+        _texts(snapshot_lengths, snapshots),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=QUEUES)
+
+
+def _lengths_and_text(column: pa.BinaryArray) -> tuple[memoryview, memoryview]:
+    _, offsets, text = column.buffers()
+    offsets = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.diff(offsets).data, memoryview(text)[offsets[0] : offsets[-1]]
+
+
+def _texts(lengths: memoryview, text: memoryview) -> pa.BinaryArray:
+    offsets = np.concatenate(([0], np.cumsum(np.frombuffer(lengths, np.int32)))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _of_older(stored: bytes, version: int) -> pa.RecordBatch:
+    queues = _older_queues_decoder.decode(stored)
+    upgraded = {
+        name: (wake_ms, msgpack_encoder.encode(snapshot.upgrade(snapshot_decoder.decode(blob), version)))
+        for name, (wake_ms, blob) in queues.items()
+    }
+    return _columns(upgraded) if upgraded else _NO_QUEUES

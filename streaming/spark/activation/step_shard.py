@@ -1,0 +1,91 @@
+"""One batch of one shard: its records are decoded, its queues stepped, and what is to be written is made."""
+
+from collections.abc import Container
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+
+from streaming.core.activation import snapshot
+from streaming.core.activation.events import Event
+from streaming.core.activation.room import room_of
+from streaming.core.activation.shard import Step, step_queue
+from streaming.spark.activation.input_batch import QueueInput, by_key, keys_of, topic_of
+from streaming.spark.activation.output_rows import (
+    OutputContext,
+    OutputRow,
+    activation_rows,
+    batch_rows,
+    dead_letter_row,
+    monitor_row,
+    name_task,
+    task_rows,
+)
+from streaming.spark.activation.shard_settings import ShardSettings
+from streaming.spark.activation.shard_state import ShardState, msgpack_encoder, snapshot_decoder
+from streaming.wire.topics import Topics
+
+
+def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
+    """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
+    context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
+    keys = keys_of(batch)
+    shard.take_up(keys.dictionary.drop_null())
+    due = shard.due()
+    rows: list[OutputRow] = []
+    for given in by_key(batch, keys):
+        name, events, wrong = given.decode()
+        step = None if name is None else _step_queue(shard, name, events, settings, context)
+        if step is not None and step.refused:
+            numbers = given.numbers_of(events, wrong)
+            wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
+        for number, reason in wrong.items():
+            rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics))
+        if name is None or step is None:
+            continue
+        due.discard(name)
+        if settings.logs_batches:
+            rows += batch_rows(name, _logged(given, wrong, context.topics), context)
+        rows += _rows(name, step, settings, context)
+    for name in sorted(due):
+        if settings.logs_batches:
+            rows += batch_rows(name, [], context)
+        rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
+    shard.settle_wake()
+    return rows
+
+
+def _step_queue(
+    shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
+) -> Step:
+    """Moves one queue of the shard."""
+    stored = shard.queues.get(name)
+    queue, own_bytes, others = None, 0, len(shard)
+    if stored is not None:
+        queue, own_bytes = snapshot.restore(snapshot_decoder.decode(stored[1]), settings.core), len(stored[1])
+        others -= 1
+    room = room_of(settings.core, shard.size_bytes, others, own_bytes, len(events))
+    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), room)
+    if step.queue is not None:
+        shard.put(name, step.wake_ms, msgpack_encoder.encode(snapshot.take(step.queue)))
+    elif stored is not None:
+        shard.remove(name)
+    return step
+
+
+def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext) -> list[OutputRow]:
+    """What is to be written of a queue's step."""
+    rows = activation_rows(name, step.notifications, context)
+    rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
+    if step.writes_view:
+        rows.append(monitor_row(name, step.queue, step.next_check_ms, context))
+    return rows
+
+
+def _logged(given: QueueInput, wrong: Container[int], topics: Topics) -> list[tuple[str, msgspec.Raw]]:
+    """What a batch gives a queue, in order: with it the core can be run again on exactly the same."""
+    return [
+        (topic_of(source, topics), msgspec.Raw(value or b""))
+        for number, (source, value) in enumerate(zip(given.sources, given.values, strict=True))
+        if number not in wrong
+    ]

@@ -1,0 +1,154 @@
+"""Records cross Spark's shuffle in blocks: what a task has read for one shard is one row, its columns packed by Arrow.
+
+A row for each record would cost more in the shuffle, its sort and its way into Python than in all the rest. And each
+byte of a block is copied a dozen times on its way, into buffers that grow step by step: so a block is compressed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.spark import worker_gc
+from streaming.spark.compression import compress, decompress
+from streaming.wire.input_records import MAX_RECORD_BYTES
+
+# The columns of a record. `value_bytes` is the length of the value, which may be cut.
+RECORDS = pa.schema(
+    [
+        ("source", pa.int8()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("value_bytes", pa.int32()),
+    ]
+)
+# A tick is a block of nothing for each shard: it makes Spark look at the shard.
+BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
+BLOCKS_DDL = "shard int, block binary"
+# A block is about this large at most before it is compressed; and so is what is cut into the blocks of all shards at
+# once, unless Spark hands over more: 32,000 common records, which are 0.5 MiB for each of 8 shards.
+MAX_BLOCK_BYTES = 4 * 2**20
+# The quickest to read again of those that Arrow has.
+_codec = pa.Codec("lz4_raw")
+
+# A value beyond the limit of a record is only kept for its dead letter. A batch is limited by records, not by bytes,
+# and a shard has all of its batch at once: so what a task has read of such values beyond this sum is cut shorter.
+MAX_OVERLONG_BYTES = 64 * 2**20
+SHORTENED_VALUE_BYTES = 4 * 2**10
+
+
+class Source(IntEnum):
+    """Where a record came from; the value is its rank among records of one timestamp (activation.md, "Order")."""
+
+    COMMANDS = 0
+    ARRIVALS = 1
+    RECEIVES = 2
+    TICKS = 3
+
+
+def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Packs what a task has read.
+
+    Args:
+        batches: Records, with the columns of RECORDS and their `shard`, which for a tick says nothing.
+        shard_keys: All shards.
+
+    Yields:
+        Blocks, by BLOCKS.
+    """
+    worker_gc.spare_what_is_loaded("pack")
+    for batch in _joined(_without_flood(batches)):
+        is_tick = batch.column("source").to_numpy() == Source.TICKS
+        blocks: list[tuple[int, bytes | None]] = [
+            (shard, compress(piece.serialize(), _codec))
+            for shard, records in _by_shard(batch, np.flatnonzero(~is_tick))
+            for piece in _pieces(records)
+        ]
+        if is_tick.any():
+            blocks += [(shard, None) for shard in shard_keys]
+        yield pa.RecordBatch.from_arrays(
+            [[shard for shard, _ in blocks], [block for _, block in blocks]], schema=BLOCKS
+        )
+
+
+def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a task; of its overlong values those beyond MAX_OVERLONG_BYTES are shortened."""
+    seen_bytes = 0
+    for batch in batches:
+        value = batch.column("value")
+        lengths = pc.fill_null(pc.binary_length(value), 0).to_numpy().astype(np.int64)
+        overlong_bytes = np.where(lengths > MAX_RECORD_BYTES, lengths, 0)
+        if not overlong_bytes.any():
+            yield batch
+            continue
+        is_shortened = (overlong_bytes > 0) & (seen_bytes + np.cumsum(overlong_bytes) > MAX_OVERLONG_BYTES)
+        seen_bytes += int(overlong_bytes.sum())
+        shortened = pc.if_else(pa.array(is_shortened), pc.binary_slice(value, 0, SHORTENED_VALUE_BYTES), value)
+        yield batch.set_column(batch.schema.get_field_index("value"), "value", shortened)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a task, of small ones several as one: to cut and to read a few large blocks costs less."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        batch_bytes = batch.nbytes
+        if waiting and waiting_bytes + batch_bytes > MAX_BLOCK_BYTES:
+            yield _one_of(waiting)
+            waiting, waiting_bytes = [], 0
+        waiting.append(batch)
+        waiting_bytes += batch_bytes
+    if waiting:
+        yield _one_of(waiting)
+
+
+def _one_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    # Arrow would copy a single one too, which may be of a gigabyte.
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+
+
+def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The records at these positions, shard by shard, by RECORDS."""
+    # 16 bits have room for as many as --shards may say, and NumPy sorts them by radix.
+    shards = batch.column("shard").to_numpy()[positions].astype(np.int16)
+    order = np.argsort(shards, kind="stable")
+    shards, positions = shards[order], positions[order]
+    records = pa.RecordBatch.from_arrays([batch.column(name) for name in RECORDS.names], schema=RECORDS)
+    records = records.take(pa.array(positions))
+    for begin, end in runs_of(shards):
+        yield int(shards[begin]), records.slice(begin, end - begin)
+
+
+def runs_of(values: np.ndarray) -> list[tuple[int, int]]:
+    """Where each run of equal values begins and ends."""
+    if not len(values):
+        return []
+    inner = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
+    return list(pairwise([0, *inner, len(values)]))
+
+
+def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The records in pieces that Spark can handle as rows, whatever stands in them."""
+    pieces = -(-records.nbytes // MAX_BLOCK_BYTES)
+    length = -(-len(records) // pieces)
+    for begin in range(0, len(records), length):
+        yield records.slice(begin, length)
+
+
+def unpack(frames: Iterable[pd.DataFrame]) -> pa.Table:
+    """The records of a shard's blocks, by RECORDS, in no order.
+
+    Args:
+        frames: Blocks as Spark hands them over, with the columns of BLOCKS.
+    """
+    blocks = (block for frame in frames for block in frame["block"] if block is not None)
+    return pa.Table.from_batches(
+        (pa.ipc.read_record_batch(decompress(block, _codec), RECORDS) for block in blocks), RECORDS
+    )

@@ -1,0 +1,78 @@
+"""The log on stderr: lines for eyes, or one JSON object a line for programs.
+
+The JVM writes to the same stderr, in the same format and with the same fields: spark-log4j2.properties reads the
+environment variable of the option --log-format.
+"""
+
+import json
+import logging
+import os
+import sys
+from enum import StrEnum
+from types import TracebackType
+from typing import Any
+
+import typer
+
+from streaming.core.times import iso_time
+
+FORMAT_VARIABLE = "QUEUE_ACTIVATION_LOG_FORMAT"
+
+_TEXT = "%(asctime)s %(levelname)s %(module)s: %(message)s"
+# log4j's names of levels, where Python's are others.
+_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+_log = logging.getLogger(__name__)
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes `time`, `level`, `logger`, `message`, `exception` if there is one, and what stands in `fields`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        line: dict[str, Any] = {
+            "time": iso_time(int(record.created * 1000)),
+            "level": _LEVELS.get(record.levelname, record.levelname),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line | getattr(record, "fields", {}))
+
+
+def configure(log_format: LogFormat) -> None:
+    """Sets the log of this process up, and of the JVM that it starts afterwards."""
+    os.environ[FORMAT_VARIABLE] = log_format.value
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_TEXT, "%H:%M:%S") if log_format is LogFormat.TEXT else JsonFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("streaming").setLevel(logging.INFO)
+    # What goes wrong there comes as an exception too (streaming/kafka/clients.py).
+    logging.getLogger("producers.librdkafka").propagate = False
+    if log_format is LogFormat.JSON:
+        sys.excepthook = _log_uncaught
+
+
+def printable(text: str) -> str:
+    """Returns a text from a record in one line, with escapes for what a terminal would act upon or not show."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def report(problem: str) -> None:
+    """Tells the user why the command ends, in one message."""
+    if os.environ.get(FORMAT_VARIABLE) == LogFormat.JSON:
+        configure(LogFormat.JSON)
+        _log.error("%s", problem)
+    else:
+        typer.echo(f"error: {problem}", err=True)
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    _log.critical("%s", error or kind.__name__, exc_info=(kind, error, traceback))

@@ -1,0 +1,85 @@
+"""Threads whose failure somebody hears of."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from streaming.system import stop_signals
+
+_POLL_INTERVAL_S = 0.1
+
+T = TypeVar("T")
+
+
+class WatchedThread:
+    """A thread that keeps the exception that ended it; whoever has started it must look.
+
+    A daemon: one that is blocked for ever must not keep the process from ending.
+
+    Attributes:
+        failure: The exception that ended it; None: it runs, or has ended in order.
+    """
+
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        self.failure: BaseException | None = None
+        self._run = run
+        self._thread = threading.Thread(target=self._keep_failure, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts it."""
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Waits for its end."""
+        self._thread.join(timeout_s)
+
+    def is_alive(self) -> bool:
+        """Returns whether it runs."""
+        return self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raises the exception that ended it, if one did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _keep_failure(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self.failure = error
+
+
+def within(timeout_s: float, call: Callable[[], T]) -> T:
+    """Calls Kafka in a thread of its own, and waits for so long; after a stop signal a second at most.
+
+    Raises:
+        TimeoutError: It does not return in time. It is left alone; what it uses must not be closed.
+        Exception: What the call raises.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    # A daemon: one that is blocked for ever must not keep the process from ending.
+    threading.Thread(target=run, name="within", daemon=True).start()
+    begin_s = time.monotonic()
+    deadline_s = begin_s + timeout_s
+    is_asked = False
+    while not outcome.done():
+        now_s = time.monotonic()
+        if stop_signals.is_asked() and not is_asked:
+            is_asked = True
+            deadline_s = min(deadline_s, now_s + stop_signals.GRACE_S)
+        if now_s >= deadline_s:
+            raise TimeoutError(f"no answer from Kafka within {now_s - begin_s:.0f} s")
+        try:
+            return outcome.result(min(deadline_s - now_s, _POLL_INTERVAL_S))
+        except TimeoutError:
+            continue
+    return outcome.result()

@@ -1,0 +1,170 @@
+"""What run_shard sees of Spark, without Spark: a shard's state, and the records of a batch as a data frame."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from streaming.core.activation.settings import CoreSettings
+from streaming.spark.activation.run_shard import run_shard
+from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.activation.shard_state import ShardState, StateRow
+from streaming.spark.blocks import RECORDS, Source, pack
+from streaming.wire.notifications import ActivationFormat
+
+SETTINGS = ShardSettings(
+    CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
+)
+
+SHARD = 7
+
+
+class FakeGroupState:
+    """The part of pyspark's GroupState that a shard uses.
+
+    Attributes:
+        batch_ms: The batch's timestamp.
+        value: What was stored; None if nothing was.
+        updates: How often it was stored.
+    """
+
+    def __init__(self, value: tuple[Any, ...] | None = None, batch_ms: int = 0) -> None:
+        self.value = value
+        self.batch_ms = batch_ms
+        self.updates = 0
+
+    @property
+    def exists(self) -> bool:
+        return self.value is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        assert self.value is not None
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+        self.updates += 1
+
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802  (Spark's name)
+        return self.batch_ms
+
+
+@dataclass(frozen=True)
+class Record:
+    """One input record; without a key it has its queue's, without `value_bytes` the length of its value."""
+
+    source: Source
+    value: bytes | None
+    key: bytes | None
+    offset: int = 0
+    partition: int = 0
+    timestamp_ms: int = 0
+    value_bytes: int | None = None
+
+
+def record(source: Source, value: dict[str, Any], **more: Any) -> Record:
+    """A record of a value; its key is the value's queue."""
+    if "key" not in more:
+        more["key"] = value["queue"].encode()
+    return Record(source, json.dumps(value, ensure_ascii=False).encode(), **more)
+
+
+def arrival(queue: str = "Q", **more: Any) -> Record:
+    return record(Source.ARRIVALS, {"queue": queue} | more)
+
+
+def receive(result: str, queue: str = "Q", **more: Any) -> Record:
+    return record(Source.RECEIVES, {"type": "RECEIVE", "queue": queue, "session_id": "r", "result": result} | more)
+
+
+def command(kind: str, queue: str = "Q", **more: Any) -> Record:
+    return record(Source.COMMANDS, {"type": kind, "queue": queue} | more)
+
+
+TICK = Record(Source.TICKS, None, None)
+
+
+def table(records: Iterable[Record]) -> pa.Table:
+    """The records as a task reads them, ticks included."""
+    rows = [asdict(one) | {"value_bytes": one.value_bytes or len(one.value or b"")} for one in records]
+    return pa.Table.from_pylist(rows, RECORDS)
+
+
+def frame(records: Iterable[Record]) -> pd.DataFrame:
+    """The records as Spark hands them over to the one shard there is."""
+    read = table(records)
+    batches = read.append_column("shard", pa.array([SHARD] * len(read), pa.int32())).to_batches()
+    return pd.concat([blocks.to_pandas() for blocks in pack(batches, [SHARD])])
+
+
+@dataclass(frozen=True)
+class Output:
+    """One record written."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes]
+
+    @property
+    def json(self) -> Any:
+        assert self.value is not None
+        return json.loads(self.value)
+
+
+@dataclass
+class FakeShard:
+    """One shard, batch by batch; records get offsets and timestamps in the order in which they are given.
+
+    `wakes` is what it told the driver: (batch timestamp, how long after it the shard must be looked at again).
+    `taken_over` is what it begins with if it has no state.
+    """
+
+    settings: ShardSettings = SETTINGS
+    state: FakeGroupState = field(default_factory=FakeGroupState)
+    offset: int = 0
+    wakes: list[tuple[int, int]] = field(default_factory=list)
+    taken_over: StateRow | None = None
+
+    def batch(self, batch_ms: int, *records: Record) -> list[Output]:
+        """Runs one batch, a tick with it; returns what it wrote."""
+        numbered = []
+        for index, one in enumerate(records):
+            numbered.append(replace(one, offset=self.offset, timestamp_ms=batch_ms + index))
+            self.offset += 1
+        return self.batch_as_is(batch_ms, [frame([*numbered, TICK])])
+
+    def batch_as_is(self, batch_ms: int, frames: list[pd.DataFrame]) -> list[Output]:
+        """Runs one batch of these very rows."""
+        self.state.batch_ms = batch_ms
+        outputs = []
+        for rows in run_shard(iter(frames), self.state, self.settings, self._report_wake, self.taken_over):
+            for topic, key, value, names, contents in rows.itertuples(index=False):
+                outputs.append(Output(topic, key, value, dict(zip(names or [], contents or [], strict=True))))
+        return outputs
+
+    def _report_wake(self, batch_ms: int, delay_ms: int) -> None:
+        self.wakes.append((batch_ms, delay_ms))
+
+    def queues(self) -> dict[str, tuple[int, bytes]]:
+        """All queues of its state: name -> (when it must be looked at, its snapshot)."""
+        shard = ShardState.of_row(self.state.get)
+        shard.take_up()
+        return shard.queues
+
+    @property
+    def clock_ms(self) -> int:
+        return self.state.get[1]
+
+
+def of_topic(outputs: list[Output], topic: str) -> list[Output]:
+    """What was written to one topic."""
+    return [output for output in outputs if output.topic == topic]
+
+
+def activations(outputs: list[Output]) -> list[Output]:
+    return of_topic(outputs, "queue-activations")

@@ -1,0 +1,157 @@
+"""What a fault happens to: a broker that can be killed, and a monitor that is shown a history meanwhile."""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND
+from tests.support.differential import OPTIONS, History, Outcome, compare
+from tests.support.killable_programs import Program
+from tests.support.monitors import Monitored
+from tests.support.waiting import children_of, is_running, processes_with, wait_until
+
+# Several times what the longest catching up takes on two busy cores.
+DEADLINE_S = 120.0
+
+# By which a scene's Python workers are found, whoever has started them.
+SCENE_VARIABLE = "FAULTS_SCENE"
+
+Report = Callable[[str, int, Outcome], None]
+
+
+class KillableBroker:
+    """A broker that comes back on the same port with the same data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._data_dir = folder / "broker"
+        self._port = 0
+        self._stack = ExitStack()
+        self._broker: EmbeddedBroker | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        assert self._broker is not None
+        return self._broker.bootstrap_servers
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def start(self) -> None:
+        self._broker = self._stack.enter_context(EmbeddedBroker(self._port, self._data_dir))
+        self._port = int(self.bootstrap_servers.rpartition(":")[2])
+
+    def kill(self) -> None:
+        assert self._broker is not None
+        pid = self._broker.pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not is_running(pid), 10, "the end of the broker")
+        self._stack.close()
+
+
+class Scene:
+    """A monitor on topics of its own that is shown a random history while something is done to it.
+
+    Attributes:
+        random: Of the scene's seed.
+        broker: Its broker.
+        monitored: Its topics.
+        history: What is sent.
+        monitor: The monitor's process.
+    """
+
+    def __init__(self, broker: KillableBroker, folder: Path, seed: int, within: Sequence[str] = ()) -> None:
+        """Prepares it; `with` starts the monitor, by the command `within` if there is one."""
+        self.random = Random(seed)  # noqa: S311  (no secret)
+        self.broker = broker
+        self.monitored = Monitored(broker.bootstrap_servers, folder, OPTIONS)
+        self.history = History(self.monitored, Random(seed))  # noqa: S311
+        self._name = self.monitored.prefix
+        self.monitor = Program(
+            name="monitor",
+            options=self.monitored.command()[len(THIS_COMMAND) + 1 :],
+            ready="monitor ready",
+            folder=folder,
+            within=within,
+            environment={SCENE_VARIABLE: self._name},
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.monitor.stop()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.monitored.checkpoint
+
+    def start(self) -> None:
+        """Starts the monitor; returns when it is ready."""
+        self.monitor.start()
+        self.monitor.wait_until_ready()
+
+    def kill_driver(self) -> None:
+        """As a crash does; the JVM and the workers end by themselves."""
+        assert self.monitor.process is not None
+        jvm = children_of(self.monitor.process.pid)
+        self.monitor.kill()
+        wait_until(lambda: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+
+    def workers(self) -> list[int]:
+        """The Python workers and their daemon."""
+        daemon = "-m\0streaming.worker_daemon\0"  # by its name alone also the JVM, which has it as a setting
+        return [pid for pid in processes_with(daemon) if _has_variable(pid, SCENE_VARIABLE, self._name)]
+
+    def kill_worker(self) -> None:
+        """One that works, or one that waits for work."""
+        workers = wait_until(self.workers, DEADLINE_S, "a Python worker")
+        os.kill(self.random.choice(sorted(workers)), signal.SIGKILL)
+
+    def wait_until_all_is_read(self) -> None:
+        def is_read() -> bool:
+            self.monitor.check()
+            return self.history.is_read()
+
+        wait_until(is_read, DEADLINE_S, "every record in the log")
+
+    def finish(self, fault: str, moments: int, report: Report) -> Outcome:
+        """Lets the monitor read everything, stops it, compares, and reports what came out."""
+        self.wait_until_all_is_read()
+        assert self.monitor.stop() == 0
+        comparison = compare(self.monitored, self.history.sent)
+        report(fault, moments, comparison.outcome)
+        comparison.check()
+        return comparison.outcome
+
+    def ends_by_itself(self) -> str:
+        """Waits for the monitor's end, which must be an error; returns what it says."""
+        process = self.monitor.process
+        assert process is not None
+        code = wait_until(process.poll, DEADLINE_S, "the end of the monitor")
+        text = self.monitor.log_file.read_text()
+        assert code in (1, 2), text[-3000:]
+        errors = [line for line in text.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, f"one clear message: {text[-3000:]}"
+        return errors[0]
+
+
+def _has_variable(pid: int, name: str, value: str) -> bool:
+    try:
+        return f"{name}={value}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False

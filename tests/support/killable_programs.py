@@ -1,0 +1,107 @@
+"""The programs of the fault tests as processes: all that a user would run, started again when they are killed."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from tests.support.waiting import wait_until
+
+READY_TIMEOUT_S = 120.0
+
+
+@dataclass
+class Program:
+    """A command of `queue-activation` that runs for ever.
+
+    Attributes:
+        name: The command.
+        options: Its options.
+        ready: What it prints when it works.
+        folder: Where its logs go, one for each start.
+        within: A command that runs the command, such as `nsenter`.
+        environment: Variables of its own, and of all that it starts.
+    """
+
+    name: str
+    options: list[str]
+    ready: str
+    folder: Path
+    within: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    starts: int = 0
+    process: ChildProcess | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        self.process = ChildProcess(
+            [*self.within, *THIS_COMMAND, self.name, *self.options],
+            log_file=self.log_file,
+            env={**own_environment(), **self.environment},
+        )
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / f"{self.name}-{self.starts}.log"
+
+    def wait_until_ready(self) -> None:
+        def is_ready() -> bool:
+            self.check()
+            return self.ready in self.log_file.read_text()
+
+        wait_until(is_ready, READY_TIMEOUT_S, f"{self.ready!r} of {self.name}")
+
+    def check(self) -> None:
+        """Fails if it has ended by itself."""
+        assert self.process is not None
+        code = self.process.poll()
+        assert code is None, f"{self.name} ended by itself with exit code {code}:\n{self.log_file.read_text()[-4000:]}"
+
+    def kill(self) -> None:
+        """Ends it as a crash does; what it leaves behind is its own affair."""
+        assert self.process is not None
+        self.check()
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        return self.process.stop(60)
+
+
+@dataclass
+class ReaderProcesses:
+    """The reader programs of a run: found by their environment, whoever started them.
+
+    Attributes:
+        marker: A variable and its value that only this run's readers have.
+        most: How many ran at once at most, by queue.
+    """
+
+    marker: str
+    most: dict[str, int] = field(default_factory=dict)
+
+    def running(self) -> dict[int, str]:
+        """Process id -> queue."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+                # Not the watchdogs of readers, and not the shell whose gate has not opened.
+                is_reader = self.marker in variables and b"\0-m\0streaming\0read\0" in (folder / "cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            if is_reader:
+                values = dict(variable.partition("=")[::2] for variable in variables)
+                found[int(folder.name)] = values["QUEUE_ACTIVATION_QUEUE"]
+        return found
+
+    def look(self) -> dict[int, str]:
+        """What runs now; remembers how many that are."""
+        running = self.running()
+        for queue in set(running.values()):
+            count = sum(one == queue for one in running.values())
+            self.most[queue] = max(self.most.get(queue, 0), count)
+        return running

@@ -1,0 +1,56 @@
+"""The metrics that the files for Prometheus and Grafana name, and those that the documents describe."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from tests.support.command_lines import ROOT
+
+RULES = ROOT / "monitoring" / "alerts.yml"
+DASHBOARD = ROOT / "monitoring" / "grafana-dashboard.json"
+DOCUMENT = ROOT / "docs" / "metrics.md"
+
+# What may stand in an expression besides metrics: the words of PromQL that the files use.
+_WORDS = frozenset(("absent", "and", "deriv", "histogram_quantile", "increase", "max", "or", "rate", "sum"))
+# Label selectors, and ranges with Grafana's own variable for one.
+_SELECTORS = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
+_GROUPINGS = re.compile(r"\bby\s*\([^)]*\)")
+
+
+def metrics_in(expression: str) -> set[str]:
+    """The metrics that an expression of PromQL names: every word that is not one of PromQL's."""
+    bare = _GROUPINGS.sub(" ", _SELECTORS.sub(" ", expression))
+    return set(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", bare)) - _WORDS
+
+
+def rules() -> list[dict[str, Any]]:
+    """The alerting rules."""
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def metrics_of_rules() -> set[str]:
+    """The metrics that the alerting rules name."""
+    return set().union(*(metrics_in(rule["expr"]) for rule in rules()))
+
+
+def metrics_of_dashboard() -> set[str]:
+    """The metrics that the dashboard's panels name."""
+    return set().union(*map(metrics_in, _expressions(json.loads(DASHBOARD.read_text()))))
+
+
+def _expressions(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if "expr" in part:
+            yield part["expr"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from _expressions(each)
+
+
+def documented_metrics() -> set[str]:
+    """The metrics that have a row in the document's table."""
+    return set(re.findall(r"^\| `(queue_activation_\w+)", DOCUMENT.read_text(), re.MULTILINE))

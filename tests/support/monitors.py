@@ -1,0 +1,167 @@
+"""Running the monitor as a user does, by its command line, on topics of the test's own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streaming.kafka.cluster import Admin, Cluster
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
+from tests.support.checked_producer import CheckedProducer
+from tests.support.monitor_topics import Tail
+from tests.support.waiting import wait_until
+
+READY_TIMEOUT_S = 90.0
+# Several times what the slowest batch takes on two busy cores.
+DEADLINE_S = 60.0
+
+TOPIC_ATTRIBUTES = {"queue-arrivals": "arrivals", "queue-receives": "receives", "queue-commands": "commands"}
+
+
+@dataclass
+class Monitored:
+    """Topics under a prefix of their own, and what it takes to run a monitor on them."""
+
+    bootstrap_servers: str
+    folder: Path
+    options: list[str]
+    prefix: str = field(default_factory=lambda: f"m-{uuid.uuid4().hex[:8]}-")
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.prefix)
+        cluster = Cluster(self.bootstrap_servers, {})
+        Admin(cluster).create_topics(self.topics.specs(), partitions=2, replication_factor=1)
+        self.producer = CheckedProducer(cluster)
+        self.checkpoint = self.folder / "checkpoint"
+        self._log_file = self.folder / "monitor.log"
+
+    @contextmanager
+    def running(self) -> Iterator[ChildProcess]:
+        """Runs the monitor; it is ready when the block begins, and is stopped at its end."""
+        self._log_file = log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
+        with ChildProcess(self.command(), log_file=log_file, env=own_environment()) as process:
+
+            def is_ready() -> bool:
+                assert process.poll() is None, log_file.read_text()
+                return b"monitor ready" in log_file.read_bytes()
+
+            try:
+                wait_until(is_ready, READY_TIMEOUT_S, "monitor ready")
+                yield process
+            finally:
+                sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails
+
+    def log(self) -> str:
+        """What the monitor that was started last has said."""
+        return self._log_file.read_text()
+
+    def command(self) -> list[str]:
+        options = ["--bootstrap-servers", self.bootstrap_servers, "--topic-prefix", self.prefix]
+        return [*THIS_COMMAND, "monitor", *options, "--checkpoint-location", str(self.checkpoint), *self.options]
+
+    def fails(self) -> "subprocess.CompletedProcess[str]":
+        """Runs a monitor that is expected to end by itself."""
+        return subprocess.run(
+            self.command(), capture_output=True, text=True, timeout=READY_TIMEOUT_S, env=own_environment(), check=False
+        )
+
+    def send(self, topic: str, value: dict[str, Any]) -> None:
+        """Sends one record of the contract."""
+        self.send_bytes(getattr(self.topics, TOPIC_ATTRIBUTES[topic]), value["queue"].encode(), json.dumps(value))
+
+    def send_bytes(self, topic: str, key: bytes | None, value: str | bytes | None) -> None:
+        self.producer.produce(topic, value, key)
+
+    def arrive(self, *queues: str) -> None:
+        for queue in queues:
+            self.send("queue-arrivals", {"queue": queue})
+        self.producer.flush()
+
+    def receive(self, queue: str, **fields: Any) -> None:
+        record = {"type": "RECEIVE", "queue": queue, "session_id": "s", "result": "MESSAGES", "messages": 1}
+        self.send("queue-receives", record | fields)
+        self.producer.flush()
+
+    @contextmanager
+    def activations(self) -> Iterator["Activations"]:
+        """Follows queue-activations with a client that did not write them."""
+        tail = Tail(self.bootstrap_servers, self.topics.activations, "read_committed")
+        try:
+            yield Activations(tail)
+        finally:
+            tail.close()
+
+    @contextmanager
+    def view(self) -> Iterator["View"]:
+        """Follows queue-monitors."""
+        tail = Tail(self.bootstrap_servers, self.topics.monitors, "read_committed")
+        try:
+            yield View(tail)
+        finally:
+            tail.close()
+
+
+class View:
+    """The monitors view as it stands."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+
+    def row(self, queue: str) -> dict[str, Any] | None:
+        """The queue's row; None if it has none, or a tombstone."""
+        rows = [record.value for record in self._tail.records() if record.key == queue.encode()]
+        return json.loads(rows[-1]) if rows and rows[-1] is not None else None
+
+    def wait_for(self, queue: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The queue's row as soon as it fulfils the condition."""
+        return wait_until(
+            lambda: row if (row := self.row(queue)) and condition(row) else {}, DEADLINE_S, f"the row of {queue}"
+        )
+
+
+class Activations:
+    """The records of queue-activations so far."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+
+    def read_all(self) -> None:
+        """Reads all that has been written; the other methods look for a moment only, and may see a part of it."""
+        self._tail.all_records()
+
+    def of(self, queue: str) -> list[dict[str, Any]]:
+        """The values for a queue, in order."""
+        return [json.loads(record.value) for record in self.records_of(queue)]
+
+    def records_of(self, queue: str) -> list[Any]:
+        return [record for record in self._tail.records() if record.key == queue.encode()]
+
+    def counts(self) -> Counter[str]:
+        """How many each queue has."""
+        return Counter(record.key.decode() for record in self._tail.records())
+
+    def wait_for(self, queue: str, count: int) -> list[dict[str, Any]]:
+        """The values for a queue, as soon as there are so many."""
+        return (
+            wait_until(
+                lambda: values if len(values := self.of(queue)) >= count else None,
+                DEADLINE_S,
+                f"{count} activations of {queue}",
+            )
+            or []
+        )
+
+
+def kill(process: ChildProcess) -> None:
+    """Ends the driver as a crash does; its JVM ends by itself."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(10)

@@ -1,0 +1,173 @@
+"""What became of the messages of a queue, told by Kafka alone, and what the monitor's count would be."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from streaming.core.activation.events import Event, Receive
+from streaming.kafka.clients import admin_client
+from streaming.spark.activation.input_batch import by_key, keys_of, order_of
+from streaming.spark.blocks import RECORDS, Source
+from tests.support.histories import SECOND, Timeline
+from tests.support.monitor_topics import DEADLINE_S, ConsumerRecord, MonitorTopics, Tail
+from tests.support.reader_programs import Block, Outcome
+from tests.support.waiting import wait_until
+
+
+class QueueTruth:
+    """Reads what Kafka has of one queue: its messages, its readers' offsets, and what was reported to the monitor."""
+
+    def __init__(self, topics: MonitorTopics, arrivals: Tail, receives: Tail, queue: str) -> None:
+        self._topics = topics
+        self._arrivals = arrivals
+        self._receives = receives
+        self._queue = queue
+        self._admin = admin_client(topics.bootstrap_servers, None)
+
+    def wait_for_transactions(self) -> None:
+        """Waits until no transaction is open: those of killed readers are aborted at their time-out."""
+        for topic in (self._queue, self._topics.topics.receives):
+            wait_until(
+                lambda topic=topic: (
+                    self._ends(topic, IsolationLevel.READ_COMMITTED)
+                    == self._ends(topic, IsolationLevel.READ_UNCOMMITTED)
+                ),
+                DEADLINE_S,
+                f"the end of all transactions on {topic}",
+            )
+        wait_until(lambda: self.group_offsets() is not None, DEADLINE_S, "the end of all transactions of the group")
+
+    def messages(self) -> dict[tuple[int, int], str]:
+        """All messages in the queue's topic, read or not, by partition and offset."""
+        with self._topics.tail(self._queue) as tail:
+            return {(each.partition, each.offset): each.value.decode() for each in tail.all_records()}
+
+    def ends(self) -> dict[int, int]:
+        """The end of each partition of the queue."""
+        return self._ends(self._queue, IsolationLevel.READ_COMMITTED)
+
+    def group_offsets(self) -> dict[int, int] | None:
+        """What the consumer group has committed, 0 for nothing; None while a transaction may still change it."""
+        partitions = [TopicPartition(self._queue, number) for number in self._partitions(self._queue)]
+        request = ConsumerGroupTopicPartitions(self._queue, partitions)
+        try:
+            answer = self._admin.list_consumer_group_offsets([request], require_stable=True)[self._queue].result()
+        except KafkaException:
+            return None
+        if any(each.error is not None for each in answer.topic_partitions):
+            return None
+        return {each.partition: max(each.offset, 0) for each in answer.topic_partitions}
+
+    def records(self) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
+        """The queue's records of queue-arrivals and queue-receives, as a consumer of committed records sees them."""
+        key = self._queue.encode()
+        arrivals, receives = (
+            [record for record in tail.all_records() if record.key == key] for tail in (self._arrivals, self._receives)
+        )
+        return arrivals, receives
+
+    def _partitions(self, topic: str) -> list[int]:
+        return [*self._admin.list_topics(topic).topics[topic].partitions]
+
+    def _ends(self, topic: str, isolation_level: IsolationLevel) -> dict[int, int]:
+        futures = self._admin.list_offsets(
+            {TopicPartition(topic, number): OffsetSpec.latest() for number in self._partitions(topic)},
+            isolation_level=isolation_level,
+        )
+        return {partition.partition: future.result().offset for partition, future in futures.items()}
+
+
+def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]) -> list[Block]:
+    """The blocks whose COMMIT was reported, in the order of the COMMITs.
+
+    A session's n-th RECEIVE with messages is its n-th block: reports of a session keep their order, and only the
+    reports of blocks at whose beginning it was killed are missing.
+    """
+    assert len({record.partition for record in receives}) <= 1
+    unreported: dict[str, list[Block]] = {}
+    for block in blocks:
+        unreported.setdefault(block.session_id, []).append(block)
+    transactions: dict[tuple[str, str], Block] = {}
+    committed = []
+    for report in (json.loads(record.value) for record in receives):
+        transaction = report["session_id"], report.get("transaction_id", "")
+        match report["type"], report.get("result"):
+            case "RECEIVE", "MESSAGES":
+                assert transaction not in transactions, f"two RECEIVEs of one transaction: {report}"
+                transactions[transaction] = block = unreported[report["session_id"]].pop(0)
+                assert report["messages"] == len(block.messages), f"{report}, but received was {block}"
+            case "COMMIT", None:
+                assert transaction in transactions, f"a COMMIT of what was not received, or has ended: {report}"
+                committed.append(transactions.pop(transaction))
+            case "ROLLBACK", None:
+                assert transaction in transactions, f"a ROLLBACK of what was not received, or has ended: {report}"
+                del transactions[transaction]
+    missing = [block for left in unreported.values() for block in left if block.outcome is not Outcome.UNKNOWN]
+    assert not missing, f"blocks without a RECEIVE: {missing}"
+    return committed
+
+
+class Count:
+    """The monitor's count of one queue: its core, fed with records as the pipeline would feed it."""
+
+    def __init__(self, *, is_healed: bool) -> None:
+        """A queue nobody has heard of.
+
+        Args:
+            is_healed: Whether time goes on by the records' timestamps, a batch a second, and the readers' own counts
+                (`unread`) are believed. Otherwise nothing hides a mistake: one batch, in which nothing heals.
+        """
+        self._is_healed = is_healed
+        self._timeline = Timeline()
+
+    @property
+    def unread(self) -> int:
+        """How many messages are unread, by the monitor's count."""
+        return 0 if self._timeline.queue is None else self._timeline.queue.unread
+
+    def feed(self, arrivals: Iterable[ConsumerRecord], receives: Iterable[ConsumerRecord]) -> None:
+        """Feeds records that have not been fed yet, and lets the time pass after which silent sessions are given up."""
+        rows = [_row(Source.ARRIVALS, each) for each in arrivals] + [_row(Source.RECEIVES, each) for each in receives]
+        begin_ms = self._timeline.now_ms
+        for since_ms, batch in self._batches(pa.Table.from_pylist(rows, RECORDS)):
+            for given in by_key(batch, keys_of(batch)):
+                _, events, wrong = given.decode()
+                assert not wrong
+                self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, events))
+        # Twice: the lease of a session killed long before the last record is found overdue, and given once more.
+        for _ in range(2):
+            self._timeline.batch(self._timeline.now_ms + self._timeline.settings.transaction_lease_ms)
+
+    def _batches(self, records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Batches, each with its time since the first: one for each second in which records came, or one for all."""
+        if not self._is_healed:
+            yield 0, records
+            return
+        rows = records.take(order_of(records)).to_pylist()
+        # As in a batch: no record is earlier than those before it, whatever its timestamp says.
+        latest_ms = accumulate((row["timestamp_ms"] for row in rows), max)
+        ordered = [row | {"timestamp_ms": each_ms} for row, each_ms in zip(rows, latest_ms, strict=True)]
+        for second, group in groupby(ordered, lambda row: row["timestamp_ms"] // SECOND):
+            since_s = second - ordered[0]["timestamp_ms"] // SECOND
+            yield since_s * SECOND, pa.Table.from_pylist(list(group), RECORDS)
+
+    def _as_believed(self, event: Event) -> Event:
+        return event if self._is_healed or not isinstance(event, Receive) else replace(event, unread=None)
+
+
+def _row(source: Source, record: ConsumerRecord) -> dict[str, Any]:
+    return {
+        "source": source.value,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": record.key,
+        "value": record.value,
+        "value_bytes": len(record.value),
+    }

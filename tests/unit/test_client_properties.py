@@ -1,0 +1,119 @@
+"""One file of Kafka properties for Java's clients and librdkafka's."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.errors import UserError
+from streaming.kafka import client_properties
+
+JAAS = r'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a=\"b\" c";'
+
+
+def load(path: Path, text: str) -> dict[str, str]:
+    path.write_text(text)
+    return client_properties.load(path)
+
+
+def test_no_file_has_no_properties() -> None:
+    assert client_properties.load(None) == {}
+
+
+def test_comments_blank_lines_and_equals_signs(tmp_path: Path) -> None:
+    text = "# a comment\n\n  ! another\nsecurity.protocol = SASL_SSL \nsasl.jaas.config=x=y\nempty=\n"
+    assert load(tmp_path / "file", text) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.jaas.config": "x=y",
+        "empty": "",
+    }
+
+
+@pytest.mark.parametrize("line", ["security.protocol", "=SSL"])
+def test_a_line_that_is_no_property_is_named(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UserError, match="file, line 2: write name=value"):
+        load(tmp_path / "file", f"a=b\n{line}\n")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read the Kafka properties"):
+        client_properties.load(tmp_path / "missing")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="cannot read the Kafka properties"):
+        client_properties.load(tmp_path / "binary")
+
+
+def test_in_the_words_of_librdkafka() -> None:
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.truststore.password": "secret",
+    }
+    assert client_properties.for_librdkafka(properties) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
+        "ssl.ca.location": "/ca.pem",
+    }
+
+
+def test_user_and_password_come_from_jaas() -> None:
+    config = client_properties.for_librdkafka({"sasl.jaas.config": JAAS})
+    assert config == {"sasl.username": "me", "sasl.password": 'a="b" c'}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"ssl.truststore.type": "JKS"},
+        {"ssl.truststore.location": "/ca.pem"},  # Java's default is no PEM file
+        {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "pem"},  # nor does Java know this word
+        {"ssl.keystore.location": "/me.p12", "ssl.keystore.type": "PKCS12"},
+    ],
+)
+def test_what_java_or_librdkafka_would_not_read_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=r"set ssl\.(trust|key)store\.type=PEM"):
+        client_properties.for_librdkafka(properties)
+
+
+def test_a_client_certificate_and_no_check_of_names() -> None:
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "/me.pem",
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    assert client_properties.for_librdkafka(properties) == {
+        "ssl.key.location": "/me.pem",
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+def test_javas_escapes(tmp_path: Path) -> None:
+    text = "a=1 \\\n   2\nb=\\\\ \\t\\u00e9\\x\nc=ends with \\\\\nd=4\n"
+    assert load(tmp_path / "file", text) == {"a": "1 2", "b": "\\ \té" + "x", "c": "ends with \\", "d": "4"}
+
+
+def test_a_backslash_in_a_password_is_escaped_for_java_and_for_jaas(tmp_path: Path) -> None:
+    line = r'sasl.jaas.config=x.LoginModule required username="me" password="a\\\\b\\\"c";'
+    assert client_properties.for_librdkafka(load(tmp_path / "file", line))["sasl.password"] == r'a\b"c'
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_exposed"),
+    [
+        ("sasl.jaas.config", 0o600, False),
+        ("sasl.jaas.config", 0o640, True),
+        ("ssl.key.password", 0o604, True),
+        ("security.protocol", 0o644, False),
+    ],
+)
+def test_a_file_with_credentials_that_others_can_read(tmp_path: Path, name: str, mode: int, is_exposed: bool) -> None:
+    path = tmp_path / "file"
+    properties = load(path, f"{name}=x\n")
+    path.chmod(mode)
+    warning = client_properties.exposure(path, properties)
+    assert (warning is not None) == is_exposed
+    assert warning is None or f"chmod 600 {path}" in warning

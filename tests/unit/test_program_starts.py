@@ -1,0 +1,496 @@
+"""The activator's decisions for one queue, with a clock of the test's own."""
+
+import itertools
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from streaming.core.activation.program_starts import (
+    MAX_REMEMBERED,
+    RETRY_MS,
+    SETTLE_MS,
+    Action,
+    Decision,
+    Notified,
+    QueueActivator,
+    ViewRow,
+)
+from streaming.core.activation.start_policy import Policy
+from streaming.core.times import FOREVER_MS
+
+SECOND = 1_000
+GRACE = 10 * SECOND
+POLICY = Policy("entry", max_programs=2, fatal_exit_codes=frozenset({78}), max_restarts=2)
+ON_EMPTY = "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"
+ACCUMULATING = "MESSAGES_ACCUMULATING"
+
+
+class Queue:
+    """The state, the view and the time, and what was decided."""
+
+    def __init__(self, policy: Policy | None = POLICY) -> None:
+        self.state = QueueActivator()
+        self.policy = policy
+        self.row: ViewRow | None = None
+        self.now_ms = 1_000_000
+        self.ids = (f"fresh-{number}" for number in itertools.count(1))
+
+    def decide(self, decisions: list[Decision] | None = None) -> list[Decision]:
+        decided = list(decisions or [])
+        while True:
+            more = self.state.decide(self.policy, self.row, self.now_ms, next(self.ids))
+            decided += more
+            if all(decision.action is not Action.START for decision in more):
+                return decided
+
+    def notify(
+        self,
+        sequence: int,
+        reason: str = ON_EMPTY,
+        *,
+        is_old: bool = False,
+        notification_id: str = "",
+        post_time: str = "2026-01-01T00:00:00.000Z",
+    ) -> list[Decision]:
+        """The view knows of it at once, unless it is set otherwise afterwards."""
+        new = Notified(notification_id or f"id-{sequence}", sequence, post_time, reason, 5, is_old)
+        return self.decide(self.state.notified(new, self.row, self.now_ms))
+
+    def activate(self, sequence: int, reason: str = ON_EMPTY) -> list[Decision]:
+        """As the monitor does: row and record at once."""
+        self.row = ViewRow(sequence, "NOTIFIED", 5)
+        return self.notify(sequence, reason)
+
+    def view(self, sequence: int, state: str | None = "NOTIFIED", unread: int = 5) -> list[Decision]:
+        self.row = ViewRow(sequence, state, unread)
+        return self.decide()
+
+    def exit(self, session_id: str, code: int | None = 0) -> list[Decision]:
+        return self.decide(self.state.exited(session_id, code, self.policy, self.now_ms))
+
+    def after(self, duration_ms: int) -> list[Decision]:
+        self.now_ms += duration_ms
+        return self.decide()
+
+    def next_in_ms(self) -> int:
+        return self.state.next_ms(self.policy, self.now_ms) - self.now_ms
+
+
+def actions(decisions: list[Decision]) -> list[str]:
+    return [decision.action.value for decision in decisions]
+
+
+def test_a_notification_starts_a_program_whose_session_is_its_id() -> None:
+    queue = Queue()
+    [start] = queue.notify(1)
+    assert start == Decision(Action.START, f"#1: {ON_EMPTY}, 5 unread", "id-1", "id-1")
+    assert list(queue.state.running) == ["id-1"]
+
+
+def test_repeats_of_an_id_start_nothing() -> None:
+    queue = Queue()
+    queue.activate(1)
+    assert actions(queue.notify(1)) == ["ignored"]
+    queue.exit("id-1")
+    assert actions(queue.notify(1)) == ["ignored"]
+    assert not queue.state.running
+
+
+def test_the_id_of_a_running_program_is_known_whatever_came_since() -> None:
+    queue = Queue()
+    queue.activate(1)
+    for sequence in range(2, MAX_REMEMBERED + 10):
+        queue.activate(sequence)
+    assert len(queue.state.seen) == MAX_REMEMBERED
+    assert actions(queue.notify(1)) == ["ignored"]
+    assert actions(queue.notify(1, notification_id="another")) == ["ignored"]
+
+
+def test_two_notifications_of_one_activation_start_one_program() -> None:
+    queue = Queue(replace(POLICY, max_programs=4))
+    assert actions(queue.activate(1, ACCUMULATING)) == ["started"]
+    another = Decision(
+        Action.IGNORE, "another notification of activation #1, which was acted on", notification_id="another"
+    )
+    assert queue.notify(1, ACCUMULATING, notification_id="another") == [another]
+    assert queue.notify(1, ACCUMULATING, notification_id="another", is_old=True) == [another]
+    queue.exit("id-1")
+    assert queue.notify(1, ACCUMULATING, notification_id="another") == [another]
+    assert queue.state.is_idle
+
+
+def test_a_queue_that_was_created_again_begins_with_another_activation_1() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    created_again = "2026-01-02T00:00:00.000Z"
+    queue.row = ViewRow(1, "NOTIFIED", 5)
+    assert actions(queue.notify(1, notification_id="new", post_time=created_again)) == ["held"]
+    later = "2026-01-03T00:00:00.000Z"
+    assert actions(queue.notify(1, notification_id="newer", post_time=later)) == ["dropped", "held"]
+    assert actions(queue.notify(1, notification_id="newer", post_time=later)) == ["ignored"]
+    queue.exit("id-1")
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
+
+
+def test_at_max_it_is_held_and_started_when_a_program_has_exited_and_the_view_has_settled() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.activate(2, ACCUMULATING)
+    [held] = queue.activate(3, ACCUMULATING)
+    assert held == Decision(Action.HOLD, "#3: 2 of max 2 are running", None, "id-3")
+    assert queue.after(1) == []
+
+    assert actions(queue.exit("id-1")) == ["exited", "held"]
+    assert queue.next_in_ms() == SETTLE_MS
+    [start] = queue.after(SETTLE_MS)
+    assert (start.action, start.session_id) == (Action.START, "id-3")
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (ViewRow(2, "RECEIVES_OCCURRING", 5), "#2: somebody has received since"),
+        (ViewRow(2, "INACTIVE", 0), "#2: nothing is left to read"),
+        (ViewRow(2, "NOTIFIED", 0), "#2: nothing is left to read"),
+        (ViewRow(2, None, 5), "#2: somebody has received since"),
+        (ViewRow(3, "NOTIFIED", 5), "#2: superseded, the monitor is at #3"),
+    ],
+)
+def test_a_held_one_is_dropped_when_the_monitor_is_silent_because_of_it_no_more(row: ViewRow, why: str) -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.activate(2, ACCUMULATING)
+    queue.now_ms += SETTLE_MS
+    [drop] = queue.view(row.sequence, row.state, row.unread)
+    assert drop.action is Action.DROP
+    assert drop.why.startswith(why)
+    assert queue.state.held is None
+
+
+def test_a_later_notification_takes_the_place_of_the_held_one() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.activate(2)
+    assert [(each.action.value, each.notification_id) for each in queue.activate(3)] == [
+        ("dropped", "id-2"),
+        ("held", "id-3"),
+    ]
+
+
+def test_one_of_several_notifications_of_an_activation_is_held() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.activate(2)
+    [drop] = queue.notify(2, notification_id="other")
+    assert drop == Decision(
+        Action.DROP, "another notification of activation #2 is held already", notification_id="other"
+    )
+
+
+def test_while_a_program_starts_only_accumulating_messages_start_another() -> None:
+    queue = Queue()
+    queue.activate(1)
+    [held] = queue.activate(2, "TIMEOUT_EXPIRED")
+    assert held.why == "#2: a program of this queue is still starting (grace 10 s)"
+    assert actions(queue.after(GRACE - 1)) == []
+    assert queue.next_in_ms() == 1
+    assert actions(queue.after(1)) == ["started"]
+
+    other = Queue()
+    other.activate(1)
+    assert actions(other.activate(2, ACCUMULATING)) == ["started"]
+
+
+def test_a_new_one_does_not_wait_for_the_view() -> None:
+    queue = Queue()
+    queue.view(1, "INACTIVE", 0)
+    assert actions(queue.notify(2)) == ["started"]
+
+
+def test_a_new_one_of_which_the_view_is_ahead_waits_whether_the_view_is_an_old_monitors() -> None:
+    queue = Queue()
+    queue.view(7, "INACTIVE", 0)
+    assert actions(queue.notify(1)) == ["held"]
+    assert actions(queue.view(1)) == []
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
+
+    other = Queue()
+    other.view(7)
+    other.notify(6)
+    assert actions(other.after(SETTLE_MS)) == ["dropped"]
+
+
+def test_an_old_one_is_started_only_if_the_view_says_that_it_is_needed() -> None:
+    needed = Queue()
+    needed.view(4)
+    assert actions(needed.notify(4, is_old=True)) == ["started"]
+    for row in (ViewRow(4, "INACTIVE", 0), ViewRow(5, "NOTIFIED", 5)):
+        void = Queue()
+        void.row = row
+        assert actions(void.notify(4, is_old=True)) == ["ignored"]
+        assert void.state.is_idle
+
+
+def test_an_old_one_that_the_view_does_not_know_is_started_after_the_settle_time() -> None:
+    queue = Queue()
+    assert actions(queue.notify(4, is_old=True)) == ["held"]
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
+
+
+def test_a_disabled_queue_has_nothing_held() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    assert actions(queue.state.disabled(1)) == ["ignored"]
+    queue.activate(2)
+    queue.activate(3)
+    assert actions(queue.state.disabled(1)) == ["ignored"]
+    assert actions(queue.state.disabled(4)) == ["dropped"]
+    assert queue.state.held is None
+
+
+def test_a_crash_is_answered_by_a_restart_with_a_session_of_its_own_after_the_back_off() -> None:
+    queue = Queue()
+    queue.activate(1)
+    crash, held = queue.exit("id-1", 3)
+    assert crash.why == "exit code 3: crash 1 in a row, nothing is started for 1 s"
+    assert held.why == "restart for #1: back-off after crash 1 in a row"
+    assert queue.next_in_ms() == SECOND
+    assert actions(queue.after(SECOND)) == ["held"]  # waiting until the view has caught up
+    [start] = queue.after(SECOND)
+    assert start.action is Action.START
+    assert start.notification_id == "id-1"
+    assert start.session_id is not None
+    assert start.session_id.startswith("fresh-")
+    assert "the program before has not answered it" in start.why
+
+
+def test_the_back_off_doubles_up_to_its_maximum_and_a_success_ends_it() -> None:
+    queue = Queue(replace(POLICY, max_backoff_ms=3 * SECOND, max_restarts=100))
+    queue.activate(1)
+    for crashes, backoff_ms in enumerate((SECOND, 2 * SECOND, 3 * SECOND, 3 * SECOND), 1):
+        [session_id] = queue.state.running
+        queue.exit(session_id, -9)
+        assert queue.state.crashes == crashes
+        assert queue.state.backoff_until_ms == queue.now_ms + backoff_ms
+        queue.after(max(backoff_ms, SETTLE_MS))
+    [session_id] = queue.state.running
+    queue.exit(session_id, 0)
+    assert queue.state.crashes == 0
+    assert queue.state.is_idle
+
+
+def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_once() -> None:
+    queue = Queue()
+    queue.activate(1)
+    for _ in range(POLICY.max_restarts):
+        [session_id] = queue.state.running
+        queue.exit(session_id, 1)
+        assert actions(queue.after(60 * SECOND)) == ["started"]
+    [session_id] = queue.state.running
+    given_up, held = queue.exit(session_id, 1)
+    assert given_up.why.endswith(
+        "gave up after 2 restarts: tried again every 10 min, by the next notification, and when the entry changes"
+    )
+    assert held.why == "restart for #1: gave up after crash 3 in a row, tried again every 10 min"
+    assert actions(queue.after(60 * SECOND)) == []
+
+    assert actions(queue.activate(2)) == ["dropped", "started"]
+    assert actions(queue.exit("id-2", 1)) == ["exited", "held"]
+
+
+def given_up() -> Queue:
+    """A queue whose notification was given up."""
+    queue = Queue(replace(POLICY, max_restarts=0))
+    queue.activate(1)
+    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    return queue
+
+
+def test_what_was_given_up_is_tried_again_slowly_as_long_as_it_is_needed() -> None:
+    queue = given_up()
+    for crashes in range(1, 20):
+        assert queue.state.crashes == crashes
+        waits = [decision for _ in range(20) for decision in queue.after(RETRY_MS // 20 - 1)]
+        assert "started" not in actions(waits)
+        assert queue.next_in_ms() == 20
+        assert actions(queue.after(20)) == ["started"]
+        [session_id] = queue.state.running
+        assert actions(queue.exit(session_id, 1)) == ["exited", "held"]
+    assert queue.after(1) == []
+    [drop] = queue.view(1, "RECEIVES_OCCURRING")
+    assert drop.why == "restart for #1: somebody has received since; the monitor notifies again if one more is useful"
+
+
+def test_what_was_given_up_is_tried_again_at_once_when_the_entry_changes() -> None:
+    queue = given_up()
+    queue.after(SETTLE_MS)
+    queue.policy = replace(POLICY, entry="another")
+    assert actions(queue.decide()) == ["started"]
+
+
+def test_what_was_given_up_is_tried_again_after_another_program_has_done_its_work() -> None:
+    queue = Queue(replace(POLICY, max_restarts=0))
+    queue.activate(1, ACCUMULATING)
+    queue.activate(2, ACCUMULATING)
+    assert actions(queue.exit("id-2", 1)) == ["exited", "held"]
+    queue.exit("id-1")
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
+
+
+def test_a_notification_that_follows_what_was_given_up_waits_for_the_back_off_only() -> None:
+    queue = given_up()
+    queue.policy = replace(POLICY, max_restarts=0)
+    assert actions(queue.activate(2)) == ["dropped", "held"]
+    assert queue.next_in_ms() == SECOND
+    assert actions(queue.after(SECOND)) == ["started"]
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_the_wait_of_what_was_given_up() -> None:
+    queue = given_up()
+    queue.now_ms -= 3600 * SECOND
+    queue.state.resumed(queue.now_ms)
+    assert "started" not in actions(queue.decide())
+    assert "started" not in actions(queue.after(RETRY_MS - 1))
+    assert actions(queue.after(1)) == ["started"]
+
+
+def test_a_crash_after_which_somebody_has_received_is_not_answered_by_a_restart() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.row = ViewRow(1, "RECEIVES_OCCURRING", 5)
+    assert actions(queue.exit("id-1", 1)) == ["exited", "dropped"]
+
+
+def test_a_restart_needs_the_view() -> None:
+    queue = Queue()
+    queue.notify(1)
+    queue.exit("id-1", 1)
+    [drop] = queue.after(SETTLE_MS)
+    assert drop.why == "restart for #1: the view does not say that it is still needed"
+
+
+def test_a_newer_notification_outlives_the_crash_of_an_older_ones_program() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.activate(2, ACCUMULATING)
+    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    assert queue.state.held is not None
+    assert queue.state.held.sequence == 2
+
+
+def test_a_crash_takes_the_place_of_what_an_older_monitor_wrote() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(5)
+    queue.activate(1)
+    assert actions(queue.exit("id-5", 1)) == ["exited", "dropped", "held"]
+    assert queue.state.held is not None
+    assert queue.state.held.is_restart
+
+
+def test_a_fatal_exit_code_stops_all_until_the_entry_changes() -> None:
+    queue = Queue(replace(POLICY, min_programs=1))
+    queue.activate(1)
+    assert actions(queue.exit("id-1", 78)) == ["exited", "held"]
+    [drop, held] = queue.activate(2)
+    assert drop.why == "restart for #1: superseded by #2"
+    assert held.why == "#2: exit code 78 was fatal; change the entry in the config"
+    assert queue.after(3600 * SECOND) == []
+    assert queue.next_in_ms() > FOREVER_MS // 2
+
+    queue.policy = replace(POLICY, entry="another")
+    assert actions(queue.decide()) == ["started"]
+
+
+def test_an_entry_that_has_changed_ends_the_back_off() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.exit("id-1", 1)
+    queue.policy = replace(POLICY, entry="another")
+    assert queue.decide()[0].why == "restart for #1: waiting until the view has caught up"
+    assert queue.state.crashes == 0
+
+
+def test_without_an_entry_it_is_held() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.activate(2)
+    queue.policy = None
+    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    assert queue.after(SETTLE_MS) == []
+    assert queue.state.held is not None
+    assert queue.state.held.blocked == "the config has no program any more that may be started for this queue"
+    assert queue.next_in_ms() > FOREVER_MS // 2
+    queue.policy = POLICY
+    assert actions(queue.decide()) == ["started"]
+
+
+def test_an_exit_that_nobody_saw_is_a_restart_if_it_is_still_needed() -> None:
+    queue = Queue()
+    queue.activate(1)
+    assert actions(queue.exit("id-1", None)) == ["exited", "held"]
+    assert actions(queue.after(SETTLE_MS)) == ["started"]
+    assert queue.state.crashes == 0
+
+
+def test_min_programs_are_kept_running_at_most_one_start_per_grace() -> None:
+    queue = Queue(replace(POLICY, min_programs=2))
+    first, second = queue.decide()
+    assert [first.why, second.why] == ["1 of min 2", "2 of min 2"]
+    assert first.session_id is not None
+    assert actions(queue.exit(first.session_id)) == ["exited"]
+    assert queue.next_in_ms() == GRACE
+    [third] = queue.after(GRACE)
+    assert (third.action, third.notification_id) == (Action.START, None)
+
+
+def test_a_min_program_that_crashes_waits_for_its_back_off_and_is_never_given_up() -> None:
+    queue = Queue(replace(POLICY, min_programs=1, startup_grace_ms=1))
+    queue.decide()
+    for crashes in range(1, 10):
+        [session_id] = queue.state.running
+        [crash] = queue.exit(session_id, 1)
+        assert "gave up" not in crash.why
+        backoff_ms = min(SECOND << (crashes - 1), 60 * SECOND)
+        assert queue.after(backoff_ms - 1) == []
+        assert actions(queue.after(1)) == ["started"]
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_a_back_off() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.exit("id-1", 1)
+    queue.now_ms -= 3600 * SECOND
+    queue.state.resumed(queue.now_ms)
+    assert actions(queue.decide()) == []
+    assert actions(queue.after(POLICY.max_backoff_ms)) == ["started"]
+
+
+def test_a_clock_that_was_set_back_does_not_keep_min_programs_from_being_started() -> None:
+    queue = Queue(replace(POLICY, min_programs=1))
+    [start] = queue.decide()
+    assert start.session_id is not None
+    queue.exit(start.session_id)
+    queue.now_ms -= 3600 * SECOND
+    queue.state.resumed(queue.now_ms)
+    assert queue.decide() == []
+    assert queue.next_in_ms() == GRACE
+    assert actions(queue.after(GRACE)) == ["started"]
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_a_start() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.activate(2)
+    queue.now_ms -= 3600 * SECOND
+    queue.state.resumed(queue.now_ms)
+    assert actions(queue.decide()) == []
+    assert actions(queue.after(GRACE)) == ["started"]
+    Queue().state.resumed(0)
+
+
+def test_the_state_is_plain_values() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.activate(2)
+    encoded = msgspec.json.encode(queue.state)
+    assert msgspec.json.decode(encoded, type=QueueActivator) == queue.state
