@@ -37,7 +37,7 @@ def filled(folder: Path) -> None:
     with Store(folder) as store:
         about = store.about()
         about.pid, about.since_ms, about.config_file = 42, NOW_MS, "/etc/activator.toml"
-        about.config_error = "/etc/activator.toml, line 4: `max` must be at least 1, and at most 32767"
+        about.config_error = "/etc/activator.toml: programs[0]: `max` must be at least 1, and at most 32767"
         with store.transaction():
             store.save_about(about)
             store.save_queue("orders", QueueRecord(state(), NOW_MS, "held", "#2: 1 of max 1 are running"))
@@ -254,7 +254,7 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
     for expected in (
         "not running",
-        "line 4: `max`",
+        "programs[0]: `max`",
         "1/1",
         "held: #2: 1 of max 1 are",
         "started until",

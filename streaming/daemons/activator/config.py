@@ -54,7 +54,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     max_restarts: int = 5
 
     def __post_init__(self) -> None:
-        """Checks what types do not say; each message begins with the key, by which its line is found."""
+        """Checks what types do not say; each message begins with the key."""
         for problem in (self._wrong_command(), self._wrong_numbers(), self._wrong_codes(), self._wrong_directory()):
             if problem is not None:
                 raise ValueError(problem)

@@ -82,7 +82,8 @@ def show(status: Status) -> RenderableType:
         Text(f"config {status['config_file']}"),
     ]
     if status["config_error"]:
-        parts.append(Text(f"refused, the one before stays: {status['config_error']}", "bold red"))
+        reason = status["config_error"].removeprefix(f"{status['config_file']}: ")
+        parts.append(Text(f"refused, the one before stays: {reason}", "bold red"))
     if status["kafka_problem"]:
         parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
     if status["passed_over"]:

@@ -40,7 +40,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
     log_file: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks what types do not say; each message begins with the key, by which its line is found."""
+        """Checks what types do not say; each message begins with the key."""
         problem = self._problem()
         if problem is not None:
             raise ValueError(problem)
