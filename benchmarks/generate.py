@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from confluent_kafka import Producer
-
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire.topics import Topics
 
@@ -91,8 +90,8 @@ def fill(cluster: Cluster, of: InputSet) -> None:
     topics = Topics(of.prefix)
     Admin(cluster).create_topics(topics.specs(), partitions=PARTITIONS, replication_factor=1)
     # Idempotent: a batch that is sent again, as right after the creation of a topic, must not land behind later ones.
-    settings = {"linger.ms": 50, "batch.size": 500_000, "enable.idempotence": True, "log_level": 0}
-    producer = Producer(cluster.client_config(partitioner="murmur2_random", **settings))
+    settings = {"linger.ms": 50, "batch.size": 500_000, "enable.idempotence": True}
+    producer = cluster.producer(settings)
     for is_arrival, queue, value in events(of):
         topic = topics.arrivals if is_arrival else topics.receives
         text = json.dumps(value, separators=(",", ":"))

@@ -36,7 +36,7 @@ def main() -> None:
 
 def row(monitor: RunningMonitor, queues: int, seconds: int) -> str:
     """Makes the queues, lets some of them be active, and tells what the newest batches took."""
-    producer = Producer(monitor.cluster.client_config(partitioner="murmur2_random", log_level=0))
+    producer = monitor.cluster.producer()
     for number in range(queues):
         send(producer, number, is_arrival=True)
     producer.flush()

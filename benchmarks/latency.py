@@ -15,11 +15,10 @@ import time
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import Producer
 from machine import machine
 from running_monitor import TOPICS, running_monitor
 
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire.notifications import Activation
 
@@ -112,7 +111,7 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[tuple[float
 
 def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[str, int], float]) -> int:
     """Sends arrivals and receives at the rate; returns how many notifications are due."""
-    producer = Producer(cluster.client_config(partitioner="murmur2_random"))
+    producer = cluster.producer()
     total = int(arguments.rate * (WARM_UP_S + arguments.seconds))
     half_a_turn = arguments.queues // 2
     begin_s = time.monotonic()

@@ -19,7 +19,7 @@ from machine import machine
 from running_monitor import make_class_archive
 from throughput import OURS, answer, measure
 
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 
 COMMITTED = Path(__file__).with_suffix(".json")

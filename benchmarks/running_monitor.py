@@ -9,7 +9,8 @@ from pathlib import Path
 
 from contestants import committed_events, resident_bytes
 
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import cache_dir
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment

@@ -16,12 +16,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from machine import machine
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 
 OPTIONS = ("--external-activation-timeout", "2h", "--quiet-window", "1h")
@@ -107,18 +106,14 @@ def keep_little(cluster: Cluster) -> None:
     resources = [
         ConfigResource("TOPIC", name, incremental_configs=entries) for name in (TOPICS.arrivals, TOPICS.receives)
     ]
-    client = AdminClient(cluster.client_config(log_level=0))
+    client = cluster.admin_client()
     for future in client.incremental_alter_configs(resources).values():
         future.result()
 
 
 def produce(cluster: Cluster, load: Load, arguments: argparse.Namespace) -> float:
     """Sends the load; returns how far it was behind its plan at most, in seconds."""
-    producer = Producer(
-        cluster.client_config(
-            **{"partitioner": "murmur2_random", "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
-        )
-    )
+    producer = cluster.producer({"linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     names = [f"queue-{number}" for number in range(arguments.queues)]
     arrival = TOPICS.arrivals, [json.dumps({"queue": name}).encode() for name in names]
     one, rest = ((TOPICS.receives, [receive(name, messages) for name in names]) for messages in (1, REST_MESSAGES))

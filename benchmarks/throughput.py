@@ -15,13 +15,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
 from contestants import Contestant
 from generate import PARTITIONS, SETS, InputSet, fill
 from machine import machine
 from running_monitor import make_class_archive
 
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.topics import Topics
@@ -71,7 +71,7 @@ def measure(contestant: Contestant, cluster: Cluster, of: InputSet) -> Result:
 def renew(cluster: Cluster, topics: Topics) -> None:
     """Empties what contestants write to."""
     written = {topics.activations, topics.monitors, topics.tasks, topics.activated_tasks, topics.dead_letters}
-    client = AdminClient(cluster.client_config(log_level=0))
+    client = cluster.admin_client()
     for future in client.delete_topics(sorted(written)).values():
         future.result()
     specs = [spec for spec in topics.specs() if spec.name in written]

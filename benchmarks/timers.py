@@ -8,7 +8,6 @@ import json
 import time
 from datetime import datetime
 
-from confluent_kafka import Producer
 from machine import machine
 from running_monitor import TOPICS, running_monitor
 
@@ -29,7 +28,7 @@ def main() -> None:
         running_monitor("--external-activation-timeout", f"{arguments.timeout}s") as monitor,
         TopicFollower(monitor.cluster, [TOPICS.activations], Start.END) as follower,
     ):
-        producer = Producer(monitor.cluster.client_config(partitioner="murmur2_random", log_level=0))
+        producer = monitor.cluster.producer()
         begin_s = time.monotonic()
         for number in range(arguments.queues):
             time.sleep(max(0.0, begin_s + number * SPREAD_S / arguments.queues - time.monotonic()))

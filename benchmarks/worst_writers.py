@@ -282,8 +282,8 @@ def measure(sent: Iterator[Sent]) -> Iterator[str]:
         TopicFollower(monitor.cluster, [TOPICS.activations], Start.BEGINNING) as notified,
         TopicFollower(monitor.cluster, [TOPICS.dead_letters], Start.BEGINNING) as letters,
     ):
-        config = {"partitioner": "murmur2_random", "log_level": 0, "queue.buffering.max.kbytes": IN_FLIGHT_KIB}
-        attack = Attack(monitor, Producer(monitor.cluster.client_config(**config)), notified, letters)
+        config = {"queue.buffering.max.kbytes": IN_FLIGHT_KIB}
+        attack = Attack(monitor, monitor.cluster.producer(config), notified, letters)
         memory = Memory.of(monitor)
         for queue in GOOD:
             attack.send(TOPICS.arrivals, queue, {})

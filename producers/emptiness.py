@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from streaming.kafka.clients import KafkaConfig, admin_client
+from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.errors import kafka_error
 
 # A waiting reader cannot receive while it asks, so it must not wait long for a broker that does not answer.
@@ -61,18 +61,15 @@ def are_read_to_end(positions: Mapping[int, int | None], ends: Mapping[int, int]
 class EmptinessProbe:
     """What Kafka knows about a queue and its readers."""
 
-    def __init__(
-        self, bootstrap_servers: str, queue: str, consumer_group: str, kafka_config: KafkaConfig | None
-    ) -> None:
-        """Connects.
+    def __init__(self, admin: WatchfulAdmin, queue: str, consumer_group: str) -> None:
+        """Prepares it.
 
         Args:
-            bootstrap_servers: Where Kafka is, `host:port,...`.
+            admin: Asks Kafka.
             queue: The queue's name, which is its topic's.
             consumer_group: The consumer group of all its readers.
-            kafka_config: More librdkafka properties.
         """
-        self.admin = admin_client(bootstrap_servers, kafka_config)
+        self._admin = admin
         self._queue = queue
         self._consumer_group = consumer_group
 
@@ -114,12 +111,12 @@ class EmptinessProbe:
     def _partitions(self) -> list[int]:
         """The partitions there are now; a consumer notices new ones minutes later."""
         topics = TopicCollection([self._queue])
-        description = self.admin.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)[self._queue].result()
+        description = self._admin.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)[self._queue].result()
         return [partition.id for partition in description.partitions]
 
     def _offsets(self, numbers: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         """Offsets as a read_committed consumer sees them: `latest` is the last stable offset."""
-        futures = self.admin.list_offsets(
+        futures = self._admin.list_offsets(
             {TopicPartition(self._queue, number): spec for number in numbers},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=QUESTION_TIMEOUT_S,
@@ -130,12 +127,12 @@ class EmptinessProbe:
         """Where the consumer group would go on in partitions: committed offsets, at least the first offset there is."""
         partitions = [TopicPartition(self._queue, number) for number in numbers]
         request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
-        (future,) = self.admin.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
+        (future,) = self._admin.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
         committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
         first = self._offsets(committed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         # Without a committed offset the answer is negative; expired messages leave one below the first offset.
         return {number: max(offset, first[number]) for number, offset in committed.items()}
 
     def _members(self) -> int:
-        futures = self.admin.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
+        futures = self._admin.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
         return len(futures[self._consumer_group].result().members)

@@ -1,7 +1,7 @@
 """Sends messages to queues and reports their arrival, in one Kafka transaction."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,7 +12,8 @@ from confluent_kafka import KafkaException
 
 from producers.queue_topics import check_queue_names, check_topics
 from streaming.kafka.access import rights
-from streaming.kafka.clients import KafkaConfig, admin_client
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
 from streaming.system.stop_signals import GRACE_S, ends_program
 from streaming.system.threads import within
@@ -52,7 +53,7 @@ class QueueProducer:
         *,
         topic_prefix: str = "",
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
-        kafka_config: KafkaConfig | None = None,
+        kafka_config: Mapping[str, str] | None = None,
     ) -> None:
         """Connects.
 
@@ -67,12 +68,11 @@ class QueueProducer:
         Raises:
             UserError: Kafka cannot be reached or refuses the producer.
         """
+        cluster = Cluster(bootstrap_servers, kafka_config or {})
         self._topics = Topics(topic_prefix)
         self._known_queues: set[str] = set()
-        self._admin = admin_client(bootstrap_servers, kafka_config)
-        self._producer = TransactionalProducer(
-            bootstrap_servers, transaction_timeout_ms=transaction_timeout_ms, kafka_config=kafka_config
-        )
+        self._admin = Admin(cluster)
+        self._producer = TransactionalProducer(cluster, transaction_timeout_ms=transaction_timeout_ms)
 
     def send(
         self, queue: str, value: bytes, *, conversation_group_id: str | None = None, headers: Headers = ()

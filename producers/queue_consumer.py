@@ -8,8 +8,8 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from producers.own_partitions import OwnPartition, OwnPartitions
-from streaming.kafka.clients import KafkaConfig, client_settings
-from streaming.kafka.errors import unusable
+from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import LASTING_ERRORS, unusable
 
 _log = logging.getLogger(__name__)
 
@@ -38,16 +38,6 @@ _FIXED = {
     # A new reader takes over single partitions; with the other strategies all readers would have to stop at once.
     "partition.assignment.strategy": "cooperative-sticky",
 }
-
-# librdkafka recovers from any other error by itself.
-_LASTING_ERRORS = frozenset(
-    (
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +86,11 @@ class Batch:
 class QueueConsumer:
     """A member of the queue's consumer group."""
 
-    def __init__(
-        self, bootstrap_servers: str, queue: str, consumer_group: str, kafka_config: KafkaConfig | None
-    ) -> None:
+    def __init__(self, cluster: Cluster, queue: str, consumer_group: str) -> None:
         """Joins the group; its partitions come later, while it is polled."""
         self.partitions = OwnPartitions()
         self._queue = queue
-        self._consumer = Consumer(
-            _DEFAULTS | client_settings(bootstrap_servers, kafka_config) | _FIXED | {"group.id": consumer_group}
-        )
+        self._consumer = cluster.consumer(_FIXED | {"group.id": consumer_group}, _DEFAULTS)
         self._consumer.subscribe([queue], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def take(self, max_messages: int, wait_s: float) -> Batch:
@@ -189,7 +175,7 @@ class QueueConsumer:
         number, offset = event.partition(), event.offset()
         if error.code() == KafkaError._PARTITION_EOF and number is not None and offset is not None:
             self.partitions.end(number, offset)
-        elif error.fatal() or error.code() in _LASTING_ERRORS:
+        elif error.fatal() or error.code() in LASTING_ERRORS:
             raise unusable(f"queue {self._queue!r} cannot be read", error)
         else:
             _log.warning("queue %s: %s", self._queue, error)

@@ -1,20 +1,15 @@
 """The topics that hold queues: queue `orders` is the topic `orders`. Checking and creating them."""
 
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AclOperation, NewTopic
+from confluent_kafka.admin import AclOperation
 
 from streaming.errors import UserError
-from streaming.kafka.access import Rights, WatchfulAdmin, denial, partitions_of
-from streaming.kafka.clients import CLIENT_TIMEOUT_S, KafkaConfig, admin_client
-from streaming.kafka.errors import kafka_error
+from streaming.kafka.access import Rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.wire.input_records import is_queue_name
-from streaming.wire.topics import Topics, topic_name_problem
-
-# A topic that was just created is not known to every broker at once; it takes milliseconds.
-_PROPAGATION_S = 1.0
+from streaming.wire.topics import Topics, TopicSpec, topic_name_problem
 
 
 def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
@@ -24,7 +19,7 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     partitions: int,
     replication_factor: int,
     topic_prefix: str = "",
-    kafka_config: KafkaConfig | None = None,
+    kafka_config: Mapping[str, str] | None = None,
 ) -> None:
     """Creates the topics of queues; those that exist are left as they are.
 
@@ -43,19 +38,9 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     check_queue_names(names, Topics(topic_prefix))
     if not names:
         return
-    new_topics = [NewTopic(name, partitions, replication_factor) for name in names]
-    admin = admin_client(bootstrap_servers, kafka_config)  # its futures end with it
-    created = admin.create_topics(new_topics, request_timeout=CLIENT_TIMEOUT_S, operation_timeout=CLIENT_TIMEOUT_S)
-    for name, future in created.items():
-        try:
-            admin.result(future)
-        except KafkaException as exception:
-            error = kafka_error(exception)
-            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UserError(
-                    f"the topic of queue {name!r} cannot be created: {denial(error) or error}"
-                ) from exception
-    _lastingly_missing(admin, dict.fromkeys(names, (AclOperation.DESCRIBE,)))
+    admin = Admin(Cluster(bootstrap_servers, kafka_config or {}))
+    admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
+    admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # who sends next must not miss them
 
 
 def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
@@ -72,15 +57,13 @@ def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
             raise UserError(f"queue {queue!r} cannot be a Kafka topic: {problem}")
 
 
-def check_topics(admin: WatchfulAdmin, rights: Rights, monitor_topic: str) -> None:
+def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:
     """Checks that topics exist, queues' and one of the monitor's, and that the client has its rights on them.
-
-    It creates nothing, whatever the broker's settings.
 
     Raises:
         UserError: One does not exist, or Kafka refuses or cannot be reached.
     """
-    missing = _lastingly_missing(admin, rights)
+    missing = rights.keys() - admin.find_topics(rights).keys()
     if not missing:
         return
     if monitor_topic in missing:
@@ -92,16 +75,3 @@ def check_topics(admin: WatchfulAdmin, rights: Rights, monitor_topic: str) -> No
         f"queue {name!r} has no topic: create one of that name, for example with "
         f"`kafka-topics.sh --create --topic {name}` or `producers.queue_topics.create_queue_topics`"
     )
-
-
-def _lastingly_missing(admin: WatchfulAdmin, rights: Rights) -> set[str]:
-    """The topics that do not exist, after giving new ones the time to become known."""
-    deadline = time.monotonic() + _PROPAGATION_S
-    while True:
-        try:
-            missing = rights.keys() - partitions_of(admin, rights, CLIENT_TIMEOUT_S).keys()
-        except KafkaException as exception:
-            raise UserError(f"Kafka does not answer for the topics {', '.join(rights)}: {exception}") from exception
-        if not missing or time.monotonic() >= deadline:
-            return missing
-        time.sleep(_PROPAGATION_S / 20)

@@ -4,7 +4,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -16,8 +16,9 @@ from producers.emptiness import EmptinessProbe, NothingFound
 from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
 from producers.queue_topics import check_queue_names, check_topics
 from producers.session_reports import SessionReports
-from streaming.kafka.access import check_group, rights
-from streaming.kafka.clients import CLIENT_TIMEOUT_S, KafkaConfig
+from streaming.kafka.access import rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import (
     ClientUnusableError,
     ReceiveRolledBackError,
@@ -73,7 +74,7 @@ class QueueReader:
         group_id: str | None = None,
         topic_prefix: str = "",
         session_id: str | None = None,
-        kafka_config: KafkaConfig | None = None,
+        kafka_config: Mapping[str, str] | None = None,
     ) -> None:
         """Connects and joins the consumer group.
 
@@ -100,12 +101,14 @@ class QueueReader:
         self._has_found_nothing = False
         self._is_closed = False
         consumer_group = group_id or queue
-        self._probe = EmptinessProbe(bootstrap_servers, queue, consumer_group, kafka_config)
-        check_topics(self._probe.admin, rights(reads=[queue], writes=[topics.receives]), topics.receives)
-        check_group(self._probe.admin, consumer_group, CLIENT_TIMEOUT_S)
-        self._producer = TransactionalProducer(bootstrap_servers, kafka_config=kafka_config)
-        self._consumer = QueueConsumer(bootstrap_servers, queue, consumer_group, kafka_config)
-        self._reports = SessionReports(bootstrap_servers, topics.receives, queue, self.session_id, kafka_config)
+        cluster = Cluster(bootstrap_servers, kafka_config or {})
+        admin = Admin(cluster)
+        check_topics(admin, rights(reads=[queue], writes=[topics.receives]), topics.receives)
+        admin.require_group(consumer_group)
+        self._probe = EmptinessProbe(admin.client, queue, consumer_group)
+        self._producer = TransactionalProducer(cluster)
+        self._consumer = QueueConsumer(cluster, queue, consumer_group)
+        self._reports = SessionReports(cluster, topics.receives, queue, self.session_id)
 
     @property
     def has_found_nothing(self) -> bool:

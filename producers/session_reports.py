@@ -5,9 +5,9 @@ from contextlib import suppress
 from typing import Protocol
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from streaming.kafka.clients import CLIENT_TIMEOUT_S, PARTITIONER, KafkaConfig, client_settings
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
 from streaming.kafka.errors import ClientUnusableError, unusable
 from streaming.wire.input_records import ReceiveRecord, SessionAlive, SessionEnded
 
@@ -25,30 +25,22 @@ class SessionReports:
     From opening to closing, a thread of its own says every SESSION_ALIVE_INTERVAL_S that the session is there.
     """
 
-    def __init__(
-        self, bootstrap_servers: str, topic: str, queue: str, session_id: str, kafka_config: KafkaConfig | None
-    ) -> None:
+    def __init__(self, cluster: Cluster, topic: str, queue: str, session_id: str) -> None:
         """Connects lazily: the first report does.
 
         Args:
-            bootstrap_servers: Where Kafka is, `host:port,...`.
+            cluster: Where Kafka is.
             topic: The topic queue-receives.
             queue: The queue's name.
             session_id: Whose reports these are.
-            kafka_config: More librdkafka properties.
         """
         self._topic = topic
         self._queue = queue
         self._session_id = session_id
         self._failure: KafkaError | None = None
-        self._producer = Producer(
-            client_settings(bootstrap_servers, kafka_config)
-            | {
-                # Idempotent: reports are neither repeated nor reordered by retries.
-                "enable.idempotence": True,
-                "partitioner": PARTITIONER,
-                "linger.ms": 0,
-            }
+        self._producer = cluster.producer(
+            # Idempotent: reports are neither repeated nor reordered by retries.
+            {"enable.idempotence": True, "linger.ms": 0}
         )
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name=f"session-alive-{queue}", daemon=True)

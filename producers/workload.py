@@ -15,8 +15,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from producers.producer import Message, QueueProducer
-from streaming.kafka.clients import PARTITIONER
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.wire import input_records
 from streaming.wire.input_records import MessageArrived, ReceiveRecord
 from streaming.wire.topics import Topics
@@ -151,7 +150,7 @@ Pace = Callable[[float], None]
 
 def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: Pace) -> int:
     """Reports the timeline's arrivals and receives to the monitor; returns how many messages arrived."""
-    producer = Producer(cluster.client_config(partitioner=PARTITIONER, **{"linger.ms": 5}))
+    producer = cluster.producer({"linger.ms": 5})
     messages = 0
     for happening in timeline(settings):
         pace(happening.at_ms)

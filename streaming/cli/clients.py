@@ -116,7 +116,7 @@ def workload(
     from producers.producer import QueueProducer
     from producers.queue_topics import create_queue_topics
     from streaming.kafka.access import rights
-    from streaming.kafka.cluster import Admin
+    from streaming.kafka.admin import Admin
 
     kafka = cluster(bootstrap_servers, kafka_config)
     topics = Topics(topic_prefix)

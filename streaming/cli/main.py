@@ -72,7 +72,7 @@ def topics(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Create the monitor's topics. Topics that exist are left as they are."""
-    from streaming.kafka.cluster import Admin
+    from streaming.kafka.admin import Admin
     from streaming.wire.topics import Topics
 
     specs = Topics(topic_prefix).specs()

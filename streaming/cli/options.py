@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from streaming.kafka import client_properties
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.system import durations
 from streaming.system.logs import LogFormat
 

@@ -1,20 +1,21 @@
-"""Settings that the Kafka clients of this package share, in librdkafka's words (its CONFIGURATION.md)."""
+"""How every client of Kafka is made: its properties, in librdkafka's words (its CONFIGURATION.md), in one place."""
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from streaming.errors import UserError
 from streaming.kafka.access import WatchfulAdmin
 
-KafkaConfig = Mapping[str, str]
-ClientSettings = dict[str, Any]
-
-# What goes wrong comes as an exception. Whoever wants librdkafka's own messages gives this logger a handler.
-_log = logging.getLogger("producers.librdkafka")
+# What goes wrong comes as an exception, so librdkafka writes nothing. Who wants its own messages gives this logger a
+# handler, and the client a `log_level`. Without a logger librdkafka would write to stderr that a member of a group was
+# fenced, whatever the level.
+_log = logging.getLogger("streaming.librdkafka")
 _log.addHandler(logging.NullHandler())
+_log.propagate = False
 
 # The longest wait for an answer that Kafka gives in milliseconds while it is up.
 CLIENT_TIMEOUT_S = 30.0
@@ -22,19 +23,56 @@ CLIENT_TIMEOUT_S = 30.0
 # All clients, Java's too, must put a queue's records into one partition: its records are ordered by nothing else.
 PARTITIONER = "murmur2_random"
 
-
-def client_settings(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> ClientSettings:
-    """What every client needs; the user's own properties (security) included."""
-    return {"logger": _log, **(kafka_config or {}), "bootstrap.servers": bootstrap_servers}
+Settings = Mapping[str, Any]
 
 
-def admin_client(bootstrap_servers: str, kafka_config: KafkaConfig | None) -> WatchfulAdmin:
-    """A client for questions about topics and consumer groups; each user of `kafka_config` opens one first.
+@dataclass(frozen=True)
+class Cluster:
+    """How to reach a Kafka cluster, and the clients that do.
 
-    Raises:
-        UserError: `kafka_config` has a property that librdkafka does not know, or a value it does not take.
+    Attributes:
+        bootstrap_servers: Where it is, `host:port,...`.
+        config: The user's own properties, for example for security.
     """
-    try:
-        return WatchfulAdmin(client_settings(bootstrap_servers, kafka_config))
-    except KafkaException as exception:
-        raise UserError(f"the Kafka client does not take its settings: {exception}") from exception
+
+    bootstrap_servers: str
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def _settings(self, fixed: Settings | None = None, defaults: Settings | None = None) -> dict[str, Any]:
+        """The properties of a client.
+
+        Args:
+            fixed: What the user cannot change.
+            defaults: What the user's properties may change.
+        """
+        own = {"logger": _log, "log_level": 0, **(defaults or {})}
+        return {**own, **self.config, "bootstrap.servers": self.bootstrap_servers, **(fixed or {})}
+
+    def producer(self, fixed: Settings | None = None) -> Producer:
+        """A producer, which connects lazily.
+
+        Raises:
+            UserError: The user's properties are not right.
+        """
+        try:
+            return Producer(self._settings({"partitioner": PARTITIONER, **(fixed or {})}))
+        except KafkaException as error:
+            raise _wrong_properties(error) from None
+
+    def consumer(self, fixed: Settings, defaults: Settings | None = None) -> Consumer:
+        """A consumer, which connects lazily; as `producer`."""
+        try:
+            return Consumer(self._settings(fixed, defaults))
+        except KafkaException as error:
+            raise _wrong_properties(error) from None
+
+    def admin_client(self) -> WatchfulAdmin:
+        """A client for questions, which connects lazily; as `producer`."""
+        try:
+            return WatchfulAdmin(self._settings())
+        except KafkaException as error:
+            raise _wrong_properties(error) from None
+
+
+def _wrong_properties(error: KafkaException) -> UserError:
+    return UserError(f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 
 _REQUEST_TIMEOUT_S = 5.0
 
@@ -74,7 +74,7 @@ class EndOffsets:
         return found
 
     def _new_client(self) -> AdminClient:
-        return AdminClient(self._cluster.client_config(log_level=0))
+        return self._cluster.admin_client()
 
     def lag(self, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
         """How many offsets each topic's readers are behind; nothing for a topic of which one side is not known.

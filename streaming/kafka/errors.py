@@ -7,6 +7,16 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streaming.kafka.access import RightMissingError, denial
 
+# Of what a consumer tells; librdkafka recovers from any other error by itself.
+LASTING_ERRORS = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    )
+)
+
 
 class TransactionAbortedError(Exception):
     """The Kafka transaction was aborted: nothing of it is visible, and the client can be used again."""

@@ -17,7 +17,8 @@ from confluent_kafka import (
 
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
-from streaming.kafka.cluster import ADMIN_TIMEOUT_S, NOBODY_ANSWERS, Admin, Cluster, wrong_properties
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, NOBODY_ANSWERS, Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.stop_signals import is_asked, remaining_s
 
 _RETRY_BACKOFF_S = 0.1
@@ -69,12 +70,8 @@ class TopicFollower:
             "isolation.level": "read_committed",
             # How long the broker waits for more; a record that comes is delivered at once.
             "fetch.wait.max.ms": 100,
-            "log_level": 0,
         }
-        try:
-            self._consumer = Consumer(cluster.client_config(**config))
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        self._consumer = cluster.consumer(config)
         try:
             for partition in partitions:
                 partition.offset = end_offset(self._consumer, partition) if start is Start.END else OFFSET_BEGINNING

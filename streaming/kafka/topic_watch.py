@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from streaming.errors import UserError
-from streaming.kafka.cluster import Admin
+from streaming.kafka.admin import Admin
 from streaming.wire.topics import Topics
 
 INTERVAL_S = 10.0

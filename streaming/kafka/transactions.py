@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
-from streaming.kafka.clients import CLIENT_TIMEOUT_S, PARTITIONER, KafkaConfig, client_settings
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
 from streaming.kafka.errors import (
     ClientRefusedError,
     ClientUnusableError,
@@ -38,13 +38,7 @@ _COMMIT_GRACE_S = 3.0
 class TransactionalProducer:
     """One transactional producer with a transactional id of its own. Not for several threads at a time."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
-        kafka_config: KafkaConfig | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, *, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> None:
         """Connects.
 
         Raises:
@@ -55,13 +49,11 @@ class TransactionalProducer:
         self._is_aborting = False
         self._deadline = 0.0
         self._denials = Denials()
-        self._producer = Producer(
-            client_settings(bootstrap_servers, kafka_config)
-            | {
+        self._producer = cluster.producer(
+            {
                 # An id that is used once fences nobody and is fenced by nobody.
                 "transactional.id": f"queue-activation-{uuid.uuid4()}",
                 "transaction.timeout.ms": transaction_timeout_ms,
-                "partitioner": PARTITIONER,
                 # Otherwise, after an outage, a transaction with offsets can wait for ever for a coordinator that
                 # librdkafka has given up (its issues 5456 and 5511).
                 "metadata.recovery.strategy": "none",
@@ -72,7 +64,7 @@ class TransactionalProducer:
             _retry(self._init, time.monotonic() + CLIENT_TIMEOUT_S)
         except KafkaException as exception:
             denied = denial(kafka_error(exception))
-            what = f"no transactional producer on Kafka at {bootstrap_servers}"
+            what = f"no transactional producer on Kafka at {cluster.bootstrap_servers}"
             raise denied or UserError(f"{what}: {exception}") from exception
 
     def _init(self, timeout_s: float) -> None:

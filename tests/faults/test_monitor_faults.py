@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from tests.support.differential import Outcome, logged_batches
 from tests.support.fault_scene import DEADLINE_S, KillableBroker, Report, Scene
 from tests.support.monitor_topics import Tail
@@ -175,7 +175,7 @@ def create_again(scene: Scene, topic: str) -> None:
     admin = Admin(cluster)
     old_id = admin.topic_ids([topic])[topic]
     assert all(end_of(scene, topic).values()), "an empty log is the new one"
-    client = AdminClient(cluster.client_config(log_level=0))
+    client = cluster.admin_client()
     client.delete_topics([topic])[topic].result()
     specs = [spec for spec in scene.monitored.topics.specs() if spec.name == topic]
     wait_until(lambda: admin.create_topics(specs, partitions=2, replication_factor=1), DEADLINE_S, "the new topic")

@@ -19,7 +19,8 @@ from producers.queue_topics import create_queue_topics
 from streaming.core.activation.program_starts import Program, QueueActivator
 from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics

@@ -3,9 +3,8 @@
 import time
 from pathlib import Path
 
-from confluent_kafka import Producer
-
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.topics import TopicSpec
@@ -34,7 +33,7 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
         assert ends.stands_still_s(time.monotonic() + 3_600) == {"arrivals": 0}
         assert ends.lag({"arrivals": {0: 7}}) == {"arrivals": 0}  # a topic that was created again
         assert ends.lag({"others": {0: 0}}) == {}
-        open_transaction = Producer(cluster.client_config(**{"transactional.id": "open"}))
+        open_transaction = cluster.producer({"transactional.id": "open"})
         open_transaction.init_transactions(DEADLINE_S)
         open_transaction.begin_transaction()
         open_transaction.produce("arrivals", b"not yet", partition=0)

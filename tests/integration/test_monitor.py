@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from streaming.core.activation.queue_monitor import State
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess, own_environment
 from tests.support.batch_log import merged_batches
@@ -349,7 +349,7 @@ def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_the
     monitored.options = ["--external-activation-timeout", "2s"]
     ticks = monitored.topics.ticks
     cluster = Cluster(monitored.bootstrap_servers, {})
-    client = AdminClient(cluster.client_config())
+    client = cluster.admin_client()
     with monitored.activations() as activations:
         with monitored.running() as process:
             monitored.arrive("Q")

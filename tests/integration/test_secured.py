@@ -19,7 +19,7 @@ from streaming.cli.main import main
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.monitor.sole_monitor import SoleMonitor
 from streaming.errors import UserError
-from streaming.kafka import cluster
+from streaming.kafka import admin
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support import verbose_monitor
@@ -307,7 +307,7 @@ def test_each_right_is_needed_and_the_missing_one_is_named(
 def test_a_monitor_that_loses_the_right_to_its_place_is_told_so(secured: SecuredBroker) -> None:
     right = Right("monitor", "Read", "group", sole_monitor.GROUP_ID).acl("monitor", PREFIX, ORDERS)
     monitors = secured.cluster("monitor")
-    with SoleMonitor(monitors, cluster.Admin(monitors), right.name, TOPICS.ticks, 1) as monitor:
+    with SoleMonitor(monitors, admin.Admin(monitors), right.name, TOPICS.ticks, 1) as monitor:
         monitor.join("a checkpoint's id", "a monitor")
         monitor.wait()
         secured.forbid(right)
@@ -340,7 +340,7 @@ def test_a_sender_that_is_not_let_in(secured: SecuredBroker, tmp_path: Path) -> 
 
 
 def test_a_client_that_forgot_its_file_is_told_of_it(secured: SecuredBroker, capfd: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(cluster, "ADMIN_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(admin, "ADMIN_TIMEOUT_S", 2.0)
     monkeypatch.setattr(sys, "argv", ["queue-activation", "queues", "--bootstrap-servers", secured.bootstrap_servers])
     with pytest.raises(SystemExit):
         main()

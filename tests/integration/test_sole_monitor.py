@@ -16,7 +16,8 @@ import pytest
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.monitor.sole_monitor import SESSION_TIMEOUT_S, SoleMonitor
 from streaming.errors import UserError
-from streaming.kafka.cluster import Admin, Cluster, GroupMember
+from streaming.kafka.admin import Admin, GroupMember
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.topics import TopicSpec

@@ -17,7 +17,8 @@ import pytest
 from confluent_kafka import Producer
 
 from producers.queue_topics import create_queue_topics
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from streaming.daemons.monitor import sole_monitor
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
 from tests.support.monitor_topics import Tail

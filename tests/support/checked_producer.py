@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 
 # Ten times what a broker that was killed takes to come back.
 DEADLINE_S = 60.0
@@ -15,8 +15,7 @@ class CheckedProducer:
 
     def __init__(self, cluster: Cluster, **config: Any) -> None:
         """Prepares it; `config` in librdkafka's words."""
-        settings = {"partitioner": "murmur2_random", "linger.ms": 0} | config
-        self._producer = Producer(cluster.client_config(**settings))
+        self._producer = cluster.producer({"linger.ms": 0} | config)
         self._errors: list[str] = []
 
     def produce(

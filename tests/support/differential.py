@@ -19,7 +19,7 @@ from streaming.core.activation.queue import Queue
 from streaming.core.activation.settings import CoreSettings
 from streaming.core.activation.shard import step_queue
 from streaming.core.times import Clock
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.spark.activation.output_rows import (
     OutputContext,
     OutputRow,

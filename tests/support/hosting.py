@@ -12,7 +12,8 @@ from threading import Event, Thread
 from typing import Any
 
 from streaming.daemons.host.task_host import HostSettings, TaskChange, TaskHost
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer

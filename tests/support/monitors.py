@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer

@@ -11,7 +11,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka.admin import OffsetSpec
 
 from streaming.core.activation.events import Event, Receive
-from streaming.kafka.clients import admin_client
+from streaming.kafka.clients import Cluster
 from streaming.spark.activation.input_batch import by_key, keys_of, order_of
 from streaming.spark.blocks import RECORDS, Source
 from tests.support.histories import SECOND, Timeline
@@ -28,7 +28,7 @@ class QueueTruth:
         self._arrivals = arrivals
         self._receives = receives
         self._queue = queue
-        self._admin = admin_client(topics.bootstrap_servers, None)
+        self._admin = Cluster(topics.bootstrap_servers).admin_client()
 
     def wait_for_transactions(self) -> None:
         """Waits until no transaction is open: those of killed readers are aborted at their time-out."""

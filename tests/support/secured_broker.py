@@ -13,14 +13,13 @@ from pathlib import Path
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
-    AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from streaming.kafka import client_properties
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import BrokerSecurity, EmbeddedBroker
 from streaming.system.java import find_java
 from tests.support.waiting import wait_until
@@ -48,7 +47,7 @@ class SecuredBroker:
     passwords: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.admin = AdminClient(self.cluster(SUPER_USER).client_config(log_level=0))
+        self.admin = self.cluster(SUPER_USER).admin_client()
 
     def add_user(self, name: str) -> None:
         """Makes a user with a password of its own, who may do nothing yet."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from tests.support.checked_producer import CheckedProducer
 
 

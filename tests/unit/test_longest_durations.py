@@ -13,7 +13,7 @@ from streaming.daemons.monitor import monitor as monitor_module
 from streaming.daemons.monitor.metrics import why_not_ready
 from streaming.daemons.monitor.monitor import MonitorSettings
 from streaming.daemons.monitor.ticker import Ticker
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.system import durations, logs
 from streaming.system.durations import Duration
 from tests.support.command_lines import parse

@@ -16,7 +16,7 @@ from streaming.daemons.monitor.batch_metrics import Batches
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings, why_not_ready
 from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.errors import UserError
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.spark.row_counts import RowCountsParam
 from streaming.system.http_server import Page, Server

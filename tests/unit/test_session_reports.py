@@ -8,6 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from producers import session_reports
 from producers.session_reports import SessionReports
+from streaming.kafka import clients
+from streaming.kafka.clients import Cluster
 from tests.support.waiting import wait_until
 
 
@@ -39,9 +41,9 @@ class FakeProducer:
 
 
 def test_a_passing_error_does_not_silence_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_reports, "Producer", FakeProducer)
+    monkeypatch.setattr(clients, "Producer", FakeProducer)
     monkeypatch.setattr(session_reports, "SESSION_ALIVE_INTERVAL_S", 0.01)
-    reports = SessionReports("127.0.0.1:1", "queue-receives", "orders", "s", None)
+    reports = SessionReports(Cluster("127.0.0.1:1"), "queue-receives", "orders", "s")
     producer: Any = reports._producer
     wait_until(lambda: len(producer.taken) >= 2, 10, "signs of life after the errors")
     reports.close()

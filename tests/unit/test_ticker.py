@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.daemons.monitor import ticker
 from streaming.daemons.monitor.ticker import Ticker
 from streaming.kafka.access import RightMissingError
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from tests.support.waiting import wait_until
 
 CLUSTER = Cluster("127.0.0.1:1", {})

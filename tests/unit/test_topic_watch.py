@@ -7,7 +7,7 @@ import pytest
 
 from streaming.errors import UserError
 from streaming.kafka import topic_watch
-from streaming.kafka.cluster import Admin
+from streaming.kafka.admin import Admin
 from streaming.kafka.topic_watch import TopicWatch, replaced_topics
 
 KNOWN = {"queue-arrivals": "id-1", "queue-receives": "id-2"}

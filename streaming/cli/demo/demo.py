@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Producer
 from rich.console import Console
 
 from producers.producer import Message, QueueProducer
@@ -21,8 +20,8 @@ from producers.queue_topics import create_queue_topics
 from streaming.cli.demo.starters import DemoQueue, Starters
 from streaming.cli.demo.story import Story
 from streaming.errors import UserError
-from streaming.kafka.clients import PARTITIONER
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import stop_signals
 from streaming.system.embedded_broker import EmbeddedBroker
@@ -70,7 +69,7 @@ def run(console: Console) -> int:
 
 def _create_queues(cluster: Cluster) -> None:
     """Their topics, and the definitions of those with internal activation; the others need none."""
-    commands = Producer(cluster.client_config(partitioner=PARTITIONER, log_level=0))
+    commands = cluster.producer()
     for queue in QUEUES:
         create_queue_topics(cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1)
         if queue.max_queue_readers is not None:

@@ -15,7 +15,7 @@ from streaming.core.activation.program_starts import Action
 from streaming.daemons.activator.service import Activator
 from streaming.daemons.activator.settings import ActivatorEvent, ActivatorSettings
 from streaming.daemons.host.task_host import HostSettings, TaskChange, TaskEvent, TaskHost
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 
 # Each waits for so long in a step, one after the other.
 _STEP_S = 0.02

@@ -1,11 +1,10 @@
 """Tells the monitor that sessions have ended; what Kafka does not take is sent again."""
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 from streaming.kafka.access import RightMissingError, denial
-from streaming.kafka.clients import PARTITIONER
-from streaming.kafka.cluster import Cluster, wrong_properties
+from streaming.kafka.clients import Cluster
 from streaming.wire.input_records import SessionEnded
 
 
@@ -18,11 +17,8 @@ class EndedSessions:
         Raises:
             UserError: The client does not take its properties.
         """
-        config = {"enable.idempotence": True, "partitioner": PARTITIONER, "linger.ms": 0, "log_level": 0}
-        try:
-            self._producer = Producer(cluster.client_config(**config))
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        config = {"enable.idempotence": True, "linger.ms": 0}
+        self._producer = cluster.producer(config)
         self._topic = topic
         self._unsent: list[tuple[str, str]] = []
         self._acknowledged: list[str] = []

@@ -11,7 +11,7 @@ from msgspec import Struct
 from streaming.core.activation.program_starts import ViewRow
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
-from streaming.kafka.cluster import Cluster, wrong_properties
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
 from streaming.system.stop_signals import GRACE_S, is_asked
 from streaming.system.threads import within
@@ -85,13 +85,9 @@ class Notifications:
             "auto.commit.interval.ms": _COMMIT_INTERVAL_MS,
             # How long the broker waits for more; a record that comes is delivered at once.
             "fetch.wait.max.ms": 100,
-            "log_level": 0,
             "error_cb": self._on_error,
         }
-        try:
-            self._consumer = Consumer(cluster.client_config(**config))
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        self._consumer = cluster.consumer(config)
         self._consumer.subscribe([topic], on_assign=self._on_assign)
 
     def poll(self, timeout_s: float) -> list[Message]:

@@ -35,7 +35,7 @@ from streaming.daemons.activator.settings import (
 from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
 from streaming.errors import UserError
 from streaming.kafka.access import rights
-from streaming.kafka.cluster import Admin
+from streaming.kafka.admin import Admin
 from streaming.system.toml_file import TomlFile
 from streaming.wire.topics import Topics
 

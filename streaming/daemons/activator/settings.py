@@ -6,7 +6,7 @@ from pathlib import Path
 from producers.reader import SESSION_ID_VARIABLE
 from streaming.core.times import iso_time
 from streaming.daemons.activator.config import ProgramEntry
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.system.logs import printable
 from streaming.system.processes import connection_environment, own_environment
 

@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.kafka.access import RightMissingError, denial
-from streaming.kafka.clients import PARTITIONER
-from streaming.kafka.cluster import Cluster, wrong_properties
+from streaming.kafka.clients import Cluster
 from streaming.system.stop_signals import GRACE_S
 from streaming.wire.input_records import ReceiveRecord
 
@@ -18,7 +17,6 @@ _PROBE_INTERVAL_MS = 5_000
 _PROBE_TIMEOUT_S = 0.5
 
 _SETTINGS = {
-    "partitioner": PARTITIONER,
     # However long Kafka is away.
     "message.timeout.ms": 0,
     # In their order, one request at a time. An idempotent producer keeps the order too, but there are errors that end
@@ -27,7 +25,6 @@ _SETTINGS = {
     "max.in.flight.requests.per.connection": 1,
     "acks": "all",
     "linger.ms": 0,
-    "log_level": 0,
 }
 
 
@@ -55,10 +52,7 @@ class Reports:
         self._topic = topic
         self._say = say
         self._next_probe_ms = 0
-        try:
-            self._producer = Producer({**cluster.client_config(**_SETTINGS), "error_cb": self._on_error})
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        self._producer = cluster.producer(_SETTINGS | {"error_cb": self._on_error})
 
     def send(self, record: ReceiveRecord) -> None:
         """Sends a record as soon as Kafka takes it."""

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from streaming.core.activation.task_handlers import RecentTasks
 from streaming.errors import UserError
 from streaming.kafka.access import denial
-from streaming.kafka.cluster import Cluster, wrong_properties
+from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import LASTING_ERRORS
 from streaming.system.stop_signals import GRACE_S
 from streaming.system.threads import within
 from streaming.wire.decoding import InvalidRecordError, PassedOver, decode_json
@@ -35,19 +36,9 @@ _FIXED = {
     "partition.assignment.strategy": "range",
     "group.protocol": "classic",
     "fetch.wait.max.ms": 100,
-    "log_level": 0,
 }
 
 # librdkafka recovers from any other error by itself.
-_LASTING_ERRORS = frozenset(
-    (
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
-    )
-)
-
 _COMMITTED_TIMEOUT_S = 1.0
 
 # A partition that was paused gives its next record only half a second after it goes on (librdkafka 2.16, measured). So
@@ -103,10 +94,7 @@ class StartRecords:
         self._fetched: deque[Message] = deque()
         self._is_positioned = False
         self._is_paused = False
-        try:
-            self._consumer = Consumer({**_DEFAULTS, **cluster.client_config(), **_FIXED, "group.id": group_id})
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        self._consumer = cluster.consumer(_FIXED | {"group.id": group_id}, _DEFAULTS)
         self._join()
 
     def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
@@ -176,7 +164,7 @@ class StartRecords:
             # Before the position is known it may be one that was taken; then it comes again.
             if self._is_positioned:
                 self._fetched.append(message)
-        elif error.fatal() or error.code() in _LASTING_ERRORS:
+        elif error.fatal() or error.code() in LASTING_ERRORS:
             raise UserError(f"topic {self._topic} cannot be read: {denial(error) or error.str()}")
 
     def _record(self, message: Message) -> StartRecord | None:

@@ -8,7 +8,7 @@ import msgspec
 from streaming.daemons.host.start_records import StartRecord, StartRecords
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError, is_rebalance
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.threads import within
@@ -103,4 +103,4 @@ class Taking:
     def _open(self) -> TransactionalProducer:
         # An id of its own: nobody fences this host, and it fences nobody. Who has which partition is the consumer
         # group's business, and Kafka checks it with each commit.
-        return TransactionalProducer(self._cluster.bootstrap_servers, kafka_config=self._cluster.config)
+        return TransactionalProducer(self._cluster)

@@ -22,7 +22,8 @@ from streaming.daemons.host.start_records import StartRecord, StartRecords
 from streaming.daemons.host.taking import NotTakenError, Taking
 from streaming.errors import UserError
 from streaming.kafka.access import rights
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted

@@ -25,7 +25,7 @@ from streaming.daemons.monitor.batch_metrics import Batches
 from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.daemons.monitor.ticker import LONGEST_PAUSE_S
 from streaming.errors import UserError
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark.query_listener import Listener

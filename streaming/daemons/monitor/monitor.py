@@ -17,7 +17,8 @@ from streaming.daemons.monitor.sole_monitor import SoleMonitor
 from streaming.daemons.monitor.ticker import Ticker
 from streaming.kafka import access, client_properties
 from streaming.kafka.access import Rights, rights
-from streaming.kafka.cluster import Admin, Cluster
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import progress_files, query_failure, session
 from streaming.spark.activation import checkpoint_layout, handover

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
-from streaming.kafka.clients import client_settings
-from streaming.kafka.cluster import Admin, Cluster, GroupMember, wrong_properties
+from streaming.kafka.admin import Admin, GroupMember
+from streaming.kafka.clients import Cluster
 
 # Kafka's brokers accept nothing shorter than 6 s (group.min.session.timeout.ms); a machine that is busy may be silent
 # for some seconds.
@@ -120,11 +120,7 @@ class SoleMonitor:
             "heartbeat.interval.ms": str(int(_HEARTBEAT_INTERVAL_S * 1000)),
             "enable.auto.commit": "false",
         }
-        try:
-            # With a log of its own: librdkafka writes to stderr that a member was fenced, whatever its log level is.
-            consumer = Consumer(client_settings(self._cluster.bootstrap_servers, {**self._cluster.config, **config}))
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        consumer = self._cluster.consumer(config)
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         self._thread = threading.Thread(target=self._run, args=(consumer,), name="sole-monitor", daemon=True)
         self._thread.start()

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.kafka.access import RightMissingError, denial
-from streaming.kafka.cluster import Cluster
+from streaming.kafka.clients import Cluster
 from streaming.spark.activation.run_shard import CLOCK_SAVE_INTERVAL_MS
 from streaming.system.threads import WatchedThread
 
@@ -37,7 +37,7 @@ class Ticker:
         """Prepares it; `is_due` is asked once per interval whether a shard must be looked at."""
         # A tick that cannot be delivered within its interval is worth nothing: the next one says the same.
         timeout_ms = min(max(interval_ms, 1_000), _LONGEST_TIMEOUT_MS)
-        self._producer = Producer(cluster.client_config(**{"message.timeout.ms": timeout_ms, "log_level": 0}))
+        self._producer = cluster.producer({"message.timeout.ms": timeout_ms})
         self.denied: RightMissingError | None = None
         self._topic = topic
         self._interval_s = interval_ms / 1000

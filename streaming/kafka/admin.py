@@ -1,35 +1,21 @@
 """What is asked of Kafka's administration: are the topics there, how are they set, create them."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from streaming.errors import UserError
-from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
+from streaming.kafka.access import Rights, check_group, denial, partitions_of
+from streaming.kafka.clients import Cluster
 from streaming.wire.topics import TopicSpec
 
 ADMIN_TIMEOUT_S = 10.0
+# A topic that was just created is not known to every broker at once; it takes milliseconds.
+_PROPAGATION_S = 1.0
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """How to reach a Kafka cluster; `config` in librdkafka's words."""
-
-    bootstrap_servers: str
-    config: Mapping[str, str]
-
-    def client_config(self, **more: Any) -> dict[str, Any]:
-        """Properties for a librdkafka client, `more` of them its own."""
-        return {**self.config, "bootstrap.servers": self.bootstrap_servers, **more}
-
-
-def wrong_properties(error: KafkaException) -> UserError:
-    """What to say when a client does not take its properties."""
-    return UserError(f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}")
 
 
 @dataclass(frozen=True)
@@ -50,15 +36,33 @@ class GroupMember:
 
 
 class Admin:
-    """Kafka's administration, with errors a user can read."""
+    """Kafka's administration, with errors a user can read.
+
+    Attributes:
+        client: For what else is asked.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        # The client's own log would repeat, line by line, what the one error says.
-        try:
-            self._client = WatchfulAdmin(cluster.client_config(log_level=0))
-        except KafkaException as error:
-            raise wrong_properties(error) from None
+        self.client = cluster.admin_client()
+
+    def find_topics(self, rights: Rights) -> dict[str, int]:
+        """The number of partitions of each topic that exists; the client must have its rights on them.
+
+        New topics are given the time to become known. None is created, whatever the broker's settings.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses.
+        """
+        deadline_s = time.monotonic() + _PROPAGATION_S
+        while True:
+            try:
+                partitions = partitions_of(self.client, rights, ADMIN_TIMEOUT_S)
+            except KafkaException as error:
+                raise self._unreachable(error) from None
+            if len(partitions) == len(rights) or time.monotonic() >= deadline_s:
+                return partitions
+            time.sleep(_PROPAGATION_S / 20)
 
     def require_topics(self, rights: Rights) -> dict[str, int]:
         """The number of partitions of each topic; the monitor's topics must be there, and allow what the client needs.
@@ -66,10 +70,7 @@ class Admin:
         Raises:
             UserError: Kafka cannot be reached or refuses, or a topic is missing.
         """
-        try:
-            partitions = partitions_of(self._client, rights, ADMIN_TIMEOUT_S)
-        except KafkaException as error:
-            raise self._unreachable(error) from None
+        partitions = self.find_topics(rights)
         missing = sorted(rights.keys() - partitions.keys())
         if missing:
             raise UserError(
@@ -85,10 +86,10 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         ids = {}
-        futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         for name, future in futures.items():
             try:
-                ids[name] = str(self._client.result(future).topic_id)
+                ids[name] = str(self.client.result(future).topic_id)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -101,7 +102,7 @@ class Admin:
         Raises:
             UserError: Kafka refuses.
         """
-        check_group(self._client, group_id, ADMIN_TIMEOUT_S)
+        check_group(self.client, group_id, ADMIN_TIMEOUT_S)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group; none if there is no such group.
@@ -109,9 +110,9 @@ class Admin:
         Raises:
             UserError: Kafka cannot be reached, or refuses.
         """
-        (future,) = self._client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+        (future,) = self.client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
         try:
-            members = self._client.result(future).members
+            members = self.client.result(future).members
         except KafkaException as error:
             raise denial(error.args[0]) or self._unreachable(error) from None
         return [
@@ -140,9 +141,9 @@ class Admin:
             for spec in specs
         ]
         created = []
-        for name, future in self._client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S).items():
+        for name, future in self.client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S).items():
             try:
-                self._client.result(future)
+                self.client.result(future)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() in NOBODY_ANSWERS:
@@ -159,9 +160,9 @@ class Admin:
         sentences: list[str] = []
         if not resources:
             return sentences  # to ask for nothing is an error
-        for resource, future in self._client.describe_configs(list(resources), request_timeout=ADMIN_TIMEOUT_S).items():
+        for resource, future in self.client.describe_configs(list(resources), request_timeout=ADMIN_TIMEOUT_S).items():
             try:
-                entries = self._client.result(future)
+                entries = self.client.result(future)
             except KafkaException as error:
                 sentences.append(f"the settings of topic {resource.name} cannot be read: {error.args[0].str()}")
                 continue
