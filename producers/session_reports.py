@@ -1,22 +1,18 @@
 """Tells the monitor what a session does: records to queue-receives that go at once, outside any transaction."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
-import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
 from streaming.kafka.errors import ClientUnusableError, unusable
+from streaming.kafka.session_event_reporter import SessionEventReporter
 from streaming.wire.input_records import ReceiveRecord, SessionAlive, SessionEnded
 
 # Six of these fit into the monitor's leases of 60 s (contract, queue-receives).
 SESSION_ALIVE_INTERVAL_S = 10.0
-
-
-class _DeliveryCallback(Protocol):
-    def __call__(self, error: KafkaError | None, message: Message) -> None: ...
 
 
 class SessionReports:
@@ -34,14 +30,11 @@ class SessionReports:
             queue: The queue's name.
             session_id: Whose reports these are.
         """
-        self._topic = topic
         self._queue = queue
         self._session_id = session_id
         self._failure: KafkaError | None = None
-        self._producer = cluster.producer(
-            # Idempotent: reports are neither repeated nor reordered by retries.
-            {"enable.idempotence": True, "linger.ms": 0}
-        )
+        # Idempotent: reports are neither repeated nor reordered by retries.
+        self._reporter = SessionEventReporter(cluster, topic, {"enable.idempotence": True})
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name=f"session-alive-{queue}", daemon=True)
         self._thread.start()
@@ -52,7 +45,7 @@ class SessionReports:
         Raises:
             ClientUnusableError: This or an earlier report could not be sent.
         """
-        self._produce(record, self._on_delivery)
+        self._produce(record, self._answered)
         self._check()
 
     def wait_acknowledged(self, timeout_s: float = CLIENT_TIMEOUT_S) -> None:
@@ -61,7 +54,7 @@ class SessionReports:
         Raises:
             ClientUnusableError: It does not take them, or not in time.
         """
-        unsent = self._producer.flush(timeout_s)
+        unsent = self._reporter.flush(timeout_s)
         self._check()
         if unsent:
             raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports in {timeout_s:.0f} s")
@@ -78,9 +71,7 @@ class SessionReports:
             self.send(SessionEnded(self._queue, self._session_id))
             self.wait_acknowledged(timeout_s)
         finally:
-            # Closing would wait for ever for what Kafka does not take.
-            self._producer.purge()
-            self._producer.close()
+            self._reporter.close()
 
     def _keep_alive(self) -> None:
         while not self._closing.wait(SESSION_ALIVE_INTERVAL_S):
@@ -89,18 +80,18 @@ class SessionReports:
             with suppress(ClientUnusableError):
                 self._produce(SessionAlive(self._queue, self._session_id), None)
 
-    def _produce(self, record: ReceiveRecord, on_delivery: _DeliveryCallback | None) -> None:
+    def _produce(self, record: ReceiveRecord, answered: Callable[[KafkaError | None], None] | None) -> None:
         try:
-            self._producer.produce(
-                self._topic, msgspec.json.encode(record), self._queue.encode(), on_delivery=on_delivery
-            )
+            self._reporter.send(record, answered)
         except (KafkaException, BufferError) as error:
-            raise ClientUnusableError(f"the session cannot report to topic {self._topic!r}: {error}") from error
-        self._producer.poll(0)
+            raise ClientUnusableError(
+                f"the session cannot report to topic {self._reporter.topic!r}: {error}"
+            ) from error
+        self._reporter.poll()
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
+    def _answered(self, error: KafkaError | None) -> None:
         self._failure = self._failure or error
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise unusable(f"a report to topic {self._topic!r} was lost", self._failure)
+            raise unusable(f"a report to topic {self._reporter.topic!r} was lost", self._failure)

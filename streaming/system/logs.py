@@ -54,8 +54,6 @@ def configure(log_format: LogFormat) -> None:
     handler.setFormatter(logging.Formatter(_TEXT, "%H:%M:%S") if log_format is LogFormat.TEXT else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("streaming").setLevel(logging.INFO)
-    # What goes wrong there comes as an exception too (streaming/kafka/clients.py).
-    logging.getLogger("producers.librdkafka").propagate = False
     if log_format is LogFormat.JSON:
         sys.excepthook = _log_uncaught
 

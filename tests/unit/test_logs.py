@@ -21,7 +21,7 @@ log = logging.getLogger("streaming.part")
 log.debug("no")
 log.info("two\\nlines", extra={"fields": {"queue": "Q"}})
 logging.getLogger("foreign").info("no")
-logging.getLogger("producers.librdkafka").error("no")
+logging.getLogger("streaming.librdkafka").error("no")
 logging.getLogger("foreign").warning("yes")
 raise ValueError("broken")
 """

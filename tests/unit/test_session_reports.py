@@ -44,7 +44,7 @@ def test_a_passing_error_does_not_silence_a_session(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(clients, "Producer", FakeProducer)
     monkeypatch.setattr(session_reports, "SESSION_ALIVE_INTERVAL_S", 0.01)
     reports = SessionReports(Cluster("127.0.0.1:1"), "queue-receives", "orders", "s")
-    producer: Any = reports._producer
+    producer: Any = reports._reporter._producer
     wait_until(lambda: len(producer.taken) >= 2, 10, "signs of life after the errors")
     reports.close()
     assert b"SESSION_ALIVE" in producer.taken[0]

@@ -1,10 +1,9 @@
 """Tells the monitor that sessions have ended; what Kafka does not take is sent again."""
 
-import msgspec
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
 
-from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.clients import Cluster
+from streaming.kafka.session_event_reporter import SessionEventReporter
 from streaming.wire.input_records import SessionEnded
 
 
@@ -17,12 +16,9 @@ class EndedSessions:
         Raises:
             UserError: The client does not take its properties.
         """
-        config = {"enable.idempotence": True, "linger.ms": 0}
-        self._producer = cluster.producer(config)
-        self._topic = topic
+        self._reporter = SessionEventReporter(cluster, topic, {"enable.idempotence": True})
         self._unsent: list[tuple[str, str]] = []
         self._acknowledged: list[str] = []
-        self._denied: RightMissingError | None = None
 
     def report(self, session_id: str, queue: str) -> None:
         """Sends a report without waiting for Kafka."""
@@ -41,31 +37,27 @@ class EndedSessions:
             except BufferError:
                 self._unsent += unsent[at:]
                 break
-        self._producer.poll(0)
-        if self._denied is not None:
-            raise self._denied
+        self._reporter.poll()
+        if self._reporter.denied is not None:
+            raise self._reporter.denied
         acknowledged, self._acknowledged = self._acknowledged, []
         return acknowledged
 
     def flush(self, timeout_s: float) -> list[str]:
         """Waits until Kafka has all reports, or for so long; as `take_acknowledged`."""
         acknowledged = self.take_acknowledged()
-        self._producer.flush(timeout_s)
+        self._reporter.flush(timeout_s)
         return acknowledged + self.take_acknowledged()
 
     def close(self) -> None:
         """Drops what Kafka has not taken; the next activator sends it."""
-        self._producer.purge()
-        self._producer.close()
+        self._reporter.close()
 
     def _send(self, session_id: str, queue: str) -> None:
-        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        def answered(error: KafkaError | None) -> None:
             if error is None:
                 self._acknowledged.append(session_id)
             else:
                 self._unsent.append((session_id, queue))
-                denied = denial(error)
-                self._denied = denied if isinstance(denied, RightMissingError) else self._denied
 
-        record = msgspec.json.encode(SessionEnded(queue, session_id))
-        self._producer.produce(self._topic, record, queue.encode(), on_delivery=on_delivery)
+        self._reporter.send(SessionEnded(queue, session_id), answered)

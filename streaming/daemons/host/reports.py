@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 
-import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.clients import Cluster
+from streaming.kafka.session_event_reporter import SessionEventReporter
 from streaming.system.stop_signals import GRACE_S
 from streaming.wire.input_records import ReceiveRecord
 
@@ -24,7 +24,6 @@ _SETTINGS = {
     "enable.idempotence": False,
     "max.in.flight.requests.per.connection": 1,
     "acks": "all",
-    "linger.ms": 0,
 }
 
 
@@ -33,7 +32,6 @@ class Reports:
 
     Attributes:
         is_kafka_away: Whether Kafka could not be reached, and has not been since.
-        denied: Kafka does not allow the reports; None: it does.
     """
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
@@ -48,21 +46,22 @@ class Reports:
             UserError: The client does not take its properties.
         """
         self.is_kafka_away = False
-        self.denied: RightMissingError | None = None
-        self._topic = topic
         self._say = say
         self._next_probe_ms = 0
-        self._producer = cluster.producer(_SETTINGS | {"error_cb": self._on_error})
+        self._reporter = SessionEventReporter(cluster, topic, _SETTINGS | {"error_cb": self._on_error})
 
     def send(self, record: ReceiveRecord) -> None:
         """Sends a record as soon as Kafka takes it."""
-        self._producer.produce(
-            self._topic, msgspec.json.encode(record), record.queue.encode(), on_delivery=self._on_delivery
-        )
+        self._reporter.send(record, self._answered)
+
+    @property
+    def denied(self) -> RightMissingError | None:
+        """Kafka does not allow the reports; None: it does."""
+        return self._reporter.denied
 
     def are_delivered(self) -> bool:
         """Whether Kafka has all reports."""
-        return not len(self._producer)
+        return not self._reporter.unanswered()
 
     def serve(self, now_ms: int) -> None:
         """Takes note of what was delivered, and looks whether Kafka is back; to be called often.
@@ -70,11 +69,11 @@ class Reports:
         Args:
             now_ms: The time, in milliseconds of a clock that never runs backwards.
         """
-        self._producer.poll(0)
+        self._reporter.poll()
         if self.is_kafka_away and now_ms >= self._next_probe_ms:
             self._next_probe_ms = now_ms + _PROBE_INTERVAL_MS
             try:
-                self._producer.list_topics(self._topic, timeout=_PROBE_TIMEOUT_S)
+                self._reporter.knows_topic(_PROBE_TIMEOUT_S)
             except KafkaException:
                 return
             self.is_kafka_away = False
@@ -89,21 +88,19 @@ class Reports:
     def close(self, timeout_s: float) -> None:
         """Waits until all is delivered, for as long as Kafka takes reports, and says how many it has not taken."""
         deadline_s = time.monotonic() + timeout_s
-        before, undelivered = len(self._producer) + 1, len(self._producer)
+        before, undelivered = self._reporter.unanswered() + 1, self._reporter.unanswered()
         while undelivered < before and time.monotonic() < deadline_s:
-            before, undelivered = undelivered, self._producer.flush(GRACE_S)
+            before, undelivered = undelivered, self._reporter.flush(GRACE_S)
         if undelivered:
             self._say(f"{undelivered} reports did not reach Kafka; the monitor learns of these tasks by its leases")
-            self._producer.purge()
-        self._producer.close()
+        self._reporter.close()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.away(error.str())
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
-        denied = denial(error) if error is not None else None
-        if isinstance(denied, RightMissingError):
-            self.denied = denied
-        elif error is not None and error.code() != KafkaError._PURGE_QUEUE:
-            self._say(f"Kafka refused a report to topic {self._topic}: {error.str()}")
+    def _answered(self, error: KafkaError | None) -> None:
+        if error is None or isinstance(denial(error), RightMissingError):
+            return
+        if error.code() != KafkaError._PURGE_QUEUE:
+            self._say(f"Kafka refused a report to topic {self._reporter.topic}: {error.str()}")
