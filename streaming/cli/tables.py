@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
+from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system.logs import printable
-from streaming.wire.decoding import InvalidRecordError, PassedOver, decode_json
+from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
 
@@ -56,12 +57,10 @@ def notification_line(activation: Activation) -> Text:
 
 def watch(follower: TopicFollower, console: Console, as_json: bool) -> None:
     """Prints notifications as they come, until interrupted."""
-    passed_over = PassedOver("notification")
+    decoder = RecordDecoder("notification", decode, _warn)
     for message in follower.forever():
-        try:
-            activation = decode(message)
-        except InvalidRecordError as error:
-            _warn(passed_over.add(message, str(error)))
+        activation = decoder.decode(message)
+        if activation is None:
             continue
         if as_json:
             console.out(_json_line(message, activation), highlight=False)
@@ -94,25 +93,23 @@ def read_tasks(follower: TopicFollower) -> list[dict[str, Any]]:
 
 def _read_rows(follower: TopicFollower, decoder: msgspec.json.Decoder[Any], wanted: str) -> dict[str, dict[str, Any]]:
     """Returns the last valid row of each key of a compacted topic, with all its fields."""
-    passed_over = PassedOver(wanted)
-    rows: dict[str, dict[str, Any]] = {}
-    for message in follower.to_end():
+
+    def decode_row(message: Message) -> tuple[str, dict[str, Any] | None]:
         key, value = (message.key() or b"").decode(errors="replace"), message.value()
         if value is None:
-            rows.pop(key, None)
-            continue
-        try:
-            decode_json(decoder, value)
-            # Whole, since a newer monitor may have written more fields.
-            rows[key] = decode_json(_any_decoder, value)
-        except InvalidRecordError as error:
-            _warn(passed_over.add(message, str(error)))
-    return rows
+            return key, None
+        decode_json(decoder, value)
+        # Whole, since a newer monitor may have written more fields.
+        return key, decode_json(_any_decoder, value)
+
+    latest = LatestRows(wanted, decode_row, _warn)
+    for message in follower.to_end():
+        latest.take(message)
+    return latest.rows
 
 
-def _warn(line: str | None) -> None:
-    if line is not None:
-        _log.warning("%s", line)
+def _warn(line: str) -> None:
+    _log.warning("%s", line)
 
 
 def monitors_table(rows: list[dict[str, Any]]) -> Table:

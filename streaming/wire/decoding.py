@@ -4,7 +4,8 @@ Every program decodes what it reads from Kafka here, whatever the topic: msgspec
 """
 
 import time
-from typing import Annotated, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from confluent_kafka import Message
@@ -47,44 +48,56 @@ def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | None) -> T:
         raise InvalidRecordError("invalid JSON: nested too deeply") from None
 
 
-class PassedOver:
-    """Counts the records of a topic that cannot be decoded, and tells of each once, unless there are too many.
+class RecordDecoder(Generic[T]):
+    """Decodes the records of a topic, and passes over those that cannot be decoded.
 
-    A record that is read again is neither counted nor told again.
+    It counts them, and tells of each once, unless there are too many. One that is read again is neither counted nor
+    told again.
 
     Attributes:
-        count: How many there were.
+        passed_over: How many there were.
     """
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, decode: Callable[[Message], T], say: Callable[[str], None]) -> None:
         """Starts to count.
 
         Args:
             wanted: What a record of the topic should be, such as `notification`.
+            decode: Decodes a record; raises InvalidRecordError.
+            say: Is told of what is passed over, MAX_TOLD lines in TOLD_INTERVAL_S at most.
         """
-        self.count = 0
+        self.passed_over = 0
         self._wanted = wanted
+        self._decode = decode
+        self._say = say
         self._untold = 0
         self._told = 0
         self._interval_end_s = 0.0
         # The last one's offset in each partition.
         self._last: dict[int | None, int] = {}
 
-    def add(self, message: Message, reason: str) -> str | None:
-        """Counts a record; returns the line that tells of it, or None beyond MAX_TOLD lines in TOLD_INTERVAL_S."""
+    def decode(self, message: Message) -> T | None:
+        """Returns what a record says; None if it is passed over."""
+        try:
+            return self._decode(message)
+        except InvalidRecordError as error:
+            self._pass_over(message, str(error))
+            return None
+
+    def _pass_over(self, message: Message, reason: str) -> None:
         offset = message.offset() or 0
         if offset <= self._last.get(message.partition(), -1):
-            return None
+            return
         self._last[message.partition()] = offset
-        self.count += 1
+        self.passed_over += 1
         now_s = time.monotonic()
         if now_s >= self._interval_end_s:
             self._interval_end_s, self._told = now_s + TOLD_INTERVAL_S, 0
         if self._told >= MAX_TOLD:
             self._untold += 1
-            return None
+            return
         self._told += 1
         untold, self._untold = self._untold, 0
         more = f" (and {untold} before it, of which nothing was said)" if untold else ""
         place = f"record {offset} of {message.topic()}[{message.partition()}]"
-        return f"{place} is no {self._wanted}: {reason[:_MAX_REASON_LENGTH]}{more}"
+        self._say(f"{place} is no {self._wanted}: {reason[:_MAX_REASON_LENGTH]}{more}")

@@ -23,7 +23,7 @@ from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.host.start_records import decode_task
 from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.wire import notifications
-from streaming.wire.decoding import MAX_TOLD, InvalidRecordError, PassedOver
+from streaming.wire.decoding import MAX_TOLD, InvalidRecordError, RecordDecoder
 from tests.support.bad_input import Fuzzer
 from tests.support.bad_output import GOOD, QUEUES, TOPICS, OutputFuzzer, OutputRecord, valid_fields
 from tests.support.seeds import fresh_seed
@@ -69,13 +69,13 @@ GOOD_NUMBERS = list(range(1, RECORDS // GOOD_EVERY + 1))
 
 
 def test_the_activator_takes_each_good_record_of_queue_activations() -> None:
-    passed_over, policy = PassedOver("notification"), Policy("entry", max_programs=RECORDS)
-    state, taken, told = QueueActivator(), [], 0
+    told: list[str] = []
+    decoder = RecordDecoder("notification", notifications.decode, told.append)
+    policy = Policy("entry", max_programs=RECORDS)
+    state, taken = QueueActivator(), []
     for number, record in enumerate(Records("queue-activations").to_end()):
-        try:
-            found = notifications.decode(record)
-        except InvalidRecordError as error:
-            told += passed_over.add(record, str(error)) is not None
+        found = decoder.decode(record)
+        if found is None:
             continue
         if found.queue == GOOD:
             taken.append(found.sequence)
@@ -87,8 +87,8 @@ def test_the_activator_takes_each_good_record_of_queue_activations() -> None:
         assert all(ActivatorEvent(0, found.queue, each.action, each.why).line().isprintable() for each in decisions)
         state = QueueActivator() if number % 100 == 0 else state
     assert taken == GOOD_NUMBERS
-    assert RECORDS / 4 < passed_over.count < RECORDS * 3 / 4
-    assert told == MAX_TOLD, "a flood does not fill the log"
+    assert RECORDS / 4 < decoder.passed_over < RECORDS * 3 / 4
+    assert len(told) == MAX_TOLD, "a flood does not fill the log"
 
 
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])

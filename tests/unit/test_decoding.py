@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 
 from streaming.wire import decoding
-from streaming.wire.decoding import MAX_TOLD, TOLD_INTERVAL_S, Int64, InvalidRecordError, PassedOver, decode_json
+from streaming.wire.decoding import MAX_TOLD, TOLD_INTERVAL_S, Int64, InvalidRecordError, RecordDecoder, decode_json
 from tests.support.bad_output import OutputRecord
 
 
@@ -41,39 +41,54 @@ def test_what_is_right_is_decoded() -> None:
     assert decode_json(DECODER, b'{"number": -9223372036854775808}') == Value(-(2**63))
 
 
-def message(offset: int, partition: int = 0) -> Any:
+def message(offset: int, partition: int = 0, reason: str = "reason") -> Any:
     class Placed(OutputRecord):
         def partition(self) -> int:
             return partition
 
-    return Placed("queue-tasks", None, None, (), offset)
+    return Placed("queue-tasks", None, reason.encode(), (), offset)
+
+
+def refuse(record: Any) -> None:
+    raise InvalidRecordError(record.value().decode())
 
 
 class TestPassedOver:
+    def test_what_is_right_is_returned(self) -> None:
+        decoder = RecordDecoder("task", lambda record: record.offset(), pytest.fail)
+        assert decoder.decode(message(7)) == 7
+        assert decoder.passed_over == 0
+
     def test_each_is_told_with_its_place_and_reason(self) -> None:
-        passed_over = PassedOver("task")
-        assert passed_over.add(message(7, 2), "invalid JSON") == "record 7 of queue-tasks[2] is no task: invalid JSON"
-        assert passed_over.add(message(0, 1), "x" * 400) == f"record 0 of queue-tasks[1] is no task: {'x' * 300}"
-        assert passed_over.count == 2
+        told: list[str] = []
+        decoder = RecordDecoder("task", refuse, told.append)
+        assert decoder.decode(message(7, 2, "invalid JSON")) is None
+        decoder.decode(message(0, 1, "x" * 400))
+        assert told == [
+            "record 7 of queue-tasks[2] is no task: invalid JSON",
+            f"record 0 of queue-tasks[1] is no task: {'x' * 300}",
+        ]
+        assert decoder.passed_over == 2
 
     def test_one_that_is_read_again_is_neither_counted_nor_told(self) -> None:
-        passed_over = PassedOver("task")
-        for offset in (3, 4, 3, 4):
-            passed_over.add(message(offset), "reason")
-        assert passed_over.add(message(4), "reason") is None
-        assert passed_over.add(message(5), "reason") is not None
-        assert passed_over.count == 3
+        told: list[str] = []
+        decoder = RecordDecoder("task", refuse, told.append)
+        for offset in (3, 4, 3, 4, 4, 5):
+            decoder.decode(message(offset))
+        assert len(told) == decoder.passed_over == 3
 
     def test_a_flood_is_counted_and_not_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 1_000.0
         monkeypatch.setattr(decoding.time, "monotonic", lambda: now_s)
-        passed_over = PassedOver("task")
-        told = [passed_over.add(message(offset), "reason") for offset in range(3 * MAX_TOLD)]
-        assert None not in told[:MAX_TOLD]
-        assert set(told[MAX_TOLD:]) == {None}
+        told: list[str] = []
+        decoder = RecordDecoder("task", refuse, told.append)
+        for offset in range(3 * MAX_TOLD):
+            decoder.decode(message(offset))
+        assert len(told) == MAX_TOLD
         now_s += TOLD_INTERVAL_S
-        line = passed_over.add(message(3 * MAX_TOLD), "reason")
-        assert line is not None
-        assert line.endswith(f"reason (and {2 * MAX_TOLD} before it, of which nothing was said)")
-        assert "nothing was said" not in (passed_over.add(message(3 * MAX_TOLD + 1), "reason") or "")
-        assert passed_over.count == 3 * MAX_TOLD + 2
+        decoder.decode(message(3 * MAX_TOLD))
+        assert told[-1].endswith(f"reason (and {2 * MAX_TOLD} before it, of which nothing was said)")
+        decoder.decode(message(3 * MAX_TOLD + 1))
+        assert len(told) == MAX_TOLD + 2
+        assert "nothing was said" not in told[-1]
+        assert decoder.passed_over == 3 * MAX_TOLD + 2

@@ -12,11 +12,12 @@ from streaming.core.activation.program_starts import ViewRow
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.clients import Cluster
+from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
 from streaming.system.stop_signals import GRACE_S, is_asked
 from streaming.system.threads import within
 from streaming.wire import notifications
-from streaming.wire.decoding import Int64, InvalidRecordError, PassedOver, decode_json
+from streaming.wire.decoding import Int64, InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
 from streaming.wire.output_records import MonitorState
@@ -68,8 +69,7 @@ class Notifications:
         """
         self.is_assigned = False
         self.problem: str | None = None
-        self._say = say
-        self._undecodable = PassedOver("notification")
+        self._decoder = RecordDecoder("notification", notifications.decode, say)
         self._topic = topic
         self._old_ends: dict[int, int] = {}
         self._probe_s = 0.0
@@ -117,18 +117,12 @@ class Notifications:
 
     def decode(self, message: Message) -> Activation | None:
         """Returns what a record says; None if it is no notification."""
-        try:
-            return notifications.decode(message)
-        except InvalidRecordError as error:
-            line = self._undecodable.add(message, str(error))
-            if line is not None:
-                self._say(line)
-            return None
+        return self._decoder.decode(message)
 
     @property
     def passed_over(self) -> int:
         """How many records could not be decoded."""
-        return self._undecodable.count
+        return self._decoder.passed_over
 
     def is_old(self, message: Message) -> bool:
         """Whether a record was there before this member got its share."""
@@ -196,15 +190,13 @@ class MonitorsView:
         Raises:
             UserError: The topic is missing, or Kafka cannot be reached.
         """
-        self._say = say
-        self._undecodable = PassedOver("row of a queue monitor")
+        self._view = LatestRows("row of a queue monitor", decode_row, say)
         self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
-        self._rows: dict[str, ViewRow] = {}
 
     def read_to_end(self) -> None:
         """Reads all there is now."""
         for message in self._follower.to_end():
-            self._take(message)
+            self._view.take(message)
 
     def take_changed(self) -> set[str]:
         """The queues whose row has changed since the last call; returns at once."""
@@ -213,7 +205,7 @@ class MonitorsView:
             message = self._follower.poll(0)
             if message is None:
                 break
-            queue = self._take(message)
+            queue = self._view.take(message)
             if queue is not None:
                 changed.add(queue)
         return changed
@@ -221,30 +213,15 @@ class MonitorsView:
     @property
     def passed_over(self) -> int:
         """How many records of the topic could not be decoded."""
-        return self._undecodable.count
+        return self._view.passed_over
 
     def row(self, queue: str) -> ViewRow | None:
         """The queue's row; None if it has none."""
-        return self._rows.get(queue)
+        return self._view.rows.get(queue)
 
     def close(self) -> None:
         """Ends reading."""
         self._follower.__exit__(None, None, None)
-
-    def _take(self, message: Message) -> str | None:
-        """Takes over a row; returns its queue, or None if the record is no row."""
-        try:
-            queue, row = decode_row(message)
-        except InvalidRecordError as error:
-            line = self._undecodable.add(message, str(error))
-            if line is not None:
-                self._say(line)
-            return None
-        if row is None:
-            self._rows.pop(queue, None)
-        else:
-            self._rows[queue] = row
-        return queue
 
 
 def decode_row(message: Message) -> tuple[str, ViewRow | None]:

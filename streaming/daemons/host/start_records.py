@@ -19,7 +19,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import LASTING_ERRORS
 from streaming.system.stop_signals import GRACE_S
 from streaming.system.threads import within
-from streaming.wire.decoding import InvalidRecordError, PassedOver, decode_json
+from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.output_records import StartActivatedTask
 
@@ -87,8 +87,7 @@ class StartRecords:
             UserError: The client does not take its properties.
         """
         self.is_member = False
-        self._say = say
-        self._passed_over = PassedOver("task")
+        self._decoder = RecordDecoder("task", decode_task, say)
         self._topic = topic
         self._recent: dict[int, RecentTasks] = {}
         self._fetched: deque[Message] = deque()
@@ -172,13 +171,10 @@ class StartRecords:
         partition, offset = message.partition(), message.offset()
         assert partition is not None  # noqa: S101 - every record has both; told to the type checker
         assert offset is not None  # noqa: S101
-        try:
-            task, expires = decode_task(message)
-        except InvalidRecordError as error:
-            line = self._passed_over.add(message, str(error))
-            if line is not None:
-                self._say(line)
+        decoded = self._decoder.decode(message)
+        if decoded is None:
             return None
+        task, expires = decoded
         is_repeat = task.task_id in self._recent[partition]
         return StartRecord(partition, offset, task, int(expires.timestamp() * 1000), is_repeat)
 

@@ -32,7 +32,7 @@ from streaming.spark.query_listener import Listener
 from streaming.spark.row_counts import RowCounts, RowCountsParam
 from streaming.spark.wake_times import Wakes
 from streaming.system.http_server import Page, Server
-from streaming.wire.decoding import InvalidRecordError, PassedOver
+from streaming.wire.decoding import RecordDecoder
 from streaming.wire.topics import Topics
 
 # How often Kafka is asked where the topics end.
@@ -80,7 +80,7 @@ class Metrics(Collector):
         self._batches = Batches(topics, self._registry)
         self._ends = EndOffsets(cluster, partitions, topics.inputs())
         self._queues = QueuesByState()
-        self._passed_over = PassedOver("row of a queue monitor")
+        self._view = RecordDecoder("row of a queue monitor", self._apply, lambda line: _log.warning("%s", line))
         self._is_stopped = threading.Event()
         self._follower = threading.Thread(target=self._follow, name="metrics", daemon=True)
         ProcessCollector(registry=self._registry)
@@ -208,16 +208,11 @@ class Metrics(Collector):
                     next_look_s = time.monotonic() + _LOOK_INTERVAL_S
                 record = follower.poll(_POLL_S)
                 if record is not None:
-                    self._apply(record)
+                    self._view.decode(record)
                 self._queues.is_complete |= follower.is_at_end
 
     def _apply(self, record: Message) -> None:
-        try:
-            self._queues.apply(record.key() or b"", record.value())
-        except InvalidRecordError as error:
-            line = self._passed_over.add(record, str(error))
-            if line is not None:
-                _log.warning("%s", line)
+        self._queues.apply(record.key() or b"", record.value())
 
 
 def why_not_ready(

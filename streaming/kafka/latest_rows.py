@@ -1,0 +1,48 @@
+"""The latest row of each key of a compacted topic, such as the monitors view."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from confluent_kafka import Message
+
+from streaming.wire.decoding import RecordDecoder
+
+Row = TypeVar("Row")
+
+
+class LatestRows(Generic[Row]):
+    """Takes over records as they come.
+
+    Attributes:
+        rows: The latest valid row of each key.
+    """
+
+    def __init__(
+        self, wanted: str, decode: Callable[[Message], tuple[str, Row | None]], say: Callable[[str], None]
+    ) -> None:
+        """Begins with nothing.
+
+        Args:
+            wanted: What a record of the topic should be.
+            decode: Gives a record's key and its row, None for a tombstone; raises InvalidRecordError.
+            say: Is told of records that cannot be decoded.
+        """
+        self.rows: dict[str, Row] = {}
+        self._decoder = RecordDecoder(wanted, decode, say)
+
+    def take(self, message: Message) -> str | None:
+        """Takes over a row; returns its key, or None if the record is passed over."""
+        decoded = self._decoder.decode(message)
+        if decoded is None:
+            return None
+        key, row = decoded
+        if row is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        return key
+
+    @property
+    def passed_over(self) -> int:
+        """How many records could not be decoded."""
+        return self._decoder.passed_over
