@@ -10,6 +10,7 @@ import pstats
 import statistics
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from generate import InputSet, events
@@ -17,7 +18,9 @@ from generate import InputSet, events
 from streaming.core.activation.settings import CoreSettings
 from streaming.spark.activation.run_shard import run_shard
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
-from streaming.spark.blocks import RECORDS, Source, pack
+from streaming.spark.activation.sources import Source
+from streaming.spark.blocks import RECORDS, pack
+from streaming.spark.shard_worker import TakenShard, take_batch
 from streaming.wire.notifications import ActivationFormat
 
 HOUR_MS = 3_600_000
@@ -77,6 +80,11 @@ def batches(arguments: argparse.Namespace) -> Iterator[list[dict]]:
             batch = []
 
 
+def take_shard(kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+    """What the query does with its shards."""
+    return run_shard(kept, batch, batch_ms, SETTINGS)
+
+
 def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = None) -> tuple[list[float], list[float]]:
     """Events per second of each batch: packed into blocks, and stepped."""
     state = State()
@@ -90,7 +98,7 @@ def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = No
         blocks = [block.to_pandas() for block in pack(records, [0])]
         pack_rates.append(len(batch) / (time.perf_counter() - begin_s))
         begin_s = time.perf_counter()
-        for _ in run_shard(iter(blocks), state, SETTINGS, lambda _batch_ms, _delay_ms: None):
+        for _ in take_batch(iter(blocks), state, take_shard, lambda _batch_ms, _delay_ms: None):
             pass
         if profile is not None:
             profile.disable()

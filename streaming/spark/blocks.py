@@ -5,7 +5,6 @@ byte of a block is copied a dozen times on its way, into buffers that grow step 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +16,8 @@ from streaming.spark import worker_gc
 from streaming.spark.compression import compress, decompress
 from streaming.wire.input_records import MAX_RECORD_BYTES
 
-# The columns of a record. `value_bytes` is the length of the value, which may be cut.
+# The columns of a record. `source` is a number that the query gives each of its sources; `value_bytes` is the length of
+# the value, which may be cut.
 RECORDS = pa.schema(
     [
         ("source", pa.int8()),
@@ -29,9 +29,10 @@ RECORDS = pa.schema(
         ("value_bytes", pa.int32()),
     ]
 )
-# A tick is a block of nothing for each shard: it makes Spark look at the shard.
 BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
 BLOCKS_DDL = "shard int, block binary"
+# The `shard` of a record that says nothing but that each shard is to be looked at: a block of nothing for each of them.
+EVERY_SHARD = -1
 # A block is about this large at most before it is compressed; and so is what is cut into the blocks of all shards at
 # once, unless Spark hands over more: 32,000 common records, which are 0.5 MiB for each of 8 shards.
 MAX_BLOCK_BYTES = 4 * 2**20
@@ -44,20 +45,11 @@ MAX_OVERLONG_BYTES = 64 * 2**20
 SHORTENED_VALUE_BYTES = 4 * 2**10
 
 
-class Source(IntEnum):
-    """Where a record came from; the value is its rank among records of one timestamp (activation.md, "Order")."""
-
-    COMMANDS = 0
-    ARRIVALS = 1
-    RECEIVES = 2
-    TICKS = 3
-
-
 def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """Packs what a task has read.
 
     Args:
-        batches: Records, with the columns of RECORDS and their `shard`, which for a tick says nothing.
+        batches: Records, with the columns of RECORDS and their `shard`, or EVERY_SHARD.
         shard_keys: All shards.
 
     Yields:
@@ -65,13 +57,13 @@ def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterat
     """
     worker_gc.spare_what_is_loaded("pack")
     for batch in _joined(_without_flood(batches)):
-        is_tick = batch.column("source").to_numpy() == Source.TICKS
+        is_for_every = batch.column("shard").to_numpy() == EVERY_SHARD
         blocks: list[tuple[int, bytes | None]] = [
             (shard, compress(piece.serialize(), _codec))
-            for shard, records in _by_shard(batch, np.flatnonzero(~is_tick))
+            for shard, records in _by_shard(batch, np.flatnonzero(~is_for_every))
             for piece in _pieces(records)
         ]
-        if is_tick.any():
+        if is_for_every.any():
             blocks += [(shard, None) for shard in shard_keys]
         yield pa.RecordBatch.from_arrays(
             [[shard for shard, _ in blocks], [block for _, block in blocks]], schema=BLOCKS

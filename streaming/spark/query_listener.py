@@ -1,4 +1,4 @@
-"""Hears from Spark when the query begins, when a batch is committed, and when the query ends."""
+"""Hears from Spark when a query begins, when a batch of it is committed, and when it ends."""
 
 import json
 from collections.abc import Mapping
@@ -26,27 +26,35 @@ class Listener(StreamingQueryListener):
     in Python. The JSON of all figures is one question, and takes 1.5 ms.
     """
 
-    def __init__(self, observer: QueryObserver) -> None:
+    def __init__(self, query_name: str, observer: QueryObserver) -> None:
+        """Prepares it; it is deaf to queries of other names."""
+        self._query_name = query_name
         self._observer = observer
+        self._run_id: str | None = None
 
     @property
     def _jlistener(self) -> JavaObject:
         return SparkContext._jvm.PythonStreamingQueryListenerWrapper(self)  # type: ignore[union-attr]
 
-    def onQueryStarted(self, event: JavaObject) -> None:  # noqa: ARG002, N802  (Spark's names)
+    def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802  (Spark's name)
         """Before the query's first batch."""
-        self._observer.query_is_active(True)
+        if event.name() == self._query_name:
+            self._run_id = event.runId().toString()
+            self._observer.query_is_active(True)
 
     def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
         """After each batch."""
-        self._observer.batch_is_committed(json.loads(event.progress().json()))
+        progress = json.loads(event.progress().json())
+        if progress["runId"] == self._run_id:
+            self._observer.batch_is_committed(progress)
 
     def onQueryIdle(self, event: JavaObject) -> None:  # noqa: N802
         """Now and then while there is nothing to read."""
 
-    def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: ARG002, N802
+    def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
         """When the query has ended."""
-        self._observer.query_is_active(False)
+        if event.runId().toString() == self._run_id:
+            self._observer.query_is_active(False)
 
     class Java:
         """What py4j asks a Python object that the JVM calls for."""

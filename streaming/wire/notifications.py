@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from streaming.core.activation.notification import EventType
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.input_records import Identifier, NotificationName, is_queue_name
-from streaming.wire.output_records import Short
+from streaming.wire.output_records import Headers, Short
 
 _CLOUD_EVENT_TYPES = {
     EventType.QUEUE_ACTIVATION.value: "queue.activation.v1",
@@ -36,8 +36,6 @@ _EXTENSIONS = {
 }
 # Characters that a queue's name may have and XML 1.0 may not.
 _NO_XML = re.compile("[\ufffe\uffff]")
-
-Headers = list[tuple[str, bytes]]
 
 
 class ActivationFormat(StrEnum):

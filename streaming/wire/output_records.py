@@ -17,6 +17,11 @@ MonitorState = Literal["INACTIVE", "NOTIFIED", "RECEIVES_OCCURRING"]
 Short = Annotated[str, Meta(max_length=64)]
 
 
+Headers = list[tuple[str, bytes]]
+# What is written of any record: topic, key, value, headers.
+OutputRow = tuple[str, bytes | None, bytes | None, Headers | None]
+
+
 class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
     """A record of queue-tasks: internal activation wants a task to be started.
 

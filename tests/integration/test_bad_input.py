@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.bad_input import Fuzzer, is_valid
 from tests.support.fake_spark import Record, arrival, command

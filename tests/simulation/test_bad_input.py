@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 
 from streaming.core.activation.settings import CoreSettings
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from tests.support.bad_input import Fuzzer, as_read, is_valid
 from tests.support.fake_spark import (
     SETTINGS,

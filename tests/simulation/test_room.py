@@ -13,8 +13,8 @@ from streaming.core.activation.room import MAX_GROWTH_BYTES
 from streaming.core.activation.settings import COMMANDS_ROOM_PERCENT, QUEUE_BYTES, CoreSettings
 from streaming.core.times import Clock
 from streaming.spark.activation.shard_state import ShardState
+from streaming.spark.activation.sources import Source
 from streaming.spark.activation.step_shard import step_shard
-from streaming.spark.blocks import Source
 from tests.support.fake_spark import SETTINGS, Record, record, table
 from tests.support.histories import DAY, SECOND
 from tests.support.seeds import seeds

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from tests.support.fake_spark import Record
 from tests.support.json_fuzzer import JsonFuzzer
 

@@ -1,7 +1,7 @@
 """What run_shard sees of Spark, without Spark: a shard's state, and the records of a batch as a data frame."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,9 @@ from streaming.core.activation.settings import CoreSettings
 from streaming.spark.activation.run_shard import run_shard
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
 from streaming.spark.activation.shard_state import ShardState, StateRow
-from streaming.spark.blocks import RECORDS, Source, pack
+from streaming.spark.activation.sources import Source
+from streaming.spark.blocks import EVERY_SHARD, RECORDS, pack
+from streaming.spark.shard_worker import TakenShard, take_batch
 from streaming.wire.notifications import ActivationFormat
 
 SETTINGS = ShardSettings(
@@ -94,10 +96,12 @@ def table(records: Iterable[Record]) -> pa.Table:
     return pa.Table.from_pylist(rows, RECORDS)
 
 
-def frame(records: Iterable[Record]) -> pd.DataFrame:
+def frame(records: Sequence[Record]) -> pd.DataFrame:
     """The records as Spark hands them over to the one shard there is."""
     read = table(records)
-    batches = read.append_column("shard", pa.array([SHARD] * len(read), pa.int32())).to_batches()
+    batches = read.append_column(
+        "shard", pa.array([EVERY_SHARD if one.source is Source.TICKS else SHARD for one in records], pa.int32())
+    ).to_batches()
     return pd.concat([blocks.to_pandas() for blocks in pack(batches, [SHARD])])
 
 
@@ -142,10 +146,13 @@ class FakeShard:
         """Runs one batch of these very rows."""
         self.state.batch_ms = batch_ms
         outputs = []
-        for rows in run_shard(iter(frames), self.state, self.settings, self._report_wake, self.taken_over):
+        for rows in take_batch(iter(frames), self.state, self._take_shard, self._report_wake):
             for topic, key, value, names, contents in rows.itertuples(index=False):
                 outputs.append(Output(topic, key, value, dict(zip(names or [], contents or [], strict=True))))
         return outputs
+
+    def _take_shard(self, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+        return run_shard(kept, batch, batch_ms, self.settings, self.taken_over)
 
     def _report_wake(self, batch_ms: int, delay_ms: int) -> None:
         self.wakes.append((batch_ms, delay_ms))

@@ -13,7 +13,8 @@ from confluent_kafka.admin import OffsetSpec
 from streaming.core.activation.events import Event, Receive
 from streaming.kafka.clients import Cluster
 from streaming.spark.activation.input_batch import by_key, keys_of, order_of
-from streaming.spark.blocks import RECORDS, Source
+from streaming.spark.activation.sources import Source
+from streaming.spark.blocks import RECORDS
 from tests.support.histories import SECOND, Timeline
 from tests.support.monitor_topics import DEADLINE_S, ConsumerRecord, MonitorTopics, Tail
 from tests.support.reader_programs import Block, Outcome

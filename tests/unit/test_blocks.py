@@ -6,13 +6,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import (
     BLOCKS,
+    EVERY_SHARD,
     MAX_BLOCK_BYTES,
     MAX_OVERLONG_BYTES,
     RECORDS,
     SHORTENED_VALUE_BYTES,
-    Source,
     pack,
     unpack,
 )
@@ -67,14 +68,14 @@ def test_each_shard_gets_its_records_unchanged_and_nobody_elses(seed: int) -> No
 
 
 def test_a_tick_reaches_every_shard_and_is_no_record() -> None:
-    blocks = packed(read([TICK, TICK], [SHARD_KEYS[0]] * 2))
+    blocks = packed(read([TICK, TICK], [EVERY_SHARD] * 2))
     assert blocks.keys() == set(SHARD_KEYS)
     assert all(unpacked(found) == [] for found in blocks.values())
 
 
 def test_a_tick_among_records_takes_nothing_away() -> None:
     arrived = Record(Source.ARRIVALS, b"{}", b"Q")
-    blocks = packed(read([arrived, TICK], [5, 5]))
+    blocks = packed(read([arrived, TICK], [5, EVERY_SHARD]))
     assert blocks.keys() == set(SHARD_KEYS)
     assert [row["key"] for row in unpacked(blocks[5])] == [b"Q"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.core.times import FOREVER_MS
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from streaming.wire.input_records import MAX_RECORD_BYTES
 from tests.support.fake_spark import FakeShard, Record, activations, arrival, command, of_topic, receive, record
 

@@ -7,7 +7,7 @@ import pytest
 from streaming.core.activation.room import MAX_GROWTH_BYTES
 from streaming.core.activation.settings import QUEUE_BYTES, CoreSettings
 from streaming.spark.activation.shard_state import ShardState
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from tests.support.fake_spark import (
     SETTINGS,
     FakeShard,

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from streaming.spark.activation.input_batch import by_key, events_of, keys_of
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from streaming.wire import input_records
 from tests.support.fake_spark import Record, table
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from streaming.core.activation import snapshot
-from streaming.spark.blocks import Source
+from streaming.spark.activation.sources import Source
 from tests.support.fake_spark import (
     SETTINGS,
     FakeGroupState,

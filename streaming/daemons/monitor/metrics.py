@@ -100,16 +100,17 @@ class Metrics(Collector):
         # It ends with the process at the latest; in an outage of Kafka nobody waits for it.
         self._follower.join(timeout=1.0)
 
-    def listen(self, spark: SparkSession, wakes: "Accumulator[Wakes]") -> "Accumulator[RowCounts]":
+    def listen(self, spark: SparkSession, query_name: str, wakes: "Accumulator[Wakes]") -> "Accumulator[RowCounts]":
         """Listens to the query that is started next; returns where its workers count what they write.
 
         Args:
             spark: The session.
+            query_name: The query's name.
             wakes: What the workers tell of when each shard is due.
         """
         self._written = spark.sparkContext.accumulator(Counter(), RowCountsParam())
         self._wakes = wakes
-        spark.streams.addListener(Listener(self))
+        spark.streams.addListener(Listener(query_name, self))
         return self._written
 
     def query_is_active(self, is_active: bool) -> None:

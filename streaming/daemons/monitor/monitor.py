@@ -23,10 +23,11 @@ from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import progress_files, query_failure, session
 from streaming.spark.activation import checkpoint_layout, handover
 from streaming.spark.activation.checkpoint_layout import Layout
-from streaming.spark.activation.handover import Handover
-from streaming.spark.activation.query import QuerySettings, WorkerReports, prepare_query
+from streaming.spark.activation.output_rows import DEAD_LETTER_VALUE_BYTES
+from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
 from streaming.spark.class_archive import ClassArchive
+from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
 from streaming.system import logs, stop_signals
 from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
@@ -141,10 +142,11 @@ def _run_query(
             wakes = spark.sparkContext.accumulator({}, WakesParam())
             writer = prepare_query(
                 spark,
-                _query_settings(settings, location, layout, handed_over),
+                _query_settings(settings, location, layout),
+                Beginning(settings.starting_offsets, layout.has_tick_source, handed_over),
                 _shard_settings(settings, len(layout.keys)),
                 kafka.partitions,
-                WorkerReports(wakes, metrics.listen(spark, wakes) if metrics is not None else None),
+                WorkerReports(wakes, metrics.listen(spark, QUERY_NAME, wakes) if metrics is not None else None),
             )
             sole.wait()
             checkpoint_layout.keep(spark, location, layout)
@@ -275,19 +277,17 @@ def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
     return ShardSettings(core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches)
 
 
-def _query_settings(
-    settings: MonitorSettings, location: str, layout: Layout, handed_over: Handover | None
-) -> QuerySettings:
+def _query_settings(settings: MonitorSettings, location: str, layout: Layout) -> QuerySettings:
     return QuerySettings(
+        name=QUERY_NAME,
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_properties,
         checkpoint_location=location,
         shard_keys=layout.keys,
-        has_tick_source=layout.has_tick_source,
         trigger_interval_ms=settings.trigger_interval_ms,
         max_offsets_per_trigger=settings.max_offsets_per_trigger,
-        starting_offsets=settings.starting_offsets,
-        handover=handed_over,
+        max_key_bytes=MAX_KEY_BYTES,
+        max_value_bytes=DEAD_LETTER_VALUE_BYTES,
     )
 
 

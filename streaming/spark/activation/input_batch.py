@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from streaming.core.activation.events import Event, MessageArrived
 from streaming.spark.activation.output_rows import SourceRecord
-from streaming.spark.blocks import Source, runs_of
+from streaming.spark.activation.sources import Source
+from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
 from streaming.wire.topics import Topics
 

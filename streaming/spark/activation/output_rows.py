@@ -17,8 +17,15 @@ from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.tasks import Task
 from streaming.core.times import Clock, instant_or_none, iso_time
 from streaming.spark.activation.shard_settings import ServerNames
-from streaming.wire.notifications import ActivationFormat, ActivationRecord, Headers, encode, headers_of
-from streaming.wire.output_records import ActivatedTaskRow, BatchRecord, MonitorRow, StartActivatedTask
+from streaming.wire.notifications import ActivationFormat, ActivationRecord, encode, headers_of
+from streaming.wire.output_records import (
+    ActivatedTaskRow,
+    BatchRecord,
+    Headers,
+    MonitorRow,
+    OutputRow,
+    StartActivatedTask,
+)
 from streaming.wire.topics import Topics
 
 # Dead letters carry the offending record up to here; a record near the broker's limit would not fit with its headers.
@@ -34,9 +41,6 @@ _BATCH_EVENT_FRAME_BYTES = 6
 
 # Namespace of notification and task ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
 _IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11").bytes
-
-# topic, key, value, headers
-OutputRow = tuple[str, bytes | None, bytes | None, Headers | None]
 
 
 @dataclass(frozen=True)

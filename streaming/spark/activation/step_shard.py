@@ -13,7 +13,6 @@ from streaming.core.activation.shard import Step, step_queue
 from streaming.spark.activation.input_batch import QueueInput, by_key, keys_of, topic_of
 from streaming.spark.activation.output_rows import (
     OutputContext,
-    OutputRow,
     activation_rows,
     batch_rows,
     dead_letter_row,
@@ -23,6 +22,7 @@ from streaming.spark.activation.output_rows import (
 )
 from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.shard_state import ShardState, msgpack_encoder, snapshot_decoder
+from streaming.wire.output_records import OutputRow
 from streaming.wire.topics import Topics
 
 

@@ -1,0 +1,219 @@
+"""A streaming query whose state is kept in shards: Kafka -> shards -> Kafka.
+
+    sources -> pack -> by shard -> take_batch -> Kafka
+
+The JVM reads, and computes the shard of each record; blocks of records cross the shuffle; a record is decoded once, in
+the worker of its shard. What is read, which shard a record is for, what a shard does and what it keeps is given by the
+query (spark/activation).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from streaming.spark.blocks import BLOCKS_DDL, RECORDS, pack
+from streaming.spark.row_counts import RowCounts, counted
+from streaming.spark.shard_worker import OUTPUT_SCHEMA, TakenShard, take_batch
+from streaming.spark.wake_times import Wakes
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """What any query needs.
+
+    Attributes:
+        name: The query's name.
+        bootstrap_servers: Kafka's bootstrap servers.
+        kafka_options: Further Kafka client properties, for source and sink.
+        checkpoint_location: Where Spark keeps the query's progress and state.
+        shard_keys: The Spark key of each shard; fixed by the checkpoint.
+        trigger_interval_ms: A batch begins at most this often.
+        max_offsets_per_trigger: Limit of a batch, for each source.
+        max_key_bytes: Where a record's key is cut.
+        max_value_bytes: Where its value is.
+    """
+
+    name: str
+    bootstrap_servers: str
+    kafka_options: Mapping[str, str]
+    checkpoint_location: str
+    shard_keys: Sequence[int]
+    trigger_interval_ms: int
+    max_offsets_per_trigger: int
+    max_key_bytes: int
+    max_value_bytes: int
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Topics that are read together.
+
+    Attributes:
+        offsets: Topic -> partition -> where it begins without a checkpoint; -2 is Kafka's number for its start, -1 for
+            its end.
+        isolation_level: Kafka's.
+        number: The number of a record's source.
+        shard: The Spark key of its shard, or EVERY_SHARD.
+    """
+
+    offsets: Mapping[str, Mapping[str, int]]
+    isolation_level: str
+    number: Column
+    shard: Column
+
+
+class ShardProgram(Protocol):
+    """What a query does with its shards; pickled with the query.
+
+    Attributes:
+        state_schema: Of a shard's state, in Spark's words.
+    """
+
+    @property
+    def state_schema(self) -> str:
+        """As above."""
+
+    def take_shard(self, key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+        """Takes the shard of a Spark key through a batch, as shard_worker.TakeShard."""
+
+
+@dataclass(frozen=True)
+class WorkerReports:
+    """What the workers tell the driver.
+
+    Attributes:
+        wakes: When each shard must be looked at again.
+        written: How many records they write, by topic; None if nobody asks.
+    """
+
+    wakes: "Accumulator[Wakes]"
+    written: "Accumulator[RowCounts] | None"
+
+
+def sharded_query(
+    spark: SparkSession,
+    settings: QuerySettings,
+    sources: Sequence[KafkaSource],
+    program: ShardProgram,
+    reports: WorkerReports,
+) -> DataStreamWriter:
+    """Returns the query, ready to be started.
+
+    Args:
+        spark: The session.
+        settings: The query's settings.
+        sources: What is read; a checkpoint knows them by their order.
+        program: What is done with a shard.
+        reports: Where the workers tell what the driver must know.
+    """
+    first, *others = (_records(_read(spark, settings, source), settings, source) for source in sources)
+    records = first
+    for more in others:
+        records = records.union(more)
+    # A task for each of Kafka's partitions would cost more than the records of a small batch.
+    records = records.coalesce(spark.sparkContext.defaultParallelism)
+    return _writer(_step(_pack(records, settings.shard_keys), program, reports), settings)
+
+
+def _read(spark: SparkSession, settings: QuerySettings, source: KafkaSource) -> DataFrame:
+    reader = spark.readStream.format("kafka").options(**_kafka_options(settings))
+    return (
+        reader.option("subscribe", ",".join(sorted(source.offsets)))
+        .option("startingOffsets", json.dumps(source.offsets))
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .option("kafka.isolation.level", source.isolation_level)
+        # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
+        # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
+        .option("kafka.fetch.max.wait.ms", "1")
+        # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB. Larger ones cost more than
+        # they save: what has been fetched and is not read yet survives each of Java's collections, which copy it.
+        .option("kafka.max.poll.records", "20000")
+        .option("kafka.max.partition.fetch.bytes", str(4 * 2**20))
+        # A tick older than the topic's retention is no loss, and a monitor that will not start loses more than
+        # arrivals that are gone anyhow; Spark logs what it misses.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+
+
+def _records(read: DataFrame, settings: QuerySettings, source: KafkaSource) -> DataFrame:
+    columns = {
+        "source": source.number.cast("byte"),
+        "partition": F.col("partition"),
+        "offset": F.col("offset"),
+        "timestamp_ms": F.unix_millis("timestamp"),
+        "key": _cut("key", settings.max_key_bytes),
+        "value": _cut("value", settings.max_value_bytes),
+        "value_bytes": F.coalesce(F.octet_length("value"), F.lit(0)),
+    }
+    return read.select(source.shard.alias("shard"), *(columns[name].alias(name) for name in RECORDS.names))
+
+
+def _cut(column: str, limit_bytes: int) -> Column:
+    # `substring` alone would copy every value.
+    return F.when(F.octet_length(column) <= limit_bytes, F.col(column)).otherwise(F.substring(column, 1, limit_bytes))
+
+
+def _pack(records: DataFrame, shard_keys: Sequence[int]) -> DataFrame:
+    def pack_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return pack(batches, shard_keys)
+
+    return records.mapInArrow(pack_records, BLOCKS_DDL)
+
+
+def _step(blocks: DataFrame, program: ShardProgram, reports: WorkerReports) -> DataFrame:
+    wakes, written = reports.wakes, reports.written
+
+    def take(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        shard = int(key[0])
+
+        def take_shard(kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+            return program.take_shard(shard, kept, batch, batch_ms)
+
+        def report_wake(batch_ms: int, delay_ms: int) -> None:
+            wakes.add({shard: (batch_ms, delay_ms)})
+
+        rows = take_batch(frames, state, take_shard, report_wake)
+        return rows if written is None else counted(rows, written)
+
+    rows = blocks.groupBy("shard").applyInPandasWithState(
+        take,
+        outputStructType=OUTPUT_SCHEMA,
+        stateStructType=program.state_schema,
+        outputMode="append",
+        # The tick brings every shard a batch per check interval; Spark's own time-outs would go by the wall clock.
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+    # What Spark's Kafka sink takes.
+    headers = F.arrays_zip("header_names", "header_values").cast("array<struct<key: string, value: binary>>")
+    return rows.select("topic", "key", "value", headers.alias("headers"))
+
+
+def _writer(rows: DataFrame, settings: QuerySettings) -> DataStreamWriter:
+    return (
+        rows.writeStream.format("kafka")
+        .queryName(settings.name)
+        .options(**_kafka_options(settings))
+        # A task flushes what it has written when it ends; until then nothing is sent in small requests.
+        .option("kafka.linger.ms", "100")
+        .option("kafka.batch.size", str(2**18))
+        .option("checkpointLocation", settings.checkpoint_location)
+        .outputMode("append")
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+    )
+
+
+def _kafka_options(settings: QuerySettings) -> dict[str, str]:
+    # While Kafka is away its clients would try again, and log it, each second.
+    options = {"kafka.reconnect.backoff.max.ms": "5000"}
+    options |= {f"kafka.{name}": value for name, value in settings.kafka_options.items()}
+    return options | {"kafka.bootstrap.servers": settings.bootstrap_servers}
