@@ -74,10 +74,7 @@ def running_monitor(*options: str) -> Iterator[RunningMonitor]:
         command += ["--checkpoint-location", str(checkpoint), *options]
         started_s = time.monotonic()
         with ChildProcess(command, log_file=log, env=own_environment()) as process:
-            while b"monitor ready" not in log.read_bytes():
-                if process.poll() is not None or time.monotonic() > started_s + _READY_TIMEOUT_S:
-                    raise SystemExit(log.read_text())
-                time.sleep(0.05)
+            process.wait_until_said("monitor ready", _READY_TIMEOUT_S)
             yield RunningMonitor(cluster, process.pid, checkpoint, time.monotonic() - started_s)
 
 

@@ -5,13 +5,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from streaming.errors import UserError
+
 # The command line that runs `queue-activation` again, whatever the PATH.
 THIS_COMMAND = (sys.executable, "-m", "streaming")
+
+_POLL_INTERVAL_S = 0.05
+_LOG_TAIL_LENGTH = 4_000
 
 # Where the jars are, and how they are fetched, is the same for all.
 _ENVIRONMENT_KEPT = ("QUEUE_ACTIVATION_CACHE", "QUEUE_ACTIVATION_IVY_SETTINGS")
@@ -110,6 +116,7 @@ class ChildProcess:
             env: Its environment; None: this process's.
             cwd: Its working directory; None: this process's.
         """
+        self._log_file = log_file
         self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd)
         try:
             self._watchdog = self._start_watchdog()
@@ -135,6 +142,24 @@ class ChildProcess:
     def pid(self) -> int:
         """The program's process id; also the id of its process group and session."""
         return self._process.pid
+
+    def wait_until_said(self, text: str, timeout_s: float) -> None:
+        """Waits until the program has written a text to its log file.
+
+        Raises:
+            UserError: It has ended, or does not write the text in time; with the end of its log.
+        """
+        assert self._log_file is not None  # noqa: S101 - there is nothing to wait for without one
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            exit_code = self.poll()
+            said = self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
+            if text in said:
+                return
+            if exit_code is not None or time.monotonic() > deadline_s:
+                how = "did not start in time" if exit_code is None else f"ended with exit code {exit_code}"
+                raise UserError(f"{Path(self._log_file).stem} {how}:\n{said[-_LOG_TAIL_LENGTH:]}")
+            time.sleep(_POLL_INTERVAL_S)
 
     def poll(self) -> int | None:
         """The exit code, negative if a signal ended it; None while it runs."""

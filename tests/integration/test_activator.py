@@ -122,12 +122,7 @@ class Activating:
     def running(self, *more: str) -> Iterator[ChildProcess]:
         """Runs the activator; it is ready when the block begins."""
         with self.started(*THIS_COMMAND, *self.options(), *more) as process:
-
-            def is_ready() -> bool:
-                assert process.poll() is None, self.log()
-                return "activator ready" in self.log()
-
-            wait_until(is_ready, DEADLINE_S, "activator ready")
+            process.wait_until_said("activator ready", DEADLINE_S)
             yield process
 
     @contextmanager

@@ -91,15 +91,11 @@ def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: F
     command = [*THIS_COMMAND, "activator", "--config", str(config), *state, "--stop-programs", *flooded.kafka]
     with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
 
-        def is_alive_and(text: str) -> bool:
-            assert process.poll() is None, log_file.read_text()[-3_000:]
-            return text in log_file.read_text()
-
         def count_of_starts() -> int:
             assert process.poll() is None, log_file.read_text()[-3_000:]
             return starts.read_text().count("started") if starts.exists() else 0
 
-        wait_until(lambda: is_alive_and("activator ready"), DEADLINE_S, "activator ready")
+        process.wait_until_said("activator ready", DEADLINE_S)
         # Each good notification stands between bad ones, and its row of the view too.
         for number in (1, 2):
             flooded.good("queue-monitors", number)

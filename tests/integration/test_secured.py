@@ -100,12 +100,7 @@ class Programs:
         # What Spark keeps beside the checkpoint is searched, too.
         environment = own_environment() | {"SPARK_LOCAL_DIRS": str(self.folder / "spark")}
         process = self._stack.enter_context(ChildProcess(arguments, log_file=log_file, env=environment))
-
-        def is_ready() -> bool:
-            assert process.poll() is None, self.log(name)
-            return ready in self.log(name)
-
-        wait_until(is_ready, DEADLINE_S, f"{name}: {ready}")
+        process.wait_until_said(ready, DEADLINE_S)
         return process
 
     def log_file(self, name: str) -> Path:

@@ -62,11 +62,7 @@ class Running:
         return self._log_file.read_text()
 
     def wait_until_said(self, text: str) -> None:
-        def is_said() -> bool:
-            assert self.process.poll() is None, f"{self.name} ended by itself:\n{self.log()}"
-            return text in self.log()
-
-        wait_until(is_said, START_TIMEOUT_S, f"{text!r} of {self.name}")
+        self.process.wait_until_said(text, START_TIMEOUT_S)
 
     def ends(self, number: signal.Signals, exit_code: int) -> None:
         """Fails unless the signal ends it, with this exit code and without a traceback."""

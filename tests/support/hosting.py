@@ -136,8 +136,7 @@ class HostProcess:
         return self._log_file.read_text()
 
     def wait_for_line(self, text: str) -> None:
-        wait_until(lambda: text in self.log() or self.process.poll() is not None, DEADLINE_S, f"the line {text!r}")
-        assert text in self.log()
+        self.process.wait_until_said(text, DEADLINE_S)
 
 
 class ThreadedHost:

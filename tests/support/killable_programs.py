@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
-from tests.support.waiting import wait_until
 
 READY_TIMEOUT_S = 120.0
 
@@ -47,11 +46,8 @@ class Program:
         return self.folder / f"{self.name}-{self.starts}.log"
 
     def wait_until_ready(self) -> None:
-        def is_ready() -> bool:
-            self.check()
-            return self.ready in self.log_file.read_text()
-
-        wait_until(is_ready, READY_TIMEOUT_S, f"{self.ready!r} of {self.name}")
+        assert self.process is not None
+        self.process.wait_until_said(self.ready, READY_TIMEOUT_S)
 
     def check(self) -> None:
         """Fails if it has ended by itself."""

@@ -50,13 +50,8 @@ class Monitored:
         """Runs the monitor; it is ready when the block begins, and is stopped at its end."""
         self._log_file = log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
         with ChildProcess(self.command(), log_file=log_file, env=own_environment()) as process:
-
-            def is_ready() -> bool:
-                assert process.poll() is None, log_file.read_text()
-                return b"monitor ready" in log_file.read_bytes()
-
             try:
-                wait_until(is_ready, READY_TIMEOUT_S, "monitor ready")
+                process.wait_until_said("monitor ready", READY_TIMEOUT_S)
                 yield process
             finally:
                 sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails

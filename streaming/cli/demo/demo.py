@@ -32,7 +32,7 @@ from streaming.wire.topics import Topics
 READY_TIMEOUT_S = 90.0
 # From the first message to the end; everything is read after a minute or so.
 RUN_TIMEOUT_S = 100.0
-MONITOR_READY = b"monitor ready"
+MONITOR_READY = "monitor ready"
 
 # Bursts that one reader is too slow for, a trickle, and single messages after quiet times. Nobody is there in between.
 QUEUES = (
@@ -143,11 +143,7 @@ def _monitor(cluster: Cluster, folder: Path) -> Iterator[ChildProcess]:
     log_file = folder / "monitor.log"
     options = ["--bootstrap-servers", cluster.bootstrap_servers, "--checkpoint-location", str(folder / "checkpoint")]
     with ChildProcess([*THIS_COMMAND, "monitor", *options], log_file=log_file, env=own_environment()) as process:
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while MONITOR_READY not in log_file.read_bytes():
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise UserError("the monitor did not start:\n" + log_file.read_text()[-2000:])
-            time.sleep(0.05)
+        process.wait_until_said(MONITOR_READY, READY_TIMEOUT_S)
         yield process
 
 
