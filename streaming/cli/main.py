@@ -39,6 +39,10 @@ app = typer.Typer(
 )
 
 
+# The defaults of what the core decides by stand there.
+_CORE = CoreSettings()
+
+
 class StartingOffsets(StrEnum):
     """Where the arrivals and receives begin without a checkpoint."""
 
@@ -110,13 +114,13 @@ def monitor(
             "How long a notified queue stays silent without a RECEIVE; `none`: for ever.",
             may_be_none=True,
         ),
-    ] = durations.parse("30s"),
+    ] = durations.of(_CORE.external_activation_timeout_ms),
     quiet_window: Annotated[
         Duration, duration("--quiet-window", "How long an empty result holds back one more reader.")
-    ] = durations.parse("5s"),
+    ] = durations.of(_CORE.quiet_window_ms),
     check_interval: Annotated[
         Duration, duration("--check-interval", "How often queues are looked at without an event.")
-    ] = durations.parse("1s"),
+    ] = durations.of(_CORE.check_interval_ms),
     trigger_interval: Annotated[
         Duration, duration("--trigger-interval", "A batch begins at most this often.")
     ] = durations.parse("100ms"),
@@ -127,7 +131,7 @@ def monitor(
     semantics: Annotated[
         Semantics,
         option("--semantics", "`observed`: readers start one per quiet window. `literal`: the document word for word."),
-    ] = Semantics.OBSERVED,
+    ] = _CORE.semantics,
     starting_offsets: Annotated[
         StartingOffsets, option("--starting-offsets", "Where arrivals and receives begin without a checkpoint.")
     ] = StartingOffsets.EARLIEST,
@@ -137,19 +141,19 @@ def monitor(
     auto_create_queues: Annotated[
         bool,
         option("--auto-create-queues/--no-auto-create-queues", "Monitor queues that no command has created."),
-    ] = True,
+    ] = _CORE.auto_create_queues,
     session_lease: Annotated[
         Duration, duration("--session-lease", "How long the wait of a silent session counts.")
-    ] = durations.parse("60s"),
+    ] = durations.of(_CORE.session_lease_ms),
     transaction_lease: Annotated[
         Duration, duration("--transaction-lease", "How long the transactions of a silent session stay open.")
-    ] = durations.parse("60s"),
+    ] = durations.of(_CORE.transaction_lease_ms),
     task_lease: Annotated[
         Duration, duration("--task-lease", "How long an activated task that is not heard of counts as running.")
-    ] = durations.parse("60s"),
+    ] = durations.of(_CORE.task_lease_ms),
     queue_idle_expiry: Annotated[
         Duration, duration("--queue-idle-expiry", "After how long an idle queue that no command defined is forgotten.")
-    ] = durations.parse("7d"),
+    ] = durations.of(_CORE.queue_idle_expiry_ms),
     max_queues: Annotated[
         int,
         option(

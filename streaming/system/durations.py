@@ -36,6 +36,12 @@ def parse(text: str | Duration) -> Duration:
     return Duration(str(text), duration_ms)
 
 
+def of(duration_ms: int) -> Duration:
+    """A duration as a user would write it, in the largest unit that needs no fraction."""
+    unit = next(unit for unit in reversed(_UNITS_MS) if duration_ms % _UNITS_MS[unit] == 0)
+    return Duration(f"{duration_ms // _UNITS_MS[unit]}{unit}", duration_ms)
+
+
 def parse_or_none(text: str | Duration) -> Duration:
     """Reads a duration, or `none`, which is one that never ends."""
     return Duration("none", FOREVER_MS) if str(text) == "none" else parse(text)

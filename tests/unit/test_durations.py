@@ -21,6 +21,7 @@ def test_a_duration_and_how_it_is_shown(text: str, ms: int) -> None:
     duration = durations.parse(text)
     assert (duration.ms, str(duration)) == (ms, text)
     assert durations.parse(duration) == duration
+    assert durations.of(ms) == duration
     assert durations.parse_or_none(text) == duration
 
 
