@@ -28,9 +28,10 @@ RUN pip install --constraint constraints.txt pyspark
 COPY --from=build /wheels /wheels
 RUN pip install --constraint constraints.txt /wheels/*.whl
 
-# The jars, verified by streaming/system/jars.sha256; the container needs no network for them.
+# The jars, verified by streaming/system/jars.sha256, so that the container needs no network for them; and the archive of
+# Java's classes, for quick starts.
 WORKDIR /
-RUN python -c 'from streaming.system.jars import broker_jars, spark_jars; spark_jars(); broker_jars()'
+RUN queue-activation prepare
 
 # A new named volume takes over the owner of the folder it is mounted on.
 RUN useradd --create-home --uid 10001 queue-activation \

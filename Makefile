@@ -16,10 +16,14 @@ SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup lint test demo faults soak bench bench-quick clean help
+.PHONY: setup prepare check lint test demo faults soak bench bench-quick clean help
 .DELETE_ON_ERROR:
 
-setup: $(STAMP) ## build .venv from $(PYTHON)
+setup: $(STAMP) prepare ## build .venv from $(PYTHON); fetch the jars, and prepare for quick starts
+
+# Without it all works too: jars are fetched by whoever needs them first, and starts take half as long again.
+prepare: $(STAMP)
+	@$(BIN)/queue-activation prepare || echo "Not prepared; .venv/bin/queue-activation prepare tries again."
 
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -42,14 +46,17 @@ lint: $(STAMP) ## style, format and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-test: $(INSTALLED)/.set-up ## all tests: unit, simulation, integration, acceptance
+check: lint ## style, types, and what runs in under a minute: unit tests of the source
+	$(BIN)/pytest -q -n 2 tests/unit
+
+test: $(INSTALLED)/.set-up prepare ## all tests: unit, simulation, integration, acceptance
 	$(BIN)/coverage run -m pytest tests/unit
 	@$(BIN)/coverage report
 	$(AS_INSTALLED) $(BIN)/pytest -n 2 --import-mode=importlib tests/unit tests/simulation
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/faults/test_monitor_kills.py tests/integration \
 		tests/acceptance tests/simulation
 
-demo: $(STAMP) ## the whole of it on this machine; ends by itself
+demo: $(STAMP) prepare ## the whole of it on this machine; ends by itself
 	@$(BIN)/queue-activation demo
 
 FAULTS_MOMENTS ?= 20

@@ -16,7 +16,7 @@ import shard
 from contestants import Contestant
 from generate import SETS, InputSet, fill
 from machine import machine
-from running_monitor import make_class_archive
+from running_monitor import prepare
 from throughput import OURS, answer, measure
 
 from streaming.kafka.clients import Cluster
@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="make today's ratios the committed ones")
     arguments = parser.parse_args()
-    make_class_archive()
+    prepare()
     found = {"monitor / bare loop": pipeline_ratio(SETS["quick"]), "worker / json.loads": worker_ratio()}
     if arguments.write:
         COMMITTED.write_text(json.dumps({name: round(ratio, 3) for name, ratio in found.items()}, indent=2) + "\n")

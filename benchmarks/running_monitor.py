@@ -1,5 +1,6 @@
 """A broker and a monitor of its own, for the benchmarks that measure the monitor alone."""
 
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,14 +13,11 @@ from contestants import committed_events, resident_bytes
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.jars import cache_dir
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 
 TOPICS = Topics()
 _READY_TIMEOUT_S = 120.0
-# Where memory is short there will never be one.
-_ARCHIVE_TIMEOUT_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -78,15 +76,6 @@ def running_monitor(*options: str) -> Iterator[RunningMonitor]:
             yield RunningMonitor(cluster, process.pid, checkpoint, time.monotonic() - started_s)
 
 
-def make_class_archive() -> None:
-    """Runs a monitor until there is the archive of Java's classes that all but a machine's first one start with.
-
-    Short runs would never have one: it is made beside the first monitor, while that runs, for half a minute.
-    """
-    begin_s = time.time()
-    with running_monitor():
-        # A monitor that has found one has touched it.
-        while not any(path.stat().st_mtime >= begin_s for path in cache_dir().glob("classes-*.jsa")):
-            if time.time() > begin_s + _ARCHIVE_TIMEOUT_S:
-                return
-            time.sleep(0.2)
+def prepare() -> None:
+    """Sees to it that there is the archive of Java's classes that a machine's prepared monitors start with."""
+    subprocess.run([*THIS_COMMAND, "prepare"], stdout=subprocess.DEVNULL, check=True)

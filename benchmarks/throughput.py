@@ -18,7 +18,7 @@ from pathlib import Path
 from contestants import Contestant
 from generate import PARTITIONS, SETS, InputSet, fill
 from machine import machine
-from running_monitor import make_class_archive
+from running_monitor import prepare
 
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -157,7 +157,7 @@ def main() -> None:
         raise SystemExit(f"not set up: {', '.join(missing)}. `make bench` does so, or: {setups}")
     results: dict[Contestant, list[Result]] = {}
     if OURS in chosen:
-        make_class_archive()
+        prepare()
     with EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         fill(cluster, of)

@@ -127,8 +127,7 @@ class Memory:
         jstat = shutil.which("jstat")
         if jstat is None:
             return cls(None)
-        # Another one may be making the archive of classes meanwhile.
-        jvm = min(pid for pid in children(monitor.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
+        [jvm] = (pid for pid in children(monitor.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
         return cls(subprocess.Popen([jstat, "-gc", str(jvm), "1000"], stdout=subprocess.PIPE, text=True))
 
     def stop(self) -> None:

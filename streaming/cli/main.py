@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli import activator, clients, host
+from streaming.cli import activator, clients, host, prepare
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -232,6 +232,7 @@ def monitor(
 clients.register(app)
 host.register(app)
 activator.register(app)
+prepare.register(app)
 
 
 @app.command()

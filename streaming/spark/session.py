@@ -20,7 +20,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming.errors import UserError
-from streaming.spark.class_archive import ClassArchive
+from streaming.spark import class_archive
 from streaming.spark.shard_keys import DEFAULT_SHARDS
 from streaming.system import stop_signals
 from streaming.system.jars import spark_jars
@@ -99,20 +99,24 @@ def class_path(spark: SparkSession) -> str:
     return str(spark.sparkContext._jvm.System.getProperty("java.class.path"))  # type: ignore[union-attr]
 
 
-def create(checkpoint_location: str, driver_memory: str, classes: ClassArchive) -> SparkSession:
+def local_jars() -> list[Path]:
+    """What the classes of a JVM that is started here come from, fetched if it is not there yet."""
+    return [*(Path(_find_spark_home()) / "jars").glob("*.jar"), *spark_jars()]
+
+
+def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
     """Starts Spark: as spark-submit was asked for if that has started this process, else local.
 
     Args:
         checkpoint_location: Where the checkpoint is; a local folder has a quicker file system.
         driver_memory: The heap of the JVM that is started here, such as `2g`.
-        classes: The archive that this JVM uses.
 
     Raises:
         UserError: Java or the jars are missing, or the memory is none.
     """
     if _MEMORY.fullmatch(driver_memory) is None:
         raise UserError(f"--driver-memory {driver_memory}: write a number of mega- or gigabytes, such as 512m or 4g")
-    return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory, classes)
+    return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory)
 
 
 def _create_submitted() -> SparkSession:
@@ -183,7 +187,7 @@ class _SignalForwarder:
         implements: ClassVar = ["sun.misc.SignalHandler"]
 
 
-def _create_local(checkpoint_location: str, driver_memory: str, classes: ClassArchive) -> SparkSession:
+def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     """Starts Spark in a JVM of this process.
 
     The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
@@ -195,8 +199,7 @@ def _create_local(checkpoint_location: str, driver_memory: str, classes: ClassAr
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # nobody else needs to reach the driver
     jars = spark_jars()
-    spark_home = Path(_find_spark_home())
-    jvm_options = classes.jvm_options(java, [*(spark_home / "jars").glob("*.jar"), *jars])
+    jvm_options = class_archive.jvm_options(java, local_jars())
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
     with _ended_if_broken_off():
         gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]

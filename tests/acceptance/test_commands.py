@@ -16,13 +16,24 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess
 from streaming.wire.topics import TopicSpec
 from tests.support.monitors import Monitored
-from tests.support.waiting import wait_until
+from tests.support.waiting import children_of, processes_with, wait_until
 
 DEADLINE_S = 60
+PREPARE_S = 250
 
 
 @pytest.fixture(scope="module")
-def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+def prepared(java_and_jars: None) -> None:  # noqa: ARG001
+    done = subprocess.run([*THIS_COMMAND, "prepare"], capture_output=True, text=True, timeout=PREPARE_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def monitored(
+    prepared: None,  # noqa: ARG001
+    broker: EmbeddedBroker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Monitored]:
     running = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("monitor"), [])
     with running.running():
         yield running
@@ -42,6 +53,17 @@ def run(monitored: Monitored, *arguments: str) -> str:
 
 def _finish(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(arguments, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+def test_a_monitor_starts_from_what_prepare_has_made(monitored: Monitored) -> None:
+    [driver] = processes_with(str(monitored.checkpoint))
+    [jvm] = (pid for pid in children_of(driver) if Path(f"/proc/{pid}/comm").read_text() == "java\n")
+    assert "/classes-" in Path(f"/proc/{jvm}/maps").read_text()
+
+
+def test_to_prepare_again_does_nothing(prepared: None) -> None:  # noqa: ARG001
+    done = _finish([*THIS_COMMAND, "prepare"])
+    assert (done.returncode, done.stdout) == (0, "prepared already\n"), done.stderr
 
 
 def test_topics_is_idempotent(monitored: Monitored) -> None:

@@ -20,13 +20,12 @@ from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_watch import TopicWatch
-from streaming.spark import progress_files, query_failure, session
+from streaming.spark import class_archive, progress_files, query_failure, session
 from streaming.spark.activation import checkpoint_layout, handover
 from streaming.spark.activation.checkpoint_layout import Layout
 from streaming.spark.activation.output_rows import DEAD_LETTER_VALUE_BYTES
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
-from streaming.spark.class_archive import ClassArchive
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
 from streaming.system import logs, stop_signals
@@ -103,10 +102,9 @@ def _run(settings: MonitorSettings) -> int:
     kafka = _Kafka(cluster, admin, topics, partitions, topic_ids)
     with (
         Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
-        ClassArchive() as classes,
         SoleMonitor(cluster, admin, group_id, topics.ticks, partitions[topics.ticks]) as sole,
     ):
-        return _run_query(settings, kafka, metrics, classes, sole)
+        return _run_query(settings, kafka, metrics, sole)
 
 
 @dataclass(frozen=True)
@@ -120,12 +118,10 @@ class _Kafka:
     topic_ids: Mapping[str, str]
 
 
-def _run_query(
-    settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, classes: ClassArchive, sole: SoleMonitor
-) -> int:
+def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, sole: SoleMonitor) -> int:
     """Starts Spark and the query, and waits for its end."""
     location = _absolute(settings.checkpoint_location)
-    spark = session.create(location, settings.driver_memory, classes)
+    spark = session.create(location, settings.driver_memory)
     with stop_signals.taken() as signals:
         if session.is_submitted():
             session.forward_signals(STOP_SIGNALS)
@@ -170,7 +166,7 @@ def _run_query(
                     return bool(sole.has_problem() or ticker.denied or ticker.failure or topic_watch.problem())
 
                 if _await(is_ready, has_to_end, query, signals, _READY_POLL_INTERVAL_S):
-                    classes.make(session.class_path(spark))
+                    class_archive.note_class_path(session.class_path(spark))
                     _say("monitor ready")
                     _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
                 sole.check()
