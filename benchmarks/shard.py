@@ -80,7 +80,7 @@ def batches(arguments: argparse.Namespace) -> Iterator[list[dict]]:
             batch = []
 
 
-def take_shard(kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+def take_shard(_key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
     """What the query does with its shards."""
     return run_shard(kept, batch, batch_ms, SETTINGS)
 
@@ -98,7 +98,7 @@ def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = No
         blocks = [block.to_pandas() for block in pack(records, [0])]
         pack_rates.append(len(batch) / (time.perf_counter() - begin_s))
         begin_s = time.perf_counter()
-        for _ in take_batch(iter(blocks), state, take_shard, lambda _batch_ms, _delay_ms: None):
+        for _ in take_batch(0, iter(blocks), state, take_shard, lambda _key, _batch_ms, _delay_ms: None):
             pass
         if profile is not None:
             profile.disable()

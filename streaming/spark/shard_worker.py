@@ -34,21 +34,26 @@ class TakenShard(NamedTuple):
     wake_delay_ms: int
 
 
-# From the stored state (None: there is none), the records by blocks.RECORDS in no order, and the batch's timestamp.
-# A batch done again must give the same.
-TakeShard = Callable[[tuple[Any, ...] | None, pa.Table, int], TakenShard]
+# From a shard's key, its stored state (None: there is none), its records by blocks.RECORDS in no order, and the batch's
+# timestamp. A batch done again must give the same.
+TakeShard = Callable[[int, tuple[Any, ...] | None, pa.Table, int], TakenShard]
 
 
 def take_batch(
-    frames: Iterator[pd.DataFrame], state: GroupState, take_shard: TakeShard, report_wake: Callable[[int, int], None]
+    key: int,
+    frames: Iterator[pd.DataFrame],
+    state: GroupState,
+    take_shard: TakeShard,
+    report_wake: Callable[[int, int, int], None],
 ) -> Iterator[pd.DataFrame]:
     """Takes one shard through one batch.
 
     Args:
+        key: The shard's Spark key.
         frames: The shard's records, as blocks (blocks.BLOCKS).
         state: The shard's state.
         take_shard: What the query does.
-        report_wake: Is told the batch's timestamp, and how long after it the shard must be looked at again.
+        report_wake: Is told the key, the batch's timestamp, and how long after it the shard must be looked at again.
 
     Yields:
         What is to be written, by OUTPUT_SCHEMA.
@@ -56,17 +61,17 @@ def take_batch(
     worker_gc.spare_what_is_loaded("take_batch")
     with worker_gc.no_collection():
         batch_ms = state.getCurrentProcessingTimeMs()
-        taken = take_shard(state.get if state.exists else None, unpack(frames), batch_ms)
-        report_wake(batch_ms, taken.wake_delay_ms)
+        taken = take_shard(key, state.get if state.exists else None, unpack(frames), batch_ms)
+        report_wake(key, batch_ms, taken.wake_delay_ms)
         if taken.state is not None:
             state.update(taken.state)
     if taken.rows:
-        topic, key, value, headers = zip(*taken.rows, strict=True)
+        topics, keys, values, headers = zip(*taken.rows, strict=True)
         yield pd.DataFrame(
             {
-                "topic": topic,
-                "key": key,
-                "value": value,
+                "topic": topics,
+                "key": keys,
+                "value": values,
                 "header_names": [pairs and [name for name, _ in pairs] for pairs in headers],
                 "header_values": [pairs and [content for _, content in pairs] for pairs in headers],
             }

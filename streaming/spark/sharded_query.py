@@ -10,7 +10,7 @@ query (spark/activation).
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.spark.blocks import BLOCKS_DDL, RECORDS, pack
 from streaming.spark.row_counts import RowCounts, counted
-from streaming.spark.shard_worker import OUTPUT_SCHEMA, TakenShard, take_batch
+from streaming.spark.shard_worker import OUTPUT_SCHEMA, TakeShard, take_batch
 from streaming.spark.wake_times import Wakes
 
 
@@ -71,21 +71,6 @@ class KafkaSource:
     shard: Column
 
 
-class ShardProgram(Protocol):
-    """What a query does with its shards; pickled with the query.
-
-    Attributes:
-        state_schema: Of a shard's state, in Spark's words.
-    """
-
-    @property
-    def state_schema(self) -> str:
-        """As above."""
-
-    def take_shard(self, key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
-        """Takes the shard of a Spark key through a batch, as shard_worker.TakeShard."""
-
-
 @dataclass(frozen=True)
 class WorkerReports:
     """What the workers tell the driver.
@@ -99,11 +84,12 @@ class WorkerReports:
     written: "Accumulator[RowCounts] | None"
 
 
-def sharded_query(
+def sharded_query(  # noqa: PLR0913, PLR0917  (what it is made of)
     spark: SparkSession,
     settings: QuerySettings,
     sources: Sequence[KafkaSource],
-    program: ShardProgram,
+    take_shard: TakeShard,
+    state_schema: str,
     reports: WorkerReports,
 ) -> DataStreamWriter:
     """Returns the query, ready to be started.
@@ -112,7 +98,8 @@ def sharded_query(
         spark: The session.
         settings: The query's settings.
         sources: What is read; a checkpoint knows them by their order.
-        program: What is done with a shard.
+        take_shard: What is done with a shard; pickled with the query.
+        state_schema: Of a shard's state, in Spark's words.
         reports: Where the workers tell what the driver must know.
     """
     first, *others = (_records(_read(spark, settings, source), settings, source) for source in sources)
@@ -121,7 +108,7 @@ def sharded_query(
         records = records.union(more)
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
-    return _writer(_step(_pack(records, settings.shard_keys), program, reports), settings)
+    return _writer(_step(_pack(records, settings.shard_keys), take_shard, state_schema, reports), settings)
 
 
 def _read(spark: SparkSession, settings: QuerySettings, source: KafkaSource) -> DataFrame:
@@ -170,25 +157,20 @@ def _pack(records: DataFrame, shard_keys: Sequence[int]) -> DataFrame:
     return records.mapInArrow(pack_records, BLOCKS_DDL)
 
 
-def _step(blocks: DataFrame, program: ShardProgram, reports: WorkerReports) -> DataFrame:
+def _step(blocks: DataFrame, take_shard: TakeShard, state_schema: str, reports: WorkerReports) -> DataFrame:
     wakes, written = reports.wakes, reports.written
 
+    def report_wake(key: int, batch_ms: int, delay_ms: int) -> None:
+        wakes.add({key: (batch_ms, delay_ms)})
+
     def take(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        shard = int(key[0])
-
-        def take_shard(kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
-            return program.take_shard(shard, kept, batch, batch_ms)
-
-        def report_wake(batch_ms: int, delay_ms: int) -> None:
-            wakes.add({shard: (batch_ms, delay_ms)})
-
-        rows = take_batch(frames, state, take_shard, report_wake)
+        rows = take_batch(int(key[0]), frames, state, take_shard, report_wake)
         return rows if written is None else counted(rows, written)
 
     rows = blocks.groupBy("shard").applyInPandasWithState(
         take,
         outputStructType=OUTPUT_SCHEMA,
-        stateStructType=program.state_schema,
+        stateStructType=state_schema,
         outputMode="append",
         # The tick brings every shard a batch per check interval; Spark's own time-outs would go by the wall clock.
         timeoutConf=GroupStateTimeout.NoTimeout,

@@ -146,15 +146,15 @@ class FakeShard:
         """Runs one batch of these very rows."""
         self.state.batch_ms = batch_ms
         outputs = []
-        for rows in take_batch(iter(frames), self.state, self._take_shard, self._report_wake):
+        for rows in take_batch(SHARD, iter(frames), self.state, self._take_shard, self._report_wake):
             for topic, key, value, names, contents in rows.itertuples(index=False):
                 outputs.append(Output(topic, key, value, dict(zip(names or [], contents or [], strict=True))))
         return outputs
 
-    def _take_shard(self, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+    def _take_shard(self, _key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
         return run_shard(kept, batch, batch_ms, self.settings, self.taken_over)
 
-    def _report_wake(self, batch_ms: int, delay_ms: int) -> None:
+    def _report_wake(self, _key: int, batch_ms: int, delay_ms: int) -> None:
         self.wakes.append((batch_ms, delay_ms))
 
     def queues(self) -> dict[str, tuple[int, bytes]]:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from streaming.spark.activation.handover import Handover
 from streaming.spark.activation.run_shard import run_shard
 from streaming.spark.activation.shard_settings import ShardSettings
-from streaming.spark.activation.shard_state import STATE_SCHEMA, StateRow
+from streaming.spark.activation.shard_state import STATE_SCHEMA
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import EVERY_SHARD
 from streaming.spark.shard_keys import shard_of
@@ -52,24 +52,6 @@ class Beginning:
     handover: Handover | None
 
 
-@dataclass(frozen=True)
-class QueuesInShards:
-    """The program of the query's shards.
-
-    Attributes:
-        settings: Their settings.
-        taken_over: What those begin with that have no state yet, by their keys.
-    """
-
-    settings: ShardSettings
-    taken_over: Mapping[int, StateRow]
-    state_schema: str = STATE_SCHEMA
-
-    def take_shard(self, key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
-        """Takes a shard through a batch."""
-        return run_shard(kept, batch, batch_ms, self.settings, self.taken_over.get(key))
-
-
 def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
     spark: SparkSession,
     settings: QuerySettings,
@@ -103,7 +85,11 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
         others = F.when(is_tick, Source.TICKS.value).otherwise(others)
         sources.append(KafkaSource(offsets, _COMMITTED, others, F.when(is_tick, every_shard).otherwise(shard)))
     taken_over = beginning.handover.states if beginning.handover else {}
-    return sharded_query(spark, settings, sources, QueuesInShards(shard_settings, taken_over), reports)
+
+    def take_shard(key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
+        return run_shard(kept, batch, batch_ms, shard_settings, taken_over.get(key))
+
+    return sharded_query(spark, settings, sources, take_shard, STATE_SCHEMA, reports)
 
 
 def _starting_offsets(topics: Topics, beginning: Beginning, partitions: Mapping[str, int]) -> dict[str, dict[str, int]]:
