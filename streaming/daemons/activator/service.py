@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,6 +31,7 @@ from streaming.daemons.activator.settings import (
     ActivatorSettings,
     environment_for,
 )
+from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
 from streaming.errors import UserError
 from streaming.kafka.access import rights
@@ -50,18 +50,6 @@ _FORGET_AFTER_MS = 24 * 3_600_000
 _FORGET_INTERVAL_S = 3_600.0
 # The shell's code for what was found but could not be run.
 _CANNOT_START = 126
-
-
-@dataclass
-class _Step:
-    """What a step has decided and not yet done."""
-
-    now_ms: int
-    changed: set[str] = field(default_factory=set)
-    events: list[ActivatorEvent] = field(default_factory=list)
-    started: list[tuple[ProgramRecord, StartedProgram]] = field(default_factory=list)
-    ended: list[tuple[str, str]] = field(default_factory=list)
-    old: int = 0
 
 
 class Activator:
@@ -143,7 +131,7 @@ class Activator:
             UserError: Another activator has taken this one's place in the consumer group, or Kafka refuses.
         """
         messages = self._notifications.poll(timeout_s)
-        step = _Step(self._now_ms())
+        step = Step(self._now_ms())
         if not self._is_ready:
             if not self._notifications.is_assigned:
                 return
@@ -165,7 +153,7 @@ class Activator:
         admin.require_topics(rights(reads=[topics.activations, topics.monitors], writes=[topics.receives]))
         admin.require_group(group_id)
 
-    def _begin(self, step: _Step) -> None:
+    def _begin(self, step: Step) -> None:
         """The first step: programs of an earlier run are found again, or have ended meanwhile."""
         self._is_ready = True
         self._tell(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
@@ -180,12 +168,12 @@ class Activator:
                 self._exited(known.session_id, known.queue, Exit(None), known.identity.pid, step)
                 continue
             self._programs[known.session_id] = known.queue, adopted
-            self._note(step, known.queue, "found", "still running, started by an earlier run", adopted.pid)
+            step.note(known.queue, "found", "still running, started by an earlier run", adopted.pid)
         for session_id, queue in self._store.ended_sessions():
             self._ended_sessions.report(session_id, queue)
         self._decide_all(step)
 
-    def _look_around(self, step: _Step) -> None:
+    def _look_around(self, step: Step) -> None:
         """What is to be done once in a while."""
         now_s = time.monotonic()
         if self._is_config_asked or now_s - self._looked_s >= _CONFIG_LOOK_INTERVAL_S:
@@ -196,7 +184,7 @@ class Activator:
         if self._about.kafka_problem != self._notifications.problem:
             self._about.kafka_problem = self._notifications.problem
             why = f"{self._about.kafka_problem}; waiting" if self._about.kafka_problem else "works again"
-            self._note(step, None, "Kafka", why)
+            step.note(None, "Kafka", why)
             self._save_about(step.now_ms)
         if now_s - self._seen_s >= _SEEN_INTERVAL_S:
             self._seen_s = now_s
@@ -205,19 +193,19 @@ class Activator:
             self._forgot_s = now_s
             self._forget(step.now_ms)
 
-    def _reload(self, step: _Step) -> None:
+    def _reload(self, step: Step) -> None:
         try:
             self._config.reload()
         except UserError as error:
             self._about.config_error = str(error)
-            self._note(step, None, "config refused, the one before stays", str(error))
+            step.note(None, "config refused, the one before stays", str(error))
         else:
             self._about.config_error = None
-            self._note(step, None, "config", "taken over")
+            step.note(None, "config", "taken over")
             self._decide_all(step)
         self._save_about(step.now_ms)
 
-    def _take(self, message: Message, step: _Step) -> None:
+    def _take(self, message: Message, step: Step) -> None:
         """A record of queue-activations."""
         record = self._notifications.decode(message)
         if record is None:
@@ -227,7 +215,7 @@ class Activator:
         if entry is None or not entry.wants(record.notification):
             return
         if (refusal := entry.refusal(queue)) is not None:
-            self._note(step, queue, "refused", refusal)
+            step.note(queue, "refused", refusal)
             return
         state = self._state(queue)
         if record.event_type != "QUEUE_ACTIVATION":
@@ -250,7 +238,7 @@ class Activator:
         self._apply(queue, decisions, step)
         self._decide(queue, step)
 
-    def _take_exits(self, step: _Step) -> None:
+    def _take_exits(self, step: Step) -> None:
         for session_id, (queue, program) in list(self._programs.items()):
             end = program.poll()
             if end is not None:
@@ -259,18 +247,18 @@ class Activator:
                 self._exited(session_id, queue, end, program.pid, step)
                 self._decide(queue, step)
 
-    def _exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: _Step) -> None:
+    def _exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: Step) -> None:
         step.ended.append((session_id, queue))
         self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
 
-    def _decide_all(self, step: _Step) -> None:
+    def _decide_all(self, step: Step) -> None:
         """The config may say something else about every queue; and it may name queues to keep programs running for."""
         kept = {entry.queue for entry in self._config.current.programs if entry.min}
         for queue in sorted(self._queues.keys() | kept):
             self._decide(queue, step)
             step.changed.add(queue)
 
-    def _decide(self, queue: str, step: _Step) -> None:
+    def _decide(self, queue: str, step: Step) -> None:
         """Starts what is to be started now."""
         policy, row, state = self._policy(queue), self._view.row(queue), self._state(queue)
         is_over = False
@@ -288,7 +276,7 @@ class Activator:
         else:
             self._due_ms.pop(queue, None)
 
-    def _start(self, queue: str, decision: Decision, step: _Step) -> None:
+    def _start(self, queue: str, decision: Decision, step: Step) -> None:
         """Starts a program up to its gate; a failure counts as a crash."""
         entry, session_id = self._config.current.entry_for(queue), decision.session_id
         assert entry is not None and session_id is not None  # noqa: S101, PT018 - only then is a start decided
@@ -301,24 +289,24 @@ class Activator:
             )
         except (OSError, ValueError) as error:
             # ValueError: a NUL in a word or a variable.
-            self._note(step, queue, "cannot be started", str(error))
+            step.note(queue, "cannot be started", str(error))
             self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
         else:
             step.started.append((ProgramRecord(session_id, queue, program.identity), program))
             self._apply(queue, [decision], step, program.pid)
 
-    def _apply(self, queue: str, decisions: list[Decision], step: _Step, pid: int | None = None) -> None:
+    def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None) -> None:
         for decision in decisions:
             record = self._queues[queue]
             record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why
-            self._note(step, queue, decision.action.value, decision.why, pid)
+            step.note(queue, decision.action.value, decision.why, pid)
             step.changed.add(queue)
 
-    def _finish(self, step: _Step) -> None:
+    def _finish(self, step: Step) -> None:
         """Records the step, then does it."""
         acknowledged = self._ended_sessions.take_acknowledged()
         if step.old:
-            self._note(step, None, "ignored", f"{step.old} old notifications that need no answer any more")
+            step.note(None, "ignored", f"{step.old} old notifications that need no answer any more")
         self._record(step, acknowledged)
         for record, program in step.started:
             program.open_gate()
@@ -328,7 +316,7 @@ class Activator:
         for event in step.events:
             self._tell(event)
 
-    def _record(self, step: _Step, acknowledged: list[str]) -> None:
+    def _record(self, step: Step, acknowledged: list[str]) -> None:
         if not (step.changed or step.events or acknowledged):
             return
         with self._store.transaction():
@@ -345,7 +333,7 @@ class Activator:
 
     def _end(self) -> None:
         """Lets programs go on, or ends them; their sessions are reported."""
-        step = _Step(self._now_ms())
+        step = Step(self._now_ms())
         if self._settings.stop_programs:
             stop_all([program for _, program in self._programs.values()], _STOP_TIMEOUT_S)
             step.now_ms = self._now_ms()
@@ -359,10 +347,10 @@ class Activator:
             program.release()
         is_well = self._notifications.problem is None
         acknowledged = self._ended_sessions.flush(_FLUSH_TIMEOUT_S if is_well else 0)
-        end = _Step(self._now_ms())
+        end = Step(self._now_ms())
         count = len(self._programs)
         programs = f"{count} program{'s' if count != 1 else ''}"
-        self._note(end, None, "stopped", f"{programs} still running: they go on" if count else "no program is running")
+        end.note(None, "stopped", f"{programs} still running: they go on" if count else "no program is running")
         self._record(end, acknowledged)
         for event in end.events:
             self._tell(event)
@@ -389,9 +377,6 @@ class Activator:
     def _policy(self, queue: str) -> Policy | None:
         entry = self._config.current.entry_for(queue)
         return entry.policy(self._about.salt) if entry is not None and entry.refusal(queue) is None else None
-
-    def _note(self, step: _Step, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
-        step.events.append(ActivatorEvent(step.now_ms, queue, what, why, pid))
 
     def _pass_over(self, line: str) -> None:
         self._tell(ActivatorEvent(self._now_ms(), None, "passed over", line))
