@@ -1,5 +1,7 @@
 """The command `queue-activation host`: runs the tasks of internal activation."""
 
+import logging
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +16,10 @@ from streaming.cli.options import (
     cluster,
     option,
 )
-from streaming.system import stop_signals
+from streaming.system import logs, stop_signals
 from streaming.system.logs import LogFormat
+
+_log = logging.getLogger(__name__)
 
 
 @stop_signals.orderly()
@@ -37,11 +41,22 @@ def host(
     Prints `host ready`. When it is stopped, running tasks have the configured time to end by themselves; a second
     signal ends the waiting.
     """
-    from streaming.daemons.host import service
-    from streaming.daemons.host.task_host import HostSettings
+    from streaming.daemons.host.task_host import READY, HostSettings, TaskHost
 
-    kafka = cluster(bootstrap_servers, kafka_config)
-    service.run(HostSettings(kafka, config, topic_prefix, group_id, kafka_config), log_format)
+    logs.configure(log_format)
+
+    def say(text: str) -> None:
+        if text == READY:
+            typer.echo(text)
+        elif log_format is LogFormat.JSON:
+            _log.info("%s", text)
+        else:
+            typer.echo(f"{datetime.now(UTC):%H:%M:%S} {logs.printable(text)}")
+
+    settings = HostSettings(cluster(bootstrap_servers, kafka_config), config, topic_prefix, group_id, kafka_config)
+    with stop_signals.taken() as signals, TaskHost(settings, say) as running:
+        signals.only_note()
+        running.run(signals.stop, signals.hurry)
 
 
 def register(app: typer.Typer) -> None:
