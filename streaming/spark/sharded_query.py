@@ -10,6 +10,7 @@ query (spark/activation).
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pandas as pd
@@ -102,10 +103,7 @@ def sharded_query(  # noqa: PLR0913, PLR0917  (what it is made of)
         state_schema: Of a shard's state, in Spark's words.
         reports: Where the workers tell what the driver must know.
     """
-    first, *others = (_records(_read(spark, settings, source), settings, source) for source in sources)
-    records = first
-    for more in others:
-        records = records.union(more)
+    records = reduce(DataFrame.union, (_records(_read(spark, settings, each), settings, each) for each in sources))
     # A task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
     return _writer(_step(_pack(records, settings.shard_keys), take_shard, state_schema, reports), settings)
