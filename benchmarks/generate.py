@@ -111,11 +111,12 @@ def _check(cluster: Cluster, topics: Topics, of: InputSet) -> None:
     counts = {topics.arrivals: 0, topics.receives: 0}
     with TopicFollower(cluster, [*counts], Start.BEGINNING) as follower:
         for message in follower.to_end():
-            counts[message.topic()] += 1
-            if message.topic() == topics.arrivals and message.key() not in seen:
-                seen.add(message.key())
-                if json.loads(message.value()).get("count") != FIRST_COUNT:
-                    raise RuntimeError(f"{message.key()}: its first arrival is not the great one")
+            topic, key = message.topic() or "", message.key() or b""
+            counts[topic] += 1
+            if topic == topics.arrivals and key not in seen:
+                seen.add(key)
+                if json.loads(message.value() or b"").get("count") != FIRST_COUNT:
+                    raise RuntimeError(f"{key!r}: its first arrival is not the great one")
     if len(seen) != of.queues or sum(counts.values()) != of.events:
         raise RuntimeError(f"{sum(counts.values())} events of {len(seen)} queues")
 

@@ -67,7 +67,8 @@ def row(monitor: RunningMonitor, queues: int, seconds: int) -> str:
 def send(producer: Producer, number: int, *, is_arrival: bool) -> None:
     """An arrival, or a RECEIVE that takes a message."""
     queue = f"queue-{number}"
-    topic, record = TOPICS.arrivals, {"queue": queue}
+    topic = TOPICS.arrivals
+    record: dict[str, object] = {"queue": queue}
     if not is_arrival:
         topic = TOPICS.receives
         record |= {"type": "RECEIVE", "session_id": "s", "result": "MESSAGES", "messages": 1}

@@ -90,7 +90,7 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[tuple[float
             message = follower.poll(0.1)
             if message is not None:
                 now_s = time.monotonic()
-                record = decode(message.value())
+                record = decode(message.value() or b"")
                 since_s = sent_s.pop((record.queue, record.sequence), None)
                 if since_s is not None:
                     latencies_s.append((since_s - begin_s, now_s - since_s))

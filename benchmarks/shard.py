@@ -38,10 +38,10 @@ class State:
 
     def __init__(self) -> None:
         self.exists = False
-        self.get: tuple = ()
+        self.get: tuple[Any, ...] = ()
         self.batch_ms = 0
 
-    def update(self, value: tuple) -> None:
+    def update(self, value: tuple[Any, ...]) -> None:
         """Keeps it."""
         self.exists, self.get = True, value
 
@@ -50,13 +50,14 @@ class State:
         return self.batch_ms
 
 
-def read(batch: list[dict]) -> list[pa.RecordBatch]:
+def read(batch: list[dict[str, Any]]) -> list[pa.RecordBatch]:
     """The records of a batch as a task reads them."""
     records = pa.Table.from_pylist(batch, RECORDS)
-    return records.append_column("shard", pa.array([0] * len(batch), pa.int32())).to_batches()
+    as_read: list[pa.RecordBatch] = records.append_column("shard", pa.array([0] * len(batch), pa.int32())).to_batches()
+    return as_read
 
 
-def batches(arguments: argparse.Namespace) -> Iterator[list[dict]]:
+def batches(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
     """Batches of records of one shard."""
     batch = []
     for number, (is_arrival, queue, value) in enumerate(
@@ -87,7 +88,7 @@ def take_shard(_key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_m
 
 def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = None) -> tuple[list[float], list[float]]:
     """Events per second of each batch: packed into blocks, and stepped."""
-    state = State()
+    state: Any = State()
     pack_rates, rates = [], []
     for number, batch in enumerate(batches(arguments)):
         records = read(batch)

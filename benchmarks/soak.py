@@ -73,7 +73,8 @@ def main() -> None:
     arguments = parser.parse_args()
     print(machine())
     print(f"{arguments.queues * 15:,} events/s of {arguments.queues:,} queues for {arguments.minutes:g} minutes")
-    load, samples = Load(), []
+    load = Load()
+    samples: list[Sample] = []
     with (
         running_monitor(*OPTIONS) as monitor,
         TopicFollower(monitor.cluster, [TOPICS.activations], Start.END) as reader,
@@ -155,7 +156,7 @@ def read(reader: TopicFollower, load: Load, is_over: threading.Event) -> None:
         message = reader.poll(0.1)
         if message is None:
             continue
-        record = json.loads(message.value())
+        record = json.loads(message.value() or b"")
         key = record["queue"], record["sequence"]
         load.came[key] += 1
         if key in load.first_s:

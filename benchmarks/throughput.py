@@ -83,7 +83,7 @@ def digest(cluster: Cluster, topics: Topics) -> str:
     found = set()
     with TopicFollower(cluster, [topics.activations], Start.BEGINNING) as follower:
         for message in follower.to_end():
-            record = json.loads(message.value())
+            record = json.loads(message.value() or b"")
             found.add((record["queue"], record["sequence"], record["reason"]))
     return f"{len(found)} {hashlib.sha256(json.dumps(sorted(found)).encode()).hexdigest()[:12]}"
 

@@ -61,7 +61,7 @@ def lateness_ms(follower: TopicFollower, queues: int, timeout_s: float) -> list[
             raise SystemExit(f"{queues} time-outs were due, {len(late_ms)} came")
         if message is None:
             continue
-        record = json.loads(message.value())
+        record = json.loads(message.value() or b"")
         if record["sequence"] == 1:
             expires_ms[record["queue"]] = datetime.fromisoformat(record["expires_at"]).timestamp() * 1000
         elif record["sequence"] == 2:

@@ -91,7 +91,7 @@ def commands(names: Names) -> Iterator[Sent]:
         clause = {"procedure_name": names.text(386), "execute_as": names.text(256), "max_queue_readers": 32_767}
         yield TOPICS.commands, queue, {"type": "CREATE_QUEUE", "activation": clause}
         for _ in range(100):
-            fields = {"notification": names.text(128), "service": names.text(256)}
+            fields: dict[str, object] = {"notification": names.text(128), "service": names.text(256)}
             yield TOPICS.commands, queue, {"type": "CREATE_EVENT_NOTIFICATION"} | fields
 
 
@@ -224,7 +224,7 @@ class Attack:
         deadline_s = time.monotonic() + 0.5
         while time.monotonic() < deadline_s and (letter := self.letters.poll(0.1)) is not None:
             reason = dict(letter.headers() or ())["reason"]
-            if reason.startswith(b"too many"):
+            if isinstance(reason, bytes) and reason.startswith(b"too many"):
                 self.refused += 1
             else:
                 self.wrong += 1
@@ -253,11 +253,11 @@ class Attack:
             if time.time() > begin_s + GOOD_TIMEOUT_S:
                 return None
             message = self.notified.poll(0.1)
-            if message is None or not (message.key() or b"").startswith(b"good-"):
+            if message is None or (key := message.key()) is None or not key.startswith(b"good-"):
                 continue
             written_s = message.timestamp()[1] / 1000
             if written_s > begin_s and b"MESSAGE_ARRIVED_ON_EMPTY_QUEUE" in (message.value() or b""):
-                activated_s[message.key()] = written_s
+                activated_s[key] = written_s
         return max(activated_s.values()) - begin_s
 
 

@@ -5,6 +5,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_workload_watch_and_queues(monitored: Monitored, tmp_path: Path) -> None
         )
     activated = {json.loads(line)["queue"] for line in lines}
 
-    def notified_rows() -> list[dict]:
+    def notified_rows() -> list[dict[str, Any]]:
         rows = [row for row in _rows(monitored, prefix) if row["state"] == "NOTIFIED"]
         return rows if activated <= {row["queue"] for row in rows} else []
 
@@ -111,7 +112,7 @@ def test_workload_watch_and_queues(monitored: Monitored, tmp_path: Path) -> None
     assert f"{prefix}1" in table
 
 
-def _rows(monitored: Monitored, prefix: str) -> list[dict]:
+def _rows(monitored: Monitored, prefix: str) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in run(monitored, "queues", "--json").splitlines()]
     return [row for row in rows if row["queue"].startswith(prefix)]
 

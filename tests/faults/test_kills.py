@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ class Run:
             create_queue_topics(
                 self.monitored.bootstrap_servers, [name], partitions=queue.max_readers, replication_factor=1
             )
-            command = {"type": "ALTER_QUEUE", "queue": name, "poison_message_handling": "OFF"}
+            command: dict[str, Any] = {"type": "ALTER_QUEUE", "queue": name, "poison_message_handling": "OFF"}
             if queue.is_internal:
                 clause = {"procedure_name": queue.name, "max_queue_readers": queue.max_readers}
                 command |= {"type": "CREATE_QUEUE", "activation": clause}

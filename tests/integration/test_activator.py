@@ -164,7 +164,8 @@ class Activating:
     def status(self) -> dict[str, Any]:
         command = [*THIS_COMMAND, "activator", "status", "--json", "--state-directory", str(self.state_directory)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=own_environment(), timeout=30)
-        return json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def status_of(self, queue: str) -> dict[str, Any]:
         return next(row for row in self.status()["queues"] if row["queue"] == queue)

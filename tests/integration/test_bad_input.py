@@ -6,7 +6,7 @@ BAD_INPUT_RECORDS says how many of each input topic at least.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -81,7 +81,7 @@ class Sender:
 
             def delivered(error: KafkaError | None, message: Message, record: Record = record) -> None:
                 assert error is None, error
-                self.sent[message.topic(), message.partition(), message.offset()] = record
+                self.sent[cast(Place, (message.topic(), message.partition(), message.offset()))] = record
 
             topic = getattr(topics, record.source.name.lower())
             producer.produce(topic, key=record.key, value=record.value, on_delivery=delivered)
@@ -158,9 +158,9 @@ def test_what_unpacks_to_more_than_the_topic_takes_is_refused_by_the_broker(
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers} | packed)
     errors = []
     for topic in (topics.arrivals, topics.receives, topics.commands):
-        producer.produce(topic, b"\0" * 32 * MIB, on_delivery=lambda error, _message: errors.append(error.code()))
+        producer.produce(topic, b"\0" * 32 * MIB, on_delivery=lambda error, _message: errors.append(error))
     assert producer.flush(DEADLINE_S) == 0
-    assert errors == [KafkaError.MSG_SIZE_TOO_LARGE] * 3
+    assert [error and error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE] * 3
 
 
 def places(letters: Tail) -> dict[Place, Any]:

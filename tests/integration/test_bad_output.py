@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Flooded:
             assert error is None, error
 
         topic = self.hosting.prefix + record.topic_
-        headers = list(record.headers_)
+        headers: list[tuple[str, str | bytes | None]] = list(record.headers_)
         self._producer.produce(topic, record.value_, record.key_, headers=headers, on_delivery=delivered)
         self._producer.poll(0)
 
@@ -91,9 +92,9 @@ def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: F
     command = [*THIS_COMMAND, "activator", "--config", str(config), *state, "--stop-programs", *flooded.kafka]
     with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
 
-        def count_of_starts() -> int:
+        def has_started(times: int) -> bool:
             assert process.poll() is None, log_file.read_text()[-3_000:]
-            return starts.read_text().count("started") if starts.exists() else 0
+            return starts.exists() and starts.read_text().count("started") >= times
 
         process.wait_until_said("activator ready", DEADLINE_S)
         # Each good notification stands between bad ones, and its row of the view too.
@@ -102,7 +103,7 @@ def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: F
             flooded.flood("queue-monitors")
             flooded.good("queue-activations", number)
             flooded.flood("queue-activations")
-            wait_until(lambda number=number: count_of_starts() >= number, DEADLINE_S, f"start {number}")
+            wait_until(partial(has_started, number), DEADLINE_S, f"start {number}")
         status = json.loads(
             subprocess.run(
                 [*THIS_COMMAND, "activator", "status", "--json", *state], capture_output=True, check=True, text=True

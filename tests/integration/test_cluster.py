@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,10 @@ def sequences_by_id(activations: Activations, queue: str) -> list[int]:
     """The sequences of a queue's different notifications."""
     by_id = {record["notification_id"]: record["sequence"] for record in activations.of(queue)}
     return sorted(by_id.values())
+
+
+def is_activated_twice(activations: Activations, queue: str) -> bool:
+    return 2 in sequences_by_id(activations, queue)
 
 
 def newest(log: Path) -> int:
@@ -67,7 +72,7 @@ def test_executors_killed_during_load_cost_no_activation_and_invent_none(
                 monitored.receive(queue)
             monitored.arrive(*read)
             for queue in read:
-                wait_until(lambda queue=queue: 2 in sequences_by_id(activations, queue), DEADLINE_S, f"2 of {queue}")
+                wait_until(partial(is_activated_twice, activations, queue), DEADLINE_S, f"2 of {queue}")
             assert not cluster.executors() & set(executors)
             # What is sent to the process that the user knows, which is spark-submit's.
             os.kill(process.pid, signal.SIGTERM)

@@ -240,7 +240,7 @@ def test_two_hosts_share_the_work(make_hosting: Callable[[int], Hosting], tmp_pa
 
 def test_a_host_that_the_group_has_expelled_goes_on(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
     hosting.configure("name = 'p'\ncommand = 'true'")
-    refused = []
+    refused: list[list[TopicPartition]] = []
     send_offsets = TransactionalProducer.send_offsets
 
     def refuse_once(producer: TransactionalProducer, offsets: list[TopicPartition], group: object) -> None:

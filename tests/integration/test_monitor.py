@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -98,7 +99,7 @@ def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Moni
 
         def is_limit_reached(row: dict[str, Any]) -> bool:
             monitored.receive("Q", result="EMPTY", where=True)  # takes nothing, and makes the monitor look
-            return row["task_limit_reached"] > 0
+            return bool(row["task_limit_reached"] > 0)
 
         row = view.wait_for("Q", is_limit_reached)
         assert (row["tasks_running"], row["max_queue_readers"]) == (1, 1)
@@ -253,6 +254,14 @@ def test_what_a_batch_has_shuffled_does_not_stay_on_the_disk(
         wait_until(lambda: not list(scratch.rglob("shuffle_*")), DEADLINE_S, "no file of a shuffle")
 
 
+def jvm_of(monitor: int) -> set[int]:
+    return children_of(monitor) & processes_with("org.apache.spark.deploy.SparkSubmit")
+
+
+def have_ended(processes: set[int]) -> bool:
+    return not any(map(is_running, processes))
+
+
 def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitored: Monitored) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         with monitored.running() as process:
@@ -260,7 +269,7 @@ def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitor
             assert jvm
             os.kill(process.pid, number)
             assert process.wait(60) == 0
-            wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+            wait_until(partial(have_ended, jvm), DEADLINE_S, "the end of the JVM")
 
 
 @contextmanager
@@ -331,16 +340,10 @@ def test_a_signal_while_spark_starts_ends_it_with_exit_code_0_and_leaves_no_proc
     log_file = monitored.folder / "monitor.log"
     for number in (signal.SIGINT, signal.SIGTERM):
         with ChildProcess(monitored.command(), log_file=log_file, env=own_environment()) as process:
-            jvm = wait_until(
-                lambda process=process: (
-                    children_of(process.pid) & processes_with("org.apache.spark.deploy.SparkSubmit")
-                ),
-                DEADLINE_S,
-                "the JVM",
-            )
+            jvm = wait_until(partial(jvm_of, process.pid), DEADLINE_S, "the JVM")
             os.kill(process.pid, number)
             assert process.wait(STOP_DEADLINE_S) == 0
-            wait_until(lambda jvm=jvm: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+            wait_until(partial(have_ended, jvm), DEADLINE_S, "the end of the JVM")
         assert log_file.read_text() == "monitor stopped\n"
         log_file.unlink()
 

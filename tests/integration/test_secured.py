@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,12 @@ class Programs:
     def log(self, name: str) -> str:
         return self.log_file(name).read_text()
 
+    def has_said(self, name: str, line: str) -> bool:
+        return line in self.log(name).splitlines()
+
+    def has_seen_an_exit(self, name: str) -> bool:
+        return "exited" in self.log(name)
+
     def run(self, name: str, *more: str) -> str:
         arguments = command(self.broker, name, self.broker.client_file(COMMANDS[name]), *more)
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
@@ -171,10 +178,10 @@ def test_from_arrival_to_inactive_with_the_documented_rights_and_no_secret_anywh
         send(secured, ORDERS, b"the order")
         send(secured, PAYMENTS, b"the payment")
         for name, message in (("activator", "the order"), ("host", "the payment")):
-            wait_until(lambda n=name, m=message: m in programs.log(n).splitlines(), DEADLINE_S, message)
+            wait_until(partial(programs.has_said, name, message), DEADLINE_S, message)
         programs.assert_no_secret()
         for name in ("activator", "host"):
-            wait_until(lambda n=name: "exited" in programs.log(n), DEADLINE_S, f"the reader of the {name} to exit")
+            wait_until(partial(programs.has_seen_an_exit, name), DEADLINE_S, f"the reader of the {name} to exit")
         states = {ORDERS: "INACTIVE", PAYMENTS: "INACTIVE"}
         wait_until(
             lambda: {name: row["state"] for name, row in programs.rows().items()} == states, DEADLINE_S, "INACTIVE"

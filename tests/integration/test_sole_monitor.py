@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -205,13 +206,17 @@ def test_the_holder_keeps_its_place_over_an_outage_of_the_broker(
             for away_s in (0.0, SESSION_TIMEOUT_S * 1.5):
                 broker.kill()
                 killed_s = time.monotonic()
-                wait_until(lambda s=away_s + killed_s: time.monotonic() >= s, DEADLINE_S, "the outage's end")
+                wait_until(partial(is_past, killed_s + away_s), DEADLINE_S, "the outage's end")
                 assert not holder.has_problem()
                 broker.start()
                 wait_until(lambda: is_holder(place, "holder"), DEADLINE_S, "the place again")
             with place.asked_for("newcomer") as newcomer, pytest.raises(UserError, match="host-of-holder"):
                 holds(newcomer)
             assert not holder.has_problem()
+
+
+def is_past(instant_s: float) -> bool:
+    return time.monotonic() >= instant_s
 
 
 def is_holder(place: Place, checkpoint_id: str) -> bool:

@@ -6,6 +6,7 @@ altered, dropped; batches fail to come, and the wall clock jumps. Nobody reports
 oracle that only adds and subtracts must agree with every count.
 """
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -144,7 +145,7 @@ class Simulation:
         """The next event, such as a real sender, reader, task host or administrator could cause."""
         session = self.random.choice("rst")
         presence = 1 if self.are_readers_there else 0.01
-        kinds = {
+        kinds: dict[tuple[float, str], Callable[[], Event]] = {
             (6, "a message arrives"): lambda: arrived(self.random.choice((1, 1, 1, 20))),
             (8 * presence, "a reader reads"): lambda: self.receive(session, queue, oracle),
             (2 * presence, "a reader waits"): lambda: waiting(

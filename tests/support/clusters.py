@@ -71,8 +71,8 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
         def start(name: str, program: str, *arguments: str) -> tuple[ChildProcess, Path]:
             log_file = folder / f"{name}.log"
             options = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
-            command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{program}", *options, *arguments]
-            process = ChildProcess(command, log_file=log_file, env=environment, cwd=folder)
+            command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{program}"]
+            process = ChildProcess([*command, *options, *arguments], log_file=log_file, env=environment, cwd=folder)
             return processes.enter_context(process), log_file
 
         _, log_file = start("master", "master.Master")
@@ -90,6 +90,7 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
 
 def _wait_for(log_file: Path, pattern: str) -> str:
     found = wait_until(lambda: re.search(pattern, log_file.read_text()), START_TIMEOUT_S, f"{pattern} in {log_file}")
+    assert found is not None
     return found[1]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import typer
+from typer.core import TyperGroup
 
 from streaming.cli.main import app
 
@@ -69,7 +70,7 @@ def parse(arguments: list[str], environment: Mapping[str, str] | None = None) ->
         LookupError: There is no such command.
         Exception: Typer's usage error: an option that is not there, a value that is none, an argument too many.
     """
-    group = typer.main.get_command(app)
+    group = _group()
     name, *rest = arguments or [""]
     if name not in group.commands:
         raise LookupError(f"there is no command {name!r}")
@@ -84,13 +85,19 @@ def parse(arguments: list[str], environment: Mapping[str, str] | None = None) ->
 
 def variables_of(command: str) -> set[str]:
     """The environment variables that a command reads."""
-    return {option.envvar for option in typer.main.get_command(app).commands[command].params if option.envvar}
+    return {str(option.envvar) for option in _group().commands[command].params if option.envvar}
 
 
 def all_variables() -> set[str]:
     """The environment variables of all commands."""
-    names = typer.main.get_command(app).commands
+    names = _group().commands
     return set(OTHER_VARIABLES).union(*(variables_of(name) for name in names))
+
+
+def _group() -> TyperGroup:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
 
 
 def check_make(arguments: list[str]) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
@@ -146,7 +146,7 @@ class FakeShard:
         """Runs one batch of these very rows."""
         self.state.batch_ms = batch_ms
         outputs = []
-        for rows in take_batch(SHARD, iter(frames), self.state, self._take_shard, self._report_wake):
+        for rows in take_batch(SHARD, iter(frames), cast(Any, self.state), self._take_shard, self._report_wake):
             for topic, key, value, names, contents in rows.itertuples(index=False):
                 outputs.append(Output(topic, key, value, dict(zip(names or [], contents or [], strict=True))))
         return outputs
@@ -165,7 +165,7 @@ class FakeShard:
 
     @property
     def clock_ms(self) -> int:
-        return self.state.get[1]
+        return int(self.state.get[1])
 
 
 def of_topic(outputs: list[Output], topic: str) -> list[Output]:

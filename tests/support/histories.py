@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from streaming.core.activation import events
 from streaming.core.activation.events import ActivationOptions, Event, QueueOptions, ReceiveResult
@@ -58,15 +59,15 @@ def group(session: str = "r") -> Event:
     return events.Receive(session, ReceiveResult.GROUP)
 
 
-def create_queue(**options: object) -> Event:
+def create_queue(**options: Any) -> Event:
     return events.CreateQueue(QueueOptions(**options))
 
 
-def alter(**options: object) -> Event:
+def alter(**options: Any) -> Event:
     return events.AlterQueue(QueueOptions(**options))
 
 
-def activation(**options: object) -> ActivationOptions:
+def activation(**options: Any) -> ActivationOptions:
     return ActivationOptions(**options)
 
 
@@ -84,7 +85,7 @@ class Timeline:
 
     Attributes:
         settings: The settings of the queue.
-        queue: The queue, once there is one.
+        queue_if_any: The queue; None as long as there is none.
         now_ms: The time of the last batch.
         written: Every notification so far, with its time.
         started: Every task that was started, with its time. Its id is SEQUENCE.NUMBER, the number counting from 0 the
@@ -93,7 +94,7 @@ class Timeline:
     """
 
     settings: CoreSettings = field(default_factory=CoreSettings)
-    queue: Queue | None = None
+    queue_if_any: Queue | None = None
     now_ms: int = 0
     written: list[tuple[int, Notification]] = field(default_factory=list)
     started: list[tuple[int, str]] = field(default_factory=list)
@@ -108,17 +109,17 @@ class Timeline:
             self.started.append((now_ms, f"{sequence}.{number}"))
             return self.started[-1][1]
 
-        step = step_queue(self.queue, batch, now_ms, self.settings, name_task)
-        self.queue, self.now_ms = step.queue, now_ms
+        step = step_queue(self.queue_if_any, batch, now_ms, self.settings, name_task)
+        self.queue_if_any, self.now_ms = step.queue, now_ms
         self.written += [(now_ms, notification) for notification in step.notifications]
         if step.writes_view:
-            self.rows.append((now_ms, self.queue.monitor.state if self.queue else None))
+            self.rows.append((now_ms, step.queue.monitor.state if step.queue else None))
         return step.notifications
 
     def run_until(self, end_ms: int) -> list[Notification]:
         """Lets the time pass: a batch without events whenever the queue asks for one, before `end_ms`."""
         notified = []
-        while (wake_ms := self.queue.next_wake_ms() if self.queue else FOREVER_MS) < end_ms:
+        while (wake_ms := self.queue.next_wake_ms() if self.queue_if_any else FOREVER_MS) < end_ms:
             notified += self.batch(max(wake_ms, self.now_ms + 1))
         return notified
 
@@ -128,6 +129,12 @@ class Timeline:
         return self.batch(now_ms, *batch)
 
     @property
+    def queue(self) -> Queue:
+        """The queue, which there must be."""
+        assert self.queue_if_any is not None
+        return self.queue_if_any
+
+    @property
     def state(self) -> State:
         return self.queue.monitor.state
 
@@ -135,7 +142,7 @@ class Timeline:
     def unread(self) -> int:
         return self.queue.unread
 
-    def activations(self) -> list[tuple[int, Reason]]:
+    def activations(self) -> list[tuple[int, Reason | None]]:
         """When the queue was activated, and why."""
         return [(now, one.reason) for now, one in self.written if one.event_type is EventType.QUEUE_ACTIVATION]
 
@@ -190,8 +197,7 @@ def random_event(random: Random) -> Event:
         (1, random_alter(random)),
         (1, random.choice((create_queue(), DROP_QUEUE, notify(name, "s"), notify(name), drop_notification(name)))),
     ]
-    weights, choices = zip(*weighted, strict=True)
-    return random.choices(choices, weights)[0]
+    return random.choices([event for _, event in weighted], [weight for weight, _ in weighted])[0]
 
 
 def random_task_event(random: Random) -> Event:

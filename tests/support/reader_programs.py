@@ -267,7 +267,7 @@ def _end_block(reader: QueueReader, how: End) -> None:
         case End.KILL_AFTER_REPORT | End.KILL_AFTER_OFFSETS:
             setattr(TransactionalProducer, how, _dies_after(getattr(TransactionalProducer, how)))
         case End.KILL_AFTER_COMMIT:
-            TransactionalProducer.transaction = _transaction_and_die
+            TransactionalProducer.transaction = _transaction_and_die  # type: ignore[method-assign, assignment]
 
 
 def _receive(reader: QueueReader, commands: Iterator[Any], max_messages: int, timeout_s: float) -> bool:
@@ -292,7 +292,7 @@ def _receive(reader: QueueReader, commands: Iterator[Any], max_messages: int, ti
 
 
 def _main(bootstrap_servers: str, prefix: str, queue: str, session_id: str) -> None:
-    reader_module.TransactionalProducer = functools.partial(
+    reader_module.TransactionalProducer = functools.partial(  # type: ignore[misc, assignment]
         TransactionalProducer, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
     )
     kafka_config = {"client.id": session_id, "session.timeout.ms": _SESSION_TIMEOUT_MS}

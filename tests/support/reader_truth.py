@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -34,14 +35,7 @@ class QueueTruth:
     def wait_for_transactions(self) -> None:
         """Waits until no transaction is open: those of killed readers are aborted at their time-out."""
         for topic in (self._queue, self._topics.topics.receives):
-            wait_until(
-                lambda topic=topic: (
-                    self._ends(topic, IsolationLevel.READ_COMMITTED)
-                    == self._ends(topic, IsolationLevel.READ_UNCOMMITTED)
-                ),
-                DEADLINE_S,
-                f"the end of all transactions on {topic}",
-            )
+            wait_until(partial(self._is_settled, topic), DEADLINE_S, f"the end of all transactions on {topic}")
         wait_until(lambda: self.group_offsets() is not None, DEADLINE_S, "the end of all transactions of the group")
 
     def messages(self) -> dict[tuple[int, int], str]:
@@ -76,9 +70,13 @@ class QueueTruth:
     def _partitions(self, topic: str) -> list[int]:
         return [*self._admin.list_topics(topic).topics[topic].partitions]
 
+    def _is_settled(self, topic: str) -> bool:
+        return self._ends(topic, IsolationLevel.READ_COMMITTED) == self._ends(topic, IsolationLevel.READ_UNCOMMITTED)
+
     def _ends(self, topic: str, isolation_level: IsolationLevel) -> dict[int, int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         futures = self._admin.list_offsets(
-            {TopicPartition(topic, number): OffsetSpec.latest() for number in self._partitions(topic)},
+            {TopicPartition(topic, number): latest for number in self._partitions(topic)},
             isolation_level=isolation_level,
         )
         return {partition.partition: future.result().offset for partition, future in futures.items()}
@@ -130,7 +128,7 @@ class Count:
     @property
     def unread(self) -> int:
         """How many messages are unread, by the monitor's count."""
-        return 0 if self._timeline.queue is None else self._timeline.queue.unread
+        return 0 if self._timeline.queue_if_any is None else self._timeline.queue.unread
 
     def feed(self, arrivals: Iterable[ConsumerRecord], receives: Iterable[ConsumerRecord]) -> None:
         """Feeds records that have not been fed yet, and lets the time pass after which silent sessions are given up."""

@@ -56,7 +56,7 @@ def main() -> None:
         threading.Thread(target=_tell, args=(spark, query), daemon=True).start()
         return query
 
-    DataStreamWriter.start = start_and_tell  # type: ignore[method-assign]
+    DataStreamWriter.start = start_and_tell  # type: ignore[method-assign, assignment]
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOG_CONFIG)
         file.flush()

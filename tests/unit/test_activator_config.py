@@ -40,7 +40,7 @@ def test_a_small_config(tmp_path: Path) -> None:
     policy = orders.policy(SALT)
     assert (policy.min_programs, policy.max_programs, policy.max_restarts) == (0, 4, 5)
     assert (policy.startup_grace_ms, policy.backoff_ms, policy.max_backoff_ms) == (10_000, 1_000, 60_000)
-    assert (policy.success_exit_codes, policy.fatal_exit_codes) == ({0}, set())
+    assert (policy.success_exit_codes, policy.fatal_exit_codes) == (frozenset({0}), frozenset())
     assert config.entry_for("invoices") is None
 
 

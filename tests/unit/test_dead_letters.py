@@ -160,8 +160,8 @@ BROKEN: dict[Source, dict[str, tuple[dict[str, Any], str]]] = {
 }
 
 
-def cases() -> list:
-    every: list = []
+def cases() -> list[Any]:
+    every: list[Any] = []
     for source, value in TOPICS.items():
         kinds = broken_in_every_topic(source)
         kinds |= {kind: (record(source, one), reason) for kind, (one, reason) in BROKEN[source].items()}

@@ -56,7 +56,7 @@ class TestDefinitions:
     def test_any_other_event_of_an_unknown_queue_is_ignored(self, event: Event) -> None:
         timeline = Timeline()
         timeline.batch(SECOND, event)
-        assert (timeline.queue, timeline.rows) == (None, [])
+        assert (timeline.queue_if_any, timeline.rows) == (None, [])
 
     def test_create_queue_creates_it_without_notifications(self) -> None:
         timeline = Timeline()
@@ -108,9 +108,10 @@ class TestDefinitions:
         definition = timeline.queue.definition
         assert (definition.is_on, definition.external_activation_timeout_ms) == (False, 9)
         assert definition.handles_poison is False
-        clause = definition.activation
-        assert (clause.is_on, clause.procedure_name, clause.max_queue_readers) == (False, "p", 0)
-        assert clause.execute_as == "me"
+        altered = definition.activation
+        assert altered is not None
+        assert (altered.is_on, altered.procedure_name, altered.max_queue_readers) == (False, "p", 0)
+        assert altered.execute_as == "me"
 
     def test_create_of_what_exists_sets_all_of_it(self) -> None:
         timeline = monitored()
@@ -165,14 +166,14 @@ class TestDefinitions:
         timeline.at(0, arrived())
         timeline.at(SECOND, received(1))
         timeline.run_until(SECOND + days * DAY)
-        assert (timeline.queue is None) == (days > 7)
+        assert (timeline.queue_if_any is None) == (days > 7)
         assert (timeline.rows[-1] == (SECOND + 7 * DAY, None)) == (days > 7)
 
     def test_a_queue_with_a_session_is_not_forgotten(self) -> None:
         timeline = Timeline(CoreSettings(queue_idle_expiry_ms=T))
         timeline.at(0, waiting())
         timeline.run_until(T + SECOND)
-        assert timeline.queue is not None
+        assert timeline.queue_if_any is not None
 
     @pytest.mark.parametrize(
         "kept_by", [[create_queue()], [arrived(), received(1)], [arrived()], [notify("m")], [alter(status=False)]]
@@ -183,7 +184,7 @@ class TestDefinitions:
         last_ms = 6 * DAY
         timeline.at(last_ms, *kept_by)
         timeline.run_until(last_ms + 6 * DAY)
-        assert timeline.queue is not None
+        assert timeline.queue_if_any is not None
         holds_for_ever = kept_by != [arrived(), received(1)]
         timeline.run_until(last_ms + 30 * DAY)
-        assert (timeline.queue is not None) == holds_for_ever
+        assert (timeline.queue_if_any is not None) == holds_for_ever

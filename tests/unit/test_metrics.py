@@ -182,7 +182,7 @@ class TestBatches:
         registry = CollectorRegistry()
         batches = Batches(TOPICS, registry)
 
-        def late() -> tuple[float | None, float | None]:
+        def late() -> tuple[object, object]:
             name = "queue_activation_timer_lateness_seconds"
             return registry.get_sample_value(f"{name}_count"), registry.get_sample_value(f"{name}_sum")
 

@@ -19,18 +19,22 @@ ROLLBACK = replace(receive("EMPTY"), value=b'{"type":"ROLLBACK","queue":"Q","ses
 class Message:
     """What confluent-kafka hands over of a record."""
 
-    def __init__(self, value: bytes | None, headers: list[tuple[str, bytes]] | None) -> None:
+    def __init__(self, value: bytes | None, headers: list[tuple[str, bytes | None]] | None) -> None:
         self._value, self._headers = value, headers
 
     def value(self) -> bytes | None:
         return self._value
 
-    def headers(self) -> list[tuple[str, bytes]] | None:
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
         return self._headers
 
 
+def message_of(value: bytes | None, headers: list[tuple[str, bytes | None]] | None) -> Any:
+    return Message(value, headers)
+
+
 def message(output: Output) -> Any:
-    return Message(output.value, list(output.headers.items()))
+    return message_of(output.value, list(output.headers.items()))
 
 
 def history(queue: str) -> list[tuple[ActivationFormat, Output]]:
@@ -50,6 +54,7 @@ def history(queue: str) -> list[tuple[ActivationFormat, Output]]:
 
 def test_xml_is_an_event_instance_in_the_documented_order() -> None:
     (_, _), (_, written) = history("shop.sales.a<&>b")
+    assert written.value is not None
     instance = ET.fromstring(written.value)
     assert instance.tag == "EVENT_INSTANCE"
     assert [(part.tag, part.text) for part in instance] == [
@@ -69,6 +74,7 @@ def test_xml_is_an_event_instance_in_the_documented_order() -> None:
 
 def test_a_name_with_characters_that_xml_does_not_have_is_still_xml() -> None:
     (_, _), (_, written) = history("a\ufffeb")
+    assert written.value is not None
     assert ET.fromstring(written.value).findtext("ObjectName") == "a\ufffdb"
     assert written.headers["ce_subject"].decode() == "a\ufffeb"
 
@@ -119,13 +125,13 @@ def test_a_disabled_queue_without_an_event_notification(settings: Any) -> None:
 )
 def test_what_is_no_notification_is_refused(value: bytes | None, headers: Any) -> None:
     with pytest.raises(InvalidRecordError):
-        decode(Message(value, headers))
+        decode(message_of(value, headers))
 
 
 def test_headers_of_others_may_be_anything() -> None:
     (_, _), (_, written) = history("Q")
     headers = [*written.headers.items(), ("trace", b"\xff\x00"), ("empty", None)]
-    assert decode(Message(written.value, headers)) == decode(message(written))  # type: ignore[arg-type]
+    assert decode(message_of(written.value, headers)) == decode(message(written))
 
 
 @pytest.mark.parametrize("field", ["sequence", "unread_messages", "tasks_waiting"])
@@ -133,7 +139,7 @@ def test_headers_of_others_may_be_anything() -> None:
 def test_a_number_that_could_not_be_stored_is_refused(field: str, number: int) -> None:
     (_, written), _ = history("Q")
     with pytest.raises(InvalidRecordError):
-        decode(Message(json.dumps(written.json | {field: number}).encode(), []))
+        decode(message_of(json.dumps(written.json | {field: number}).encode(), []))
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x1b[2J", "a.b.c.d", "x" * 129])

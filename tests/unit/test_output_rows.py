@@ -3,6 +3,7 @@
 import uuid
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,8 +34,13 @@ TAKEN = receive("MESSAGES", messages=1, transaction_id="t")
 GIVEN_BACK = replace(TAKEN, value=b'{"type":"ROLLBACK","queue":"Q","session_id":"r","transaction_id":"t"}')
 
 
-def rows(outputs: list[Output]) -> dict[str, dict]:
-    return {one.key.decode(): one.json for one in of_topic(outputs, "queue-monitors") if one.value is not None}
+def rows(outputs: list[Output]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for one in of_topic(outputs, "queue-monitors"):
+        assert one.key is not None
+        if one.value is not None:
+            found[one.key.decode()] = one.json
+    return found
 
 
 class TestActivations:
@@ -98,7 +104,8 @@ class TestActivations:
         shard.batch(START, *(command("CREATE_EVENT_NOTIFICATION", notification=name) for name in notifications))
         written = activations(shard.batch(START + SECOND, *[TAKEN, GIVEN_BACK] * 5))
 
-        assert [one.json["notification"] for one in written] == (notifications or [None])
+        expected: list[str | None] = [*notifications] or [None]
+        assert [one.json["notification"] for one in written] == expected
         for one in written:
             assert one.headers["ce_type"] == b"queue.disabled.v1"
             assert one.json["EventType"] == "BROKER_QUEUE_DISABLED"
@@ -133,7 +140,8 @@ class TestActivations:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_ids_are_unique_and_the_same_in_a_replay(self, seed: int) -> None:
-        shard, seen = FakeShard(), set()
+        shard = FakeShard()
+        seen: set[str] = set()
         for batch_ms, records in random_batches(Random(seed)):  # noqa: S311  (no secret)
             before, offset = shard.state.value, shard.offset
             written = activations(shard.batch(batch_ms, *records))

@@ -1,5 +1,7 @@
 """The queue monitor: every (state, trigger), every (state, event) of the whole queue, and every way a check can go."""
 
+from typing import Any
+
 import pytest
 
 from streaming.core.activation import events
@@ -48,7 +50,7 @@ TASK_LIMIT_REACHED  -           RECEIVES_OCCURRING/now  -               RECEIVES
 """
 
 
-def trigger_cases() -> list:
+def trigger_cases() -> list[Any]:
     header, *rows = [line.split() for line in TRIGGERS.strip().splitlines()]
     return [
         pytest.param(State[state], Trigger[trigger], cell, id=f"{state}-{trigger}")
@@ -219,11 +221,11 @@ def test_every_state_and_event(event_name: str, state: State) -> None:
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
 def test_drop_queue_forgets_everything_in_every_state(state: State) -> None:
-    timeline = Timeline(queue=queue_in(state), now_ms=11_000)
+    timeline = Timeline(queue_if_any=queue_in(state), now_ms=11_000)
 
     assert timeline.batch(NOW, events.DropQueue()) == []
 
-    assert timeline.queue is None
+    assert timeline.queue_if_any is None
     assert timeline.rows == [(NOW, None)]
 
 
@@ -267,7 +269,7 @@ QUIET_WINDOW_CHECKS = [
 
 @pytest.mark.parametrize("semantics", Semantics)
 @pytest.mark.parametrize("row", QUIET_WINDOW_CHECKS)
-def test_check_decides_by_rules_a_and_b(row: tuple, semantics: Semantics) -> None:
+def test_check_decides_by_rules_a_and_b(row: tuple[Any, ...], semantics: Semantics) -> None:
     state, unread, has_arrived, waits, anchor_ms, last_empty_ms, observed, literal = row
     monitor = QueueMonitor()
     monitor.state, monitor.anchor_ms, monitor.last_empty_ms = state, anchor_ms, last_empty_ms
@@ -298,7 +300,7 @@ TIMEOUT_CHECKS = [
 
 @pytest.mark.parametrize("settings", [OBSERVED, LITERAL], ids=lambda settings: settings.semantics)
 @pytest.mark.parametrize("row", TIMEOUT_CHECKS)
-def test_check_is_suppressed_until_the_timeout(row: tuple, settings: CoreSettings) -> None:
+def test_check_is_suppressed_until_the_timeout(row: tuple[Any, ...], settings: CoreSettings) -> None:
     since_ms, timeout_ms, unread, has_arrived, waits, empty_since_ms, expected = row
     monitor = QueueMonitor()
     now_ms = 10**13

@@ -331,6 +331,6 @@ def test_no_event_and_no_task_adds_more_than_is_said() -> None:
         before = size_bytes(queue)
         assert step(queue, Room(PLENTY), event, now_ms=10**14).refused == []
         assert size_bytes(queue) - before < MAX_GROWTH_BYTES
-    before, queue = (queue_after(create_queue(activation=clause), *batch) for batch in ([], [arrived()]))
+    without, queue = (queue_after(create_queue(activation=clause), *batch) for batch in ([], [arrived()]))
     assert len(queue.tasks.running) == 1
-    assert size_bytes(queue) - size_bytes(before) < MAX_GROWTH_BYTES
+    assert size_bytes(queue) - size_bytes(without) < MAX_GROWTH_BYTES

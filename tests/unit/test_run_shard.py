@@ -105,6 +105,7 @@ def oracle(records: list[Record]) -> list[str]:
     highest: dict[tuple[Source, int], int] = {}
     ranked = []
     for one in sorted(records, key=lambda one: one.offset):
+        assert one.key is not None
         place = one.source, one.partition
         highest[place] = max(highest.get(place, 0), one.timestamp_ms)
         ranked.append((highest[place], one.source, one.partition, one.offset, one.key.decode()))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming.core.activation.events import Event
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
@@ -24,7 +25,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "scenarios" / "activation.json"
 @pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda scenario: scenario.id)
 def test_core_passes_scenario(scenario: Scenario) -> None:
     settings = core_settings(scenario)
-    batches: dict[int, list] = {}
+    batches: dict[int, list[Event]] = {}
     for event in scenario.events:
         value = json.dumps(event["value"]).encode()
         record = input_records.decode(DECODERS[event["topic"]], b"Q", value, len(value))

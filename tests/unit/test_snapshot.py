@@ -10,10 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.core.activation import snapshot
+from streaming.core.activation.events import Event
 from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
 from streaming.spark.activation.shard_state import UnknownFormatError
-from tests.support.fake_spark import SETTINGS, FakeGroupState, FakeShard, activations, arrival, of_topic, receive
+from tests.support.fake_spark import (
+    SETTINGS,
+    FakeGroupState,
+    FakeShard,
+    Record,
+    activations,
+    arrival,
+    of_topic,
+    receive,
+)
 from tests.support.histories import LITERAL, Timeline, arrived, random_event, random_pause
 
 BATCHES = 30
@@ -23,9 +33,10 @@ SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 LAST_BATCH_MS = 1_700_000_004_000
 
 
-def random_batches(seed: int) -> list[tuple[int, list]]:
+def random_batches(seed: int) -> list[tuple[int, list[Event]]]:
     random = Random(seed)  # noqa: S311  (no secret)
-    now_ms, batches = 0, []
+    now_ms = 0
+    batches = []
     for _ in range(BATCHES):
         now_ms += random_pause(random)
         batches.append((now_ms, [random_event(random) for _ in range(random.randint(0, 3))]))
@@ -45,11 +56,11 @@ def test_restored_after_any_step_it_goes_on_as_if_nothing_had_been(
     for number, (now_ms, batch) in enumerate(random_batches(seed)):
         for timeline in (kept, restored):
             timeline.batch(now_ms, *batch)
-        if number in restarts and restored.queue is not None:
+        if number in restarts and restored.queue_if_any is not None:
             plain = msgspec.msgpack.decode(msgspec.msgpack.encode(snapshot.take(restored.queue)))
-            restored.queue = snapshot.restore(plain, core)
-        assert (restored.queue is None) == (kept.queue is None)
-        if kept.queue is not None and restored.queue is not None:
+            restored.queue_if_any = snapshot.restore(plain, core)
+        assert (restored.queue_if_any is None) == (kept.queue_if_any is None)
+        if kept.queue_if_any is not None and restored.queue_if_any is not None:
             assert restored.queue.next_wake_ms() == kept.queue.next_wake_ms()
             assert snapshot.take(restored.queue) == snapshot.take(kept.queue)
     assert restored.written == kept.written
@@ -61,7 +72,7 @@ def test_a_snapshot_is_plain_values() -> None:
     timeline = Timeline(CoreSettings(semantics=Semantics.LITERAL))
     for now_ms, batch in random_batches(seed=1):
         timeline.batch(now_ms, *batch)
-        if timeline.queue is not None:
+        if timeline.queue_if_any is not None:
             assert_plain(snapshot.take(timeline.queue))
 
 
@@ -83,7 +94,7 @@ def test_restoring_does_not_share_what_can_change() -> None:
 
 
 @pytest.mark.parametrize("records", [[arrival()], []], ids=["a record", "only a tick"])
-def test_a_newer_format_is_refused(records: list) -> None:
+def test_a_newer_format_is_refused(records: list[Record]) -> None:
     shard = FakeShard(SETTINGS)
     shard.batch(0, arrival())
     version, *rest = shard.state.get

@@ -30,7 +30,7 @@ def send(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_start_is_broken_off_with_what_it_waits_for(number: signal.Signals, exit_code: int) -> None:
-    closed = []
+    closed: list[str] = []
 
     def start() -> None:
         with stop_signals.taken(), contextlib.ExitStack() as opened:
@@ -156,7 +156,7 @@ def test_a_flag_can_be_set_while_the_main_thread_is_in_its_midst() -> None:
 
     assert not flag.wait(0.01)
     # An Event's lock, held by whom the signal interrupts, would keep the handler for ever.
-    with flag._cond:
+    with flag._cond:  # type: ignore[attr-defined]
         assert wait_until(set_and_ask, 10, "the flag")
     assert flag.wait()
     assert flag.is_set()
@@ -164,7 +164,12 @@ def test_a_flag_can_be_set_while_the_main_thread_is_in_its_midst() -> None:
 
 def test_a_flag_wakes_another_thread() -> None:
     flag, woken = Flag(), threading.Event()
-    thread = threading.Thread(target=lambda: (flag.wait(60), woken.set()))
+
+    def wait() -> None:
+        flag.wait(60)
+        woken.set()
+
+    thread = threading.Thread(target=wait)
     thread.start()
     flag.set()
     flag.set()

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_the_result_and_the_error_of_a_call_come_through() -> None:
 
     for kind in (ValueError, TimeoutError):
         with pytest.raises(kind, match="its own"):
-            within(60, lambda kind=kind: fail(kind))
+            within(60, partial(fail, kind))
 
 
 def test_a_call_that_does_not_return_is_left_alone(never: threading.Event) -> None:
