@@ -122,7 +122,7 @@ def test_the_host_goes_on_and_runs_each_good_task(flooded: Flooded, tmp_path: Pa
     flooded.flood("queue-tasks")
     with flooded.hosting.host_process() as host:
         for number in (1, 2):
-            flooded.hosting.start(GOOD, "good")
+            flooded.hosting.start(GOOD, "good", expires_in_s=DEADLINE_S)
             flooded.flood("queue-tasks")
 
             def is_run(number: int = number) -> bool:

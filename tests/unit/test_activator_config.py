@@ -1,4 +1,4 @@
-"""The activator's config file: ten lines do, and what is wrong is told with its line."""
+"""The activator's config file: ten lines do, and what is wrong is told with its entry."""
 
 import hashlib
 import json
@@ -81,33 +81,33 @@ def test_only_one_event_notifications_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "line", "reason"),
+    ("fields", "reason"),
     [
-        ({"queue": ""}, 2, "`queue` must not be empty"),
-        ({"command": " "}, 3, "`command` must not be empty"),
-        ({"command": []}, 3, "`command` must not be empty"),
-        ({"command": "sh -c 'x"}, 3, "`command` is no command line: No closing quotation"),
-        ({"command": "{queue} --all"}, 3, "`command` must not let {queue} say which program is started"),
-        ({"command": "sh -c 'read {queue}'"}, 3, "`command` has {queue} inside 'read {queue}'. A name is a whole word"),
-        ({"command": "env sh {queue}"}, 3, "`command` has {queue} where sh takes an option or what it runs"),
-        ({"queue": "a;b", "command": "read {queue}"}, 2, "`queue`: 'a;b' cannot stand for {queue} in the command line"),
-        ({"max": 0}, 4, "`max` must be at least 1, and at most 32767"),
-        ({"min": 3, "max": 2}, 5, "`max` must be at least 3, as `min` is"),
-        ({"min": -1}, 4, "`min` must be at least 0"),
-        ({"queue": "q*", "min": 1}, 4, "`min` needs a queue's name"),
-        ({"max_restarts": -1}, 4, "`max_restarts` must be at least 0"),
-        ({"success_exit_codes": [256]}, 4, "`success_exit_codes` must be from -64"),
-        ({"fatal_exit_codes": [3, 0]}, 4, "`fatal_exit_codes` has 0, which is a success code too"),
-        ({"directory": "/nowhere/at/all"}, 4, "`directory` does not exist: /nowhere/at/all"),
-        ({"startup_grace": "10"}, 4, "`startup_grace`: '10' is no duration"),
-        ({"max_backoff": "1ms"}, 4, "`max_backoff` must not be shorter than `backoff`, which is 1s"),
-        ({"comand": "x"}, 4, "Object contains unknown field `comand`"),
+        ({"queue": ""}, "`queue` must not be empty"),
+        ({"command": " "}, "`command` must not be empty"),
+        ({"command": []}, "`command` must not be empty"),
+        ({"command": "sh -c 'x"}, "`command` is no command line: No closing quotation"),
+        ({"command": "{queue} --all"}, "`command` must not let {queue} say which program is started"),
+        ({"command": "sh -c 'read {queue}'"}, "`command` has {queue} inside 'read {queue}'. A name is a whole word"),
+        ({"command": "env sh {queue}"}, "`command` has {queue} where sh takes an option or what it runs"),
+        ({"queue": "a;b", "command": "read {queue}"}, "`queue`: 'a;b' cannot stand for {queue} in the command line"),
+        ({"max": 0}, "`max` must be at least 1, and at most 32767"),
+        ({"min": 3, "max": 2}, "`max` must be at least 3, as `min` is"),
+        ({"min": -1}, "`min` must be at least 0"),
+        ({"queue": "q*", "min": 1}, "`min` needs a queue's name"),
+        ({"max_restarts": -1}, "`max_restarts` must be at least 0"),
+        ({"success_exit_codes": [256]}, "`success_exit_codes` must be from -64"),
+        ({"fatal_exit_codes": [3, 0]}, "`fatal_exit_codes` has 0, which is a success code too"),
+        ({"directory": "/nowhere/at/all"}, "`directory` does not exist: /nowhere/at/all"),
+        ({"startup_grace": "10"}, "`startup_grace`: '10' is no duration"),
+        ({"max_backoff": "1ms"}, "`max_backoff` must not be shorter than `backoff`, which is 1s"),
+        ({"comand": "x"}, "Object contains unknown field `comand`"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, fields: dict[str, Any], line: int, reason: str) -> None:
+def test_what_is_wrong_is_told_with_its_entry(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError) as raised:
         load(tmp_path, entry(**fields))
-    assert f"activator.toml, line {line}: {reason}" in str(raised.value)
+    assert f"activator.toml: programs[0]: {reason}" in str(raised.value)
 
 
 def test_an_unsafe_name_of_a_queue_is_refused_where_it_would_stand_in_the_command(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_guess_of_the_environment_cannot_be_tried_without_the_salt(tmp_path: P
 
 
 def test_an_empty_variable_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="line 4: `environment` has a variable that is called 'A=B'"):
+    with pytest.raises(UserError, match=r"programs\[0\]: `environment` has a variable that is called 'A=B'"):
         load(tmp_path, entry() + 'environment = { "A=B" = "x" }\n')
 
 

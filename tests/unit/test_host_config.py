@@ -75,32 +75,64 @@ def test_a_procedure_that_is_not_there(tmp_path: Path) -> None:
     assert read.procedure(None) is None
 
 
+FIRST = "procedures[0]: "
+NAMED = "[[procedures]]\nname = 'p'\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "line", "reason"),
+    ("text", "entry", "reason"),
     [
-        ("procedures = []", 1, "`procedures` must not be empty"),
-        (f"handlers = 0\n{SHORTEST}", 1, "`handlers` must be from 1 to 1000"),
-        (f"\nstop_timeout = '5'\n{SHORTEST}", 2, "`stop_timeout`: '5' is no duration"),
-        (f"{SHORTEST}max = 3\n", 4, "unknown field `max`"),
-        (f"{SHORTEST}log_file = 3\n", 4, "Expected `str"),
-        (f"{SHORTEST}function = 'a:b'\n", 4, "`function` and `command` exclude each other"),
-        (f"{SHORTEST}environment = {{ 'A=B' = '' }}\n", 4, "`environment` has a variable that is called 'A=B'"),
-        (f"{SHORTEST}[[procedures]]\nname = 'q'\n", 5, "neither `command` nor `function`"),
-        (f"{SHORTEST}[[procedures]]\nname = ''\n", 5, "`name` must not be empty"),
-        ("[[procedures]]\nname = 'p'\nfunction = 'payments.run'\n", 3, "`function` must be written as module:function"),
-        ("[[procedures]]\nname = 'p'\ncommand = ' '\n", 3, "`command` must not be empty"),
-        ("[[procedures]]\nname = 'p'\ncommand = '{procedure}'\n", 3, "must not let {procedure} say which program"),
-        ("[[procedures]]\nname = 'p'\ncommand = ['sh', '-c', 'x {queue}']\n", 3, "has {queue} inside 'x {queue}'"),
-        ("[[procedures]]\nname = 'p'\ncommand = ['sh', '{procedure}']\n", 3, "has {procedure} where sh takes"),
-        ("[[procedures]]\nname = 'a b'\ncommand = 'x {procedure}'\n", 2, "`name`: 'a b' cannot stand for {procedure}"),
-        ("[[procedures]]\nname = 'p'\ncommand = []\n", 3, "`command` must not be empty"),
-        ("[[procedures]]\nname = 'p'\ncommand = \"a 'b\"\n", 3, "`command` is no command line: No closing quotation"),
+        ("procedures = []", "", "`procedures` must not be empty"),
+        (f"handlers = 0\n{SHORTEST}", "", "`handlers` must be from 1 to 1000"),
+        (f"\nstop_timeout = '5'\n{SHORTEST}", "", "`stop_timeout`: '5' is no duration"),
+        (f"{SHORTEST}max = 3\n", FIRST, "unknown field `max`"),
+        (f"{SHORTEST}log_file = 3\n", "procedures[0].log_file: ", "Expected `str"),
+        (f"{SHORTEST}function = 'a:b'\n", FIRST, "`function` and `command` exclude each other"),
+        (
+            f"{SHORTEST}environment = {{ 'A=B' = '' }}\n",
+            FIRST,
+            "`environment` has a variable that is called 'A=B'",
+        ),
+        (f"{SHORTEST}[[procedures]]\nname = 'q'\n", "procedures[1]: ", "neither `command` nor `function`"),
+        (f"{SHORTEST}[[procedures]]\nname = ''\n", "procedures[1]: ", "`name` must not be empty"),
+        (
+            "[[procedures]]\nname = 'p'\nfunction = 'payments.run'\n",
+            FIRST,
+            "`function` must be written as module:function",
+        ),
+        (NAMED + "command = ' '\n", FIRST, "`command` must not be empty"),
+        (
+            "[[procedures]]\nname = 'p'\ncommand = '{procedure}'\n",
+            FIRST,
+            "must not let {procedure} say which program",
+        ),
+        (
+            "[[procedures]]\nname = 'p'\ncommand = ['sh', '-c', 'x {queue}']\n",
+            FIRST,
+            "has {queue} inside 'x {queue}'",
+        ),
+        (
+            "[[procedures]]\nname = 'p'\ncommand = ['sh', '{procedure}']\n",
+            FIRST,
+            "has {procedure} where sh takes",
+        ),
+        (
+            "[[procedures]]\nname = 'a b'\ncommand = 'x {procedure}'\n",
+            FIRST,
+            "`name`: 'a b' cannot stand for {procedure}",
+        ),
+        (NAMED + "command = []\n", FIRST, "`command` must not be empty"),
+        (
+            "[[procedures]]\nname = 'p'\ncommand = \"a 'b\"\n",
+            FIRST,
+            "`command` is no command line: No closing quotation",
+        ),
     ],
 )
-def test_a_wrong_one_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+def test_a_wrong_one_is_refused_with_its_entry(tmp_path: Path, text: str, entry: str, reason: str) -> None:
     with pytest.raises(UserError) as refused:
         config(tmp_path, text)
-    assert str(refused.value).startswith(f"{tmp_path / 'host.toml'}, line {line}: ")
+    assert str(refused.value).startswith(f"{tmp_path / 'host.toml'}: {entry}")
     assert reason in str(refused.value)
 
 

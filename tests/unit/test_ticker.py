@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.daemons.monitor import ticker
 from streaming.daemons.monitor.ticker import Ticker
+from streaming.kafka import clients
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.clients import Cluster
 from tests.support.waiting import wait_until
@@ -43,7 +43,7 @@ def ticking(
         pass
 
     Producer.errors, Producer.taken = deque(errors), 0
-    monkeypatch.setattr(ticker, "Producer", Producer)
+    monkeypatch.setattr(clients, "Producer", Producer)
     with Ticker(CLUSTER, "queue-ticks", 1, is_due) as running:
         yield running, Producer
 
