@@ -114,7 +114,7 @@ class Scene:
 
     def workers(self) -> list[int]:
         """The Python workers and their daemon."""
-        daemon = "-m\0streaming.worker_daemon\0"  # by its name alone also the JVM, which has it as a setting
+        daemon = "-m\0streaming.spark.worker_daemon\0"  # by its name alone also the JVM, which has it as a setting
         return [pid for pid in processes_with(daemon) if _has_variable(pid, SCENE_VARIABLE, self._name)]
 
     def kill_worker(self) -> None:
