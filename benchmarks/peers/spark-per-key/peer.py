@@ -19,7 +19,6 @@ from python_peers.progress import print_progress, process_counter, quiet_childre
 from python_peers.rules import Monitor, decode, decode_record, encode
 
 from streaming.spark import session
-from streaming.spark.class_archive import ClassArchive
 
 OUTPUT_SCHEMA = "key string, value binary"
 STATE_SCHEMA = "monitor binary"
@@ -34,8 +33,7 @@ def main() -> None:
     is_stopping = stop_event()
     quiet_children(options.folder)
     checkpoint = str(options.folder / "checkpoint")
-    with ClassArchive() as classes:  # used if there is one; the monitor makes it
-        spark = session.create(checkpoint, "2g", classes)
+    spark = session.create(checkpoint, "2g")
     # Without it timers would wait for the next record.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", True)
     records = read(spark, options, options.topics[0]).union(read(spark, options, options.topics[1]))
