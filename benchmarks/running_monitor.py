@@ -10,10 +10,11 @@ from pathlib import Path
 
 from contestants import committed_events, resident_bytes
 
+from streaming.cli.monitor_process import monitor_process
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.system.processes import THIS_COMMAND
 from streaming.wire.topics import Topics
 
 TOPICS = Topics()
@@ -67,13 +68,9 @@ def running_monitor(*options: str) -> Iterator[RunningMonitor]:
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
-        checkpoint, log = Path(folder, "checkpoint"), Path(folder, "monitor.log")
-        command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", broker.bootstrap_servers]
-        command += ["--checkpoint-location", str(checkpoint), *options]
         started_s = time.monotonic()
-        with ChildProcess(command, log_file=log, env=own_environment()) as process:
-            process.wait_until_said("monitor ready", _READY_TIMEOUT_S)
-            yield RunningMonitor(cluster, process.pid, checkpoint, time.monotonic() - started_s)
+        with monitor_process(broker.bootstrap_servers, Path(folder), _READY_TIMEOUT_S, *options) as process:
+            yield RunningMonitor(cluster, process.pid, Path(folder, "checkpoint"), time.monotonic() - started_s)
 
 
 def prepare() -> None:

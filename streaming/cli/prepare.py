@@ -24,12 +24,12 @@ def prepare() -> None:
     jars; it takes 190 MB in the cache.
     """
     from streaming.spark import class_archive, session
-    from streaming.system.jars import broker_jars
+    from streaming.system.jars import broker_jars, spark_jars
     from streaming.system.java import find_java
 
     java = find_java()
     broker_jars()
-    archive = class_archive.path_of(java, session.local_jars())
+    archive = class_archive.path_of(java, session.local_jars(spark_jars()))
     if class_archive.is_trusted(archive):
         typer.echo("prepared already")
         return
@@ -43,21 +43,18 @@ def prepare() -> None:
 
 
 def _list_classes(class_list: Path) -> None:
+    from streaming.cli.monitor_process import monitor_process
     from streaming.kafka.admin import Admin
     from streaming.kafka.clients import Cluster
     from streaming.spark.class_archive import CLASS_LIST_VARIABLE
     from streaming.system.embedded_broker import EmbeddedBroker
-    from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
     from streaming.wire.topics import Topics
 
-    folder = class_list.parent
     with EmbeddedBroker() as broker:
         Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics().specs(), partitions=2, replication_factor=1)
-        command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", broker.bootstrap_servers]
-        command += ["--checkpoint-location", str(folder / "checkpoint")]
-        environment = own_environment() | {CLASS_LIST_VARIABLE: str(class_list)}
-        with ChildProcess(command, log_file=folder / "monitor.log", env=environment) as monitor:
-            monitor.wait_until_said("monitor ready", _READY_TIMEOUT_S)
+        environment = {CLASS_LIST_VARIABLE: str(class_list)}
+        with monitor_process(broker.bootstrap_servers, class_list.parent, _READY_TIMEOUT_S, environment=environment):
+            pass  # it has listed what it needs to become ready
 
 
 @contextmanager

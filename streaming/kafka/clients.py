@@ -1,9 +1,9 @@
-"""How every client of Kafka is made: its properties, in librdkafka's words (its CONFIGURATION.md), in one place."""
+"""Makes every client of Kafka; its properties are in librdkafka's words (its CONFIGURATION.md)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
@@ -24,6 +24,7 @@ CLIENT_TIMEOUT_S = 30.0
 PARTITIONER = "murmur2_random"
 
 Settings = Mapping[str, Any]
+Client = TypeVar("Client")
 
 
 @dataclass(frozen=True)
@@ -49,30 +50,26 @@ class Cluster:
         return {**own, **self.config, "bootstrap.servers": self.bootstrap_servers, **(fixed or {})}
 
     def producer(self, fixed: Settings | None = None) -> Producer:
-        """A producer, which connects lazily.
+        """Makes a producer, which connects lazily.
 
         Raises:
             UserError: The user's properties are not right.
         """
-        try:
-            return Producer(self._settings({"partitioner": PARTITIONER, **(fixed or {})}))
-        except KafkaException as error:
-            raise _wrong_properties(error) from None
+        return _made(Producer, self._settings({"partitioner": PARTITIONER, **(fixed or {})}))
 
     def consumer(self, fixed: Settings, defaults: Settings | None = None) -> Consumer:
-        """A consumer, which connects lazily; as `producer`."""
-        try:
-            return Consumer(self._settings(fixed, defaults))
-        except KafkaException as error:
-            raise _wrong_properties(error) from None
+        """Makes a consumer, which connects lazily; as `producer`."""
+        return _made(Consumer, self._settings(fixed, defaults))
 
     def admin_client(self) -> WatchfulAdmin:
-        """A client for questions, which connects lazily; as `producer`."""
-        try:
-            return WatchfulAdmin(self._settings())
-        except KafkaException as error:
-            raise _wrong_properties(error) from None
+        """Makes a client for questions, which connects lazily; as `producer`."""
+        return _made(WatchfulAdmin, self._settings())
 
 
-def _wrong_properties(error: KafkaException) -> UserError:
-    return UserError(f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}")
+def _made(client: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:
+    try:
+        return client(settings)
+    except KafkaException as error:
+        raise UserError(
+            f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}"
+        ) from None

@@ -99,9 +99,9 @@ def class_path(spark: SparkSession) -> str:
     return str(spark.sparkContext._jvm.System.getProperty("java.class.path"))  # type: ignore[union-attr]
 
 
-def local_jars() -> list[Path]:
-    """What the classes of a JVM that is started here come from, fetched if it is not there yet."""
-    return [*(Path(_find_spark_home()) / "jars").glob("*.jar"), *spark_jars()]
+def local_jars(fetched: Iterable[Path]) -> list[Path]:
+    """Names the jars that a JVM that is started here loads classes from: Spark's own, and those of `spark_jars`."""
+    return [*(Path(_find_spark_home()) / "jars").glob("*.jar"), *fetched]
 
 
 def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
@@ -199,7 +199,7 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # nobody else needs to reach the driver
     jars = spark_jars()
-    jvm_options = class_archive.jvm_options(java, local_jars())
+    jvm_options = class_archive.jvm_options(java, local_jars(jars))
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
     with _ended_if_broken_off():
         gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]

@@ -158,7 +158,7 @@ class ChildProcess:
                 return
             if exit_code is not None or time.monotonic() > deadline_s:
                 how = "did not start in time" if exit_code is None else f"ended with exit code {exit_code}"
-                raise UserError(f"{Path(self._log_file).stem} {how}:\n{said[-_LOG_TAIL_LENGTH:]}")
+                raise UserError(f"{self._log_file.stem} {how}:\n{said[-_LOG_TAIL_LENGTH:]}")
             time.sleep(_POLL_INTERVAL_S)
 
     def poll(self) -> int | None:

@@ -19,20 +19,20 @@ from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
 from streaming.cli.demo.starters import DemoQueue, Starters
 from streaming.cli.demo.story import Story
+from streaming.cli.monitor_process import monitor_process
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import stop_signals
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.system.processes import ChildProcess
 from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
 READY_TIMEOUT_S = 90.0
 # From the first message to the end; everything is read after a minute or so.
 RUN_TIMEOUT_S = 100.0
-MONITOR_READY = "monitor ready"
 
 # Bursts that one reader is too slow for, a trickle, and single messages after quiet times. Nobody is there in between.
 QUEUES = (
@@ -60,7 +60,7 @@ def run(console: Console) -> int:
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
         _create_queues(cluster)
         with _progress(console, "the monitor starts (Spark)"):
-            monitor = parts.enter_context(_monitor(cluster, Path(folder)))
+            monitor = parts.enter_context(monitor_process(cluster.bootstrap_servers, Path(folder), READY_TIMEOUT_S))
         story = Story(console)
         is_complete = _tell(cluster, story, monitor, Path(folder))
         story.summarize()
@@ -136,15 +136,6 @@ class _Sender(WatchedThread):
                     for number in range(count)
                 )
                 self.sent += count
-
-
-@contextmanager
-def _monitor(cluster: Cluster, folder: Path) -> Iterator[ChildProcess]:
-    log_file = folder / "monitor.log"
-    options = ["--bootstrap-servers", cluster.bootstrap_servers, "--checkpoint-location", str(folder / "checkpoint")]
-    with ChildProcess([*THIS_COMMAND, "monitor", *options], log_file=log_file, env=own_environment()) as process:
-        process.wait_until_said(MONITOR_READY, READY_TIMEOUT_S)
-        yield process
 
 
 @contextmanager

@@ -1,0 +1,35 @@
+"""Runs a monitor as a program of its own, for the demo, `prepare` and the benchmarks."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+
+
+@contextmanager
+def monitor_process(
+    bootstrap_servers: str,
+    folder: Path,
+    ready_timeout_s: float,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[ChildProcess]:
+    """Starts a monitor; it is ready when the block begins, and is stopped at its end.
+
+    Args:
+        bootstrap_servers: Where Kafka is.
+        folder: Gets its checkpoint, `checkpoint`, and its log, `monitor.log`.
+        ready_timeout_s: How long it may take to be ready.
+        options: Further options of the command.
+        environment: Further variables.
+
+    Raises:
+        UserError: It does not become ready.
+    """
+    command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", bootstrap_servers]
+    command += ["--checkpoint-location", str(folder / "checkpoint"), *options]
+    variables = own_environment() | dict(environment or {})
+    with ChildProcess(command, log_file=folder / "monitor.log", env=variables) as process:
+        process.wait_until_said("monitor ready", ready_timeout_s)
+        yield process
