@@ -82,7 +82,7 @@ def batches(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
 
 
 def take_shard(_key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
-    """What the query does with its shards."""
+    """Takes a shard through a batch, as the query does."""
     return run_shard(kept, batch, batch_ms, SETTINGS)
 
 

@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from streaming.spark import worker_daemon
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND
 from tests.support.differential import OPTIONS, History, Outcome, compare
@@ -114,7 +115,7 @@ class Scene:
 
     def workers(self) -> list[int]:
         """The Python workers and their daemon."""
-        daemon = "-m\0streaming.spark.worker_daemon\0"  # by its name alone also the JVM, which has it as a setting
+        daemon = f"-m\0{worker_daemon.__name__}\0"  # by its name alone also the JVM, which has it as a setting
         return [pid for pid in processes_with(daemon) if _has_variable(pid, SCENE_VARIABLE, self._name)]
 
     def kill_worker(self) -> None:

@@ -1,4 +1,4 @@
-"""What the activator does at a time: decided in memory, recorded in one transaction, and only then done."""
+"""Collects what the activator decides at a time, which is recorded in one transaction and only then done."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from streaming.daemons.activator.store import ProgramRecord
 
 @dataclass
 class Step:
-    """What has been decided and is not yet done."""
+    """Holds what has been decided and is not yet done."""
 
     now_ms: int
     changed: set[str] = field(default_factory=set)
