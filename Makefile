@@ -50,10 +50,12 @@ check: lint ## style, types, and what runs in under a minute: unit tests of the 
 	$(BIN)/pytest -q -n 2 tests/unit
 
 test: $(INSTALLED)/.set-up prepare ## all tests: unit, simulation, integration, acceptance
-	$(BIN)/coverage run -m pytest tests/unit
+	@rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -n 2 tests/unit
+	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	$(AS_INSTALLED) $(BIN)/pytest -n 2 --import-mode=importlib tests/unit tests/simulation
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/faults/test_monitor_kills.py tests/integration \
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/faults/test_monitor_kills.py tests/integration \
 		tests/acceptance tests/simulation
 
 demo: $(STAMP) prepare ## the whole of it on this machine; ends by itself

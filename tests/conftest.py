@@ -11,6 +11,10 @@ from streaming.system.jars import JarsUnreachableError, broker_jars, spark_jars
 from streaming.system.java import find_java
 
 
+# Most monitors here live for seconds, in which Java's second compiler takes a third of their time and is of no use yet.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+
 def needed_service_is_missing(error: Exception) -> None:
     """Skips the test on a laptop; fails it in CI (CI=true), where nothing may be missing."""
     if os.environ.get("CI", "").lower() in ("1", "true"):
