@@ -1,6 +1,6 @@
 """The records the monitor writes beside notifications, field by field (contract, "Outputs").
 
-They are not where they are made, in outputs.py: that is compiled, and mypyc does not know msgspec's classes.
+They are not where they are made, in output_rows.py: that is compiled, and mypyc does not know msgspec's classes.
 """
 
 from typing import Annotated, Literal
@@ -52,8 +52,11 @@ class ActivatedTaskRow(Struct):
     start_time: Short
 
 
-class MonitorRow(Struct):
-    """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, and ours."""
+class MonitorRow(Struct, omit_defaults=True):
+    """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, and ours.
+
+    The last fields are there only if tasks of the queue fail: what became of the last one, and since when.
+    """
 
     database_name: str
     schema_name: str
@@ -72,6 +75,10 @@ class MonitorRow(Struct):
     activation_sequence: Int64
     next_check_time: Short | None
     update_time: Short
+    task_failures: Int64 = 0
+    task_failure: str | None = None
+    failing_since: Short | None = None
+    failing_procedure: ProcedureName | None = None
 
 
 class BatchRecord(Struct):

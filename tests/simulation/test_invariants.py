@@ -110,7 +110,8 @@ class Simulation:
         procedure, is_notified = queue.definition.procedure_name, queue.monitor.state is State.NOTIFIED
         queue.apply(event, now_ms)
         oracle.hear(event, is_waiting, is_notified, now_ms)
-        oracle.may_retry |= queue.definition.procedure_name != procedure
+        if queue.definition.procedure_name != procedure:
+            oracle.may_retry, oracle.failures = True, 0
         if not had_monitor or (queue.definition.is_activation_on and not was_on):
             oracle.monitor_is_new()
         if queue.unread <= 0:

@@ -42,8 +42,10 @@ class Oracle:
         nobody_ms: When the monitor last found nobody to notify and no task to start, which counts as a RECEIVE (D9).
         tasks: Running tasks -> when they were heard of last.
         has_started: Whether the last activation started a task.
-        has_failed_to_work: Whether a task failed to start, was killed or was lost since that activation.
+        has_failed_to_work: Whether a task failed to start, was killed or was lost since the last one was started.
         cut_off_ms: When that was, the last time.
+        failures: How many of unanswered activations did so in a row; each doubles the time until the next is started.
+        failed_ms: When the last of these did.
         may_retry: Whether another procedure was named since.
         may_have_failed: Whether a task was started and no RECEIVE came since.
     """
@@ -64,6 +66,8 @@ class Oracle:
     has_started: bool = False
     has_failed_to_work: bool = False
     cut_off_ms: int = NEVER_MS
+    failures: int = 0
+    failed_ms: int = NEVER_MS
     may_retry: bool = False
     may_have_failed: bool = False
 
@@ -71,6 +75,7 @@ class Oracle:
         self.activated_ms = self.began_ms = None
         self.has_received = self.has_expired = False
         self.last_empty_ms = NEVER_MS
+        self.failures = 0
 
     def look_at_the_clock(self, queue: Queue, now_ms: int) -> None:
         """A check: T may have expired; without an event notification it has no part (D2)."""
@@ -100,6 +105,7 @@ class Oracle:
         if not (is_waiting and event.result is ReceiveResult.WAITING):
             self.has_received = not self.has_expired
             self.may_have_failed = False
+            self.failures = 0
             self.began_ms = now_ms if self.began_ms is None else self.began_ms
         if event.result is ReceiveResult.EMPTY and not event.where:
             self.last_empty_ms = now_ms
@@ -114,6 +120,8 @@ class Oracle:
             return
         if not is_by_itself:
             self.has_failed_to_work, self.cut_off_ms = True, now_ms
+            if is_notified and self.has_started:
+                self.failures, self.failed_ms = self.failures + 1, now_ms
         if not self.tasks and not is_notified:
             self.was_empty, self.began_ms, self.nobody_ms = True, None, NEVER_MS
 
@@ -135,7 +143,7 @@ class Oracle:
                 assert now_ms - self.began_ms >= W, "the quiet window lies between the RECEIVE and the activation"
         self.activated_ms = now_ms
         self.has_received = self.has_expired = self.was_empty = False
-        self.has_started = self.has_failed_to_work = self.may_retry = False
+        self.has_started = self.may_retry = False
         self.began_ms = None
 
     def task_started(self, queue: Queue, task_id: str, is_retry: bool, now_ms: int) -> None:
@@ -146,10 +154,16 @@ class Oracle:
         assert len(self.tasks) < clause.max_queue_readers, "running <= max_queue_readers"
         if is_retry:
             assert not self.has_received, "nothing is started again once somebody has received"
-            is_due = self.has_failed_to_work and now_ms - self.cut_off_ms >= 5 * SECOND
+            is_due = self.has_failed_to_work and now_ms - self.cut_off_ms >= 5 * SECOND and self.has_backed_off(now_ms)
             assert is_due or self.may_retry, "a task is started again only if one could not do its work"
+        elif self.failures > 1:
+            assert self.has_backed_off(now_ms) or self.may_retry, "an activation does not start what backs off"
         self.tasks[task_id] = now_ms
         self.has_started, self.has_failed_to_work, self.may_have_failed = True, False, True
+
+    def has_backed_off(self, now_ms: int) -> bool:
+        """Whether the last failure is long enough ago."""
+        return self.failures == 0 or now_ms - self.failed_ms >= min(5 * SECOND * 2 ** (self.failures - 1), 60 * SECOND)
 
     def check(self, queue: Queue, now_ms: int) -> None:
         """What must hold after every step."""

@@ -255,14 +255,14 @@ class TestTasks:
     def test_ids_are_those_of_the_first_writing_and_of_no_other_task(self) -> None:
         shard, ids = FakeShard(), []
         shard.batch(START, command("CREATE_QUEUE", activation=self.CLAUSE), arrival())
-        for number in range(3):  # each is started again 5 s after the one before has failed
+        for failed_s, again_s in ((0, 5), (10, 20), (30, 50)):  # after 5 s, and then twice as long each time
             [row] = rows_of_tasks(shard)
             ids.append(row)
             failed = task("TASK_FAILED_TO_START", task_id=row)
-            shard.batch(START + 10 * number * SECOND, failed)
+            shard.batch(START + failed_s * SECOND, failed)
             before = shard.state.value
-            outputs = shard.batch(START + (10 * number + 5) * SECOND)
-            again = FakeShard(state=FakeGroupState(before)).batch(START + (10 * number + 5) * SECOND)
+            outputs = shard.batch(START + again_s * SECOND)
+            again = FakeShard(state=FakeGroupState(before)).batch(START + again_s * SECOND)
             assert of_topic(again, "queue-tasks") == of_topic(outputs, "queue-tasks") != []
         assert len(set(ids)) == 3
 

@@ -6,6 +6,7 @@ from streaming.core.activation import events
 from streaming.core.activation.events import Event
 from streaming.core.activation.queue_monitor import Reason, State
 from streaming.core.activation.settings import MAX_QUEUE_READERS, CoreSettings
+from streaming.core.times import NEVER_MS
 from tests.support.histories import (
     COMMIT,
     DROP_QUEUE,
@@ -45,8 +46,8 @@ def exited(task_id: str, exit_code: int | None = 0) -> Event:
     return events.TaskExited(task_id, exit_code)
 
 
-def failed_to_start(task_id: str) -> Event:
-    return events.TaskFailedToStart(task_id)
+def failed_to_start(task_id: str, reason: str | None = None) -> Event:
+    return events.TaskFailedToStart(task_id, reason)
 
 
 class TestStarting:
@@ -241,6 +242,40 @@ class TestRetries:
         timeline.run_until(HOUR)
         assert timeline.started[:2] == [(0, "1.0"), (SECOND + RETRY, "1.1")]
         assert timeline.queue.sequence == 1, "it is the same activation"
+
+    def test_each_further_failure_doubles_the_time_until_the_next_try_up_to_a_minute(self) -> None:
+        timeline = with_tasks()
+        timeline.batch(0, arrived(9))
+        for number, pause_s in enumerate((5, 10, 20, 40, 60, 60, 60), 1):
+            failed_ms = timeline.started[-1][0] + SECOND
+            timeline.batch(failed_ms, failed_to_start(timeline.started[-1][1], "no such program"))
+            assert (timeline.queue.tasks.failures, timeline.queue.tasks.failure) == (number, "no such program")
+            timeline.run_until(failed_ms + pause_s * SECOND + 1)
+            assert timeline.started[-1][0] == failed_ms + pause_s * SECOND
+            assert len(timeline.started) == number + 1
+        assert timeline.queue.tasks.failing_since_ms == SECOND
+
+    def test_an_activation_starts_no_task_before_its_next_try(self) -> None:
+        timeline = with_tasks(1, notify(), settings=CoreSettings(external_activation_timeout_ms=6 * SECOND))
+        timeline.batch(0, arrived(9))
+        timeline.batch(SECOND, failed_to_start("1.0"))
+        timeline.run_until(6 * SECOND + 1)
+        assert timeline.started[1:] == [(6 * SECOND, "2.0")], "the first failure holds nothing back"
+        timeline.batch(7 * SECOND, failed_to_start("2.0"))
+        timeline.run_until(17 * SECOND + 1)
+        assert timeline.activations()[2:] == [(12 * SECOND, Reason.TIMEOUT_EXPIRED)]
+        assert timeline.started[2:] == [(17 * SECOND, "3.0")]
+
+    @pytest.mark.parametrize(
+        "event", [received(1), alter(activation=activation(procedure_name="q"))], ids=["a RECEIVE", "another procedure"]
+    )
+    def test_the_failures_are_forgotten_with(self, event: Event) -> None:
+        timeline = with_tasks()
+        timeline.batch(0, arrived(9))
+        timeline.batch(SECOND, failed_to_start("1.0", "why"))
+        timeline.batch(2 * SECOND, event)
+        tasks = timeline.queue.tasks
+        assert (tasks.failures, tasks.failure, tasks.failing_since_ms) == (0, None, NEVER_MS)
 
     def test_a_task_that_is_not_heard_of_is_lost_and_started_again(self) -> None:
         timeline = with_tasks()

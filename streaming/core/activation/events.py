@@ -114,9 +114,10 @@ class TaskExited:
 
 @dataclass(slots=True)
 class TaskFailedToStart:
-    """An activated task could not be started."""
+    """An activated task could not be started, and why, if its host says so."""
 
     task_id: str
+    reason: str | None = None
 
 
 @dataclass(slots=True)

@@ -69,11 +69,9 @@ class Queue:
         self.tasks = Tasks()
         self.room = ENDLESS
         self.unread = self.rollbacks = self.sequence = 0
-        self.negative_since_ms = self.last_added_ms = NEVER_MS
-        self.last_event_ms = self.view_written_ms = NEVER_MS
+        self.negative_since_ms = self.last_added_ms = self.last_event_ms = self.view_written_ms = NEVER_MS
         self.is_view_stale = True
-        self.is_definition_changed = False
-        self._has_arrived = False
+        self.is_definition_changed = self._has_arrived = False
         self._notifications: list[Notification] = []
         if definition.is_monitored:
             self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
@@ -153,17 +151,19 @@ class Queue:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
 
     def _task_exited(self, event: events.TaskExited, now_ms: int) -> None:
-        self._task_ended(event.task_id, event.exit_code is None or event.exit_code >= 0, now_ms)
+        is_killed = event.exit_code is not None and event.exit_code < 0
+        why = "it was killed" if is_killed else "it exited without calling RECEIVE"
+        self._task_ended(event.task_id, not is_killed, why, now_ms)
 
     def _task_failed_to_start(self, event: events.TaskFailedToStart, now_ms: int) -> None:
-        self._task_ended(event.task_id, False, now_ms)
+        self._task_ended(event.task_id, False, event.reason or "it could not be started", now_ms)
 
-    def _task_ended(self, task_id: str, by_itself: bool, now_ms: int) -> None:
+    def _task_ended(self, task_id: str, by_itself: bool, why: str, now_ms: int) -> None:
         if not self.tasks.end(task_id):
             return
         # D9: as long as nobody has called RECEIVE, the activation that started a task is still unanswered.
         if self.monitor.state is State.NOTIFIED and self.tasks.started_sequence == self.sequence:
-            self.tasks.failed(by_itself, now_ms)
+            self.tasks.failed(by_itself, why, now_ms)
         if not self.tasks.running:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
@@ -247,13 +247,13 @@ class Queue:
         # Once a batch is enough: none can add what 64 bits do not hold.
         self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
         for task_id in self.tasks.lost(now_ms, self.settings):
-            self._task_ended(task_id, False, now_ms)
+            why = "its host fell silent" if self.tasks.running[task_id].is_confirmed else "no host took it"
+            self._task_ended(task_id, False, why, now_ms)
 
     def check(self, now_ms: int, name_task: NameTask) -> None:
         """Checks once, at the end of a batch."""
         clause, work = self.definition.activation, self._work()
-        lacks_room = self.tasks.lacks_room(clause)
-        if lacks_room:
+        if lacks_room := self.tasks.lacks_room(clause):
             work.can_activate = bool(self.definition.notifications)
         trigger, reason = self.monitor.check(work, now_ms, self.settings)
         is_activation_due = trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED)
@@ -263,11 +263,12 @@ class Queue:
         self.tasks.room_check_ms = now_ms + TASK_RETRY_MS if is_to_look_again else FOREVER_MS
         if reason is not None:
             self.sequence += 1
-            self.tasks.retry_ms = FOREVER_MS  # that was for the activation before
             if self.definition.notifications:
                 expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
                 self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms)
-            self._start_task(now_ms, name_task)
+            if now_ms >= self.tasks.back_off_until_ms():
+                self.tasks.retry_ms = FOREVER_MS  # that was for the activation before
+                self._start_task(now_ms, name_task)
         elif self._is_task_to_be_retried and self.tasks.retry_ms <= now_ms:
             self._start_task(now_ms, name_task)
         self._has_arrived = False  # rule A is remembered to the end of its batch only
@@ -326,6 +327,7 @@ class Queue:
             self.tasks_running,
             self.tasks.limit_reached,
             self.tasks.is_procedure_failed,
+            self.tasks.failures,
             self.sequence,
             monitor.last_empty_ms,
             monitor.last_activated_ms,
@@ -334,8 +336,8 @@ class Queue:
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
         """Whether the view's row is to be written now: at once for a change, for a count once per check interval."""
         self.is_view_stale |= is_count_changed
-        is_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
-        if not (is_changed or self.is_definition_changed or (self.is_view_stale and is_rested)):
+        has_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
+        if not (is_changed or self.is_definition_changed or (self.is_view_stale and has_rested)):
             return False
         self.view_written_ms = now_ms
         self.is_view_stale = self.is_definition_changed = False
@@ -359,9 +361,8 @@ class Queue:
         """When the queue must be stepped at the latest: to check, to write its view, or to be forgotten."""
         return self.wake_ms_by(self.next_check_ms())
 
-    def wake_ms_by(self, next_check_ms: int) -> int:
-        """The same for whoever knows the next check already."""
-        wake_ms = next_check_ms
+    def wake_ms_by(self, wake_ms: int) -> int:
+        """The same, given the next check."""
         if self.is_view_stale:
             wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
         if self._can_be_forgotten():

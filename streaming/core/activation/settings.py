@@ -37,8 +37,12 @@ QUEUE_BYTES = 512
 COMMANDS_QUEUES_FACTOR = 2
 COMMANDS_ROOM_PERCENT = 150
 
-# D9: how long after it failed to start, was killed or lost, a task is started again.
+# D9: how long after it failed to start, was killed or lost, a task is started again. Each further failure in a row
+# doubles it, as an activator's programs back off.
 TASK_RETRY_MS = 5_000
+MAX_TASK_RETRY_MS = 60_000
+# Of what a host says about a task that failed to start, so much is kept.
+MAX_FAILURE_LENGTH = 200
 # The most a queue can ask for (CREATE QUEUE: MAX_QUEUE_READERS); so many tasks of a queue are remembered at most.
 MAX_QUEUE_READERS = 32_767
 

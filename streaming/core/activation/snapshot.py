@@ -13,8 +13,9 @@ from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Lease, Session, Wait
 from streaming.core.activation.settings import CoreSettings
 from streaming.core.activation.tasks import Task, Tasks
+from streaming.core.times import NEVER_MS
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 Snapshot = list[Any]
 
@@ -82,12 +83,12 @@ def _add_tasks(snapshot: Snapshot) -> Snapshot:
 
 
 def _as_it_is(snapshot: Snapshot) -> Snapshot:
-    """Version 3 changed how a shard keeps its queues, not how a queue is kept."""
+    """Version 3 changed how a shard keeps its queues; version 4 added to tasks what `_restore_tasks` does without."""
     return snapshot
 
 
 # version -> what makes the next one of it
-_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is}
+_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is, 3: _as_it_is}
 
 
 def _take_definition(definition: QueueDefinition) -> Snapshot:
@@ -137,11 +138,16 @@ def _take_tasks(tasks: Tasks) -> Snapshot | None:
         tasks.retry_ms,
         tasks.is_procedure_failed,
         tasks.limit_reached,
+        tasks.failures,
+        tasks.failing_since_ms,
+        tasks.failure,
     ]
 
 
 def _restore_tasks(tasks: Tasks, snapshot: Snapshot) -> None:
-    running, tasks.started_sequence, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached = snapshot
+    running, tasks.started_sequence, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached, *failed = snapshot
+    # A queue that has rested since version 3 lacks them.
+    tasks.failures, tasks.failing_since_ms, tasks.failure = failed or (0, NEVER_MS, None)
     tasks.running = {
         task_id: Task(**dict(zip(_TASK_FIELDS, rest, strict=True)), lease=Lease(from_ms, is_extended))
         for task_id, *rest, from_ms, is_extended in running

@@ -11,8 +11,14 @@ from streaming.core.activation.definition import ActivationClause
 from streaming.core.activation.events import RefusedEventError
 from streaming.core.activation.room import ENDLESS, NUMBER_BYTES, no_room, text_bytes
 from streaming.core.activation.sessions import Lease
-from streaming.core.activation.settings import MAX_QUEUE_READERS, TASK_RETRY_MS, CoreSettings
-from streaming.core.times import FOREVER_MS
+from streaming.core.activation.settings import (
+    MAX_FAILURE_LENGTH,
+    MAX_QUEUE_READERS,
+    MAX_TASK_RETRY_MS,
+    TASK_RETRY_MS,
+    CoreSettings,
+)
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # Gives the task that an activation starts its id, by the activation's sequence.
 NameTask = Callable[[int], str]
@@ -55,6 +61,9 @@ class Tasks:
         retry_ms: From when on a task is to be started again; FOREVER_MS if none is.
         is_procedure_failed: All tasks exited by themselves and nobody called RECEIVE: none is started until something
             changes.
+        failures: How many tasks in a row failed to start, were killed or lost.
+        failing_since_ms: When the first of them did, or the procedure failed; NEVER_MS: nothing has failed.
+        failure: What became of the last of them; None: nothing has failed, or there was no room to keep it.
         limit_reached: How often an activation was necessary and no task could be started, because max_queue_readers
             were running or there was no room for one.
         room_check_ms: When to look whether there is room again for a task that this batch could not start for want of
@@ -63,6 +72,9 @@ class Tasks:
 
     __slots__ = (
         "_changed",
+        "failing_since_ms",
+        "failure",
+        "failures",
         "is_procedure_failed",
         "limit_reached",
         "retry_ms",
@@ -78,6 +90,9 @@ class Tasks:
         self.started_sequence = 0
         self.retry_ms = FOREVER_MS
         self.is_procedure_failed = False
+        self.failures = 0
+        self.failing_since_ms = NEVER_MS
+        self.failure: str | None = None
         self.limit_reached = 0
         self.room_check_ms = FOREVER_MS
         self._changed: dict[str, Task | None] = {}
@@ -144,22 +159,49 @@ class Tasks:
         self._changed[task_id] = None
         return True
 
-    def failed(self, by_itself: bool, now_ms: int) -> None:
-        """A task of an activation that nobody has answered has ended: it is started again, or there is no point."""
+    def failed(self, by_itself: bool, why: str, now_ms: int) -> None:
+        """A task of an activation that nobody has answered has ended: it is started again, or its procedure failed.
+
+        Args:
+            by_itself: It exited, and was neither killed nor lost, and did start.
+            why: What became of it.
+            now_ms: The time.
+        """
         if not by_itself:
-            self.retry_ms = now_ms + TASK_RETRY_MS
+            self.failures += 1
+            self.retry_ms = now_ms + min(TASK_RETRY_MS << min(self.failures - 1, 32), MAX_TASK_RETRY_MS)
         elif not self.running and self.retry_ms == FOREVER_MS:
             self.is_procedure_failed = True
+        else:
+            return
+        if self.failing_since_ms == NEVER_MS:
+            self.failing_since_ms = now_ms
+        self._keep_failure(why[:MAX_FAILURE_LENGTH])
+
+    def _keep_failure(self, failure: str | None) -> None:
+        longer_bytes = text_bytes(failure) - text_bytes(self.failure)
+        if longer_bytes <= 0 or not self.room.is_used_up:
+            self.room.take(longer_bytes)
+            self.failure = failure
+
+    def back_off_until_ms(self) -> int:
+        """Returns when a task is tried again after more than one has failed: none is started before; else NEVER_MS."""
+        return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
     def forgive(self) -> None:
         """A RECEIVE came, or a new monitor: the procedure counts as good, and nothing is to be started again."""
         self.is_procedure_failed = False
         self.retry_ms = FOREVER_MS
+        if self.failing_since_ms != NEVER_MS:
+            self.failures = 0
+            self.failing_since_ms = NEVER_MS
+            self._keep_failure(None)
 
     def try_another_procedure(self, now_ms: int) -> None:
         """The queue's procedure is another one now."""
-        if self.is_procedure_failed:
-            self.is_procedure_failed = False
+        is_awaited = self.is_procedure_failed or self.retry_ms < FOREVER_MS
+        self.forgive()
+        if is_awaited:
             self.retry_ms = now_ms
 
     def is_to_be_retried(self, clause: ActivationClause | None, sequence: int) -> bool:

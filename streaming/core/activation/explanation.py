@@ -1,0 +1,93 @@
+"""Why a queue monitor is in its state, in sentences: the rules of queue_monitor, told about one queue."""
+
+from dataclasses import dataclass
+
+from streaming.core.activation.queue_monitor import State
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known of a queue, as its row of the monitors view has it. Times are texts, None for never.
+
+    Attributes:
+        state: The monitor's state; ABSENT without a monitor.
+        is_on: The queue's STATUS.
+        unread: Its unread messages.
+        waiting: Sessions that wait in RECEIVE.
+        activations: How often it was activated.
+        activated_at: When, the last time.
+        empty_at: When a RECEIVE found nothing, the last time.
+        next_check_at: When the monitor looks again if nothing happens before.
+        tasks_running: Tasks of internal activation that run.
+        max_queue_readers: So many may; None without internal activation.
+        is_procedure_failed: Its tasks exited without a RECEIVE.
+    """
+
+    state: State
+    is_on: bool
+    unread: int
+    waiting: int
+    activations: int
+    activated_at: str | None
+    empty_at: str | None
+    next_check_at: str | None
+    tasks_running: int
+    max_queue_readers: int | None
+    is_procedure_failed: bool
+
+
+def why(now: Situation) -> list[str]:
+    """Returns why the monitor is in its state, and what would change that."""
+    if now.state is State.ABSENT:
+        return _absent(now)
+    if now.state is State.INACTIVE:
+        return ["There is nothing to receive. The next message that arrives activates the queue."]
+    if now.state is State.NOTIFIED:
+        return _notified(now)
+    return _receives_occurring(now)
+
+
+def _absent(now: Situation) -> list[str]:
+    if not now.is_on:
+        return [
+            "The queue is OFF, so nothing can be received and nobody is told of its messages. "
+            "Five rollbacks in a row set it OFF; so does ALTER QUEUE. STATUS ON sets it ON again."
+        ]
+    return ["The queue has neither an event notification nor internal activation that is ON, so nobody can be told."]
+
+
+def _notified(now: Situation) -> list[str]:
+    sentences = [
+        f"Activation {now.activations} was at {now.activated_at}, and no RECEIVE has come since: a reader is expected, "
+        "so no second one is called."
+    ]
+    if now.unread <= 0:
+        sentences.append("Nothing is unread any more.")
+    if now.is_procedure_failed:
+        sentences.append(
+            "All tasks exited without calling RECEIVE, so none is started until somebody calls RECEIVE, or the "
+            "activation is set OFF and ON or gets another procedure."
+        )
+    elif now.next_check_at is not None:
+        sentences.append(f"Without a RECEIVE it is decided again at {now.next_check_at}.")
+    elif now.max_queue_readers is None:
+        sentences.append("It stays so until a RECEIVE comes: its time-out never expires.")
+    return sentences
+
+
+def _receives_occurring(now: Situation) -> list[str]:
+    sentences = ["Readers receive."]
+    if now.waiting > 0:
+        who = "A reader waits" if now.waiting == 1 else f"{now.waiting} readers wait"
+        sentences.append(f"{who} in RECEIVE and would take the next message, so one more would have no work.")
+    elif now.unread <= 0:
+        sentences.append("Nothing is unread.")
+    elif now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers:
+        sentences.append(f"One more would have work, but max_queue_readers, {now.max_queue_readers}, tasks run.")
+    elif now.next_check_at is not None:
+        since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
+        sentences.append(
+            f"If none of them waits or finds nothing until {now.next_check_at}, the end of the quiet window, one more "
+            f"has work, and is called.{since}"
+        )
+    return sentences

@@ -1,0 +1,51 @@
+"""Why a queue monitor is in its state: each state and what decides in it has a sentence of its own."""
+
+from dataclasses import replace
+
+import pytest
+
+from streaming.core.activation.explanation import Situation, why
+from streaming.core.activation.queue_monitor import State
+
+QUIET = Situation(
+    state=State.RECEIVES_OCCURRING,
+    is_on=True,
+    unread=3,
+    waiting=0,
+    activations=7,
+    activated_at="10:00",
+    empty_at=None,
+    next_check_at="10:05",
+    tasks_running=0,
+    max_queue_readers=None,
+    is_procedure_failed=False,
+)
+NOTIFIED = replace(QUIET, state=State.NOTIFIED)
+
+
+@pytest.mark.parametrize(
+    ("now", "part"),
+    [
+        (replace(QUIET, state=State.ABSENT, is_on=False), "The queue is OFF"),
+        (replace(QUIET, state=State.ABSENT), "neither an event notification nor internal activation"),
+        (replace(QUIET, state=State.INACTIVE), "nothing to receive"),
+        (NOTIFIED, "Activation 7 was at 10:00, and no RECEIVE has come since"),
+        (NOTIFIED, "decided again at 10:05"),
+        (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),
+        (replace(NOTIFIED, unread=0), "Nothing is unread any more"),
+        (replace(NOTIFIED, is_procedure_failed=True), "All tasks exited without calling RECEIVE"),
+        (replace(QUIET, waiting=1), "A reader waits in RECEIVE"),
+        (replace(QUIET, waiting=2), "2 readers wait in RECEIVE"),
+        (replace(QUIET, unread=0), "Nothing is unread"),
+        (replace(QUIET, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run"),
+        (QUIET, "finds nothing until 10:05, the end of the quiet window"),
+        (replace(QUIET, empty_at="10:04"), "The last RECEIVE that found nothing was at 10:04"),
+        (replace(QUIET, next_check_at=None), "Readers receive."),
+    ],
+)
+def test_the_sentence(now: Situation, part: str) -> None:
+    assert part in " ".join(why(now))
+
+
+def test_internal_activation_says_nothing_of_a_time_out_that_it_has_not() -> None:
+    assert "time-out" not in " ".join(why(replace(NOTIFIED, next_check_at=None, max_queue_readers=1)))
