@@ -5,7 +5,7 @@ Every program decodes what it reads from Kafka here, whatever the topic: msgspec
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, Protocol, TypeVar
 
 import msgspec
 from confluent_kafka import Message
@@ -20,13 +20,22 @@ TOLD_INTERVAL_S = 60.0
 _MAX_REASON_LENGTH = 300
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class InvalidRecordError(ValueError):
     """A record that breaks the contract; the message is the reason."""
 
 
-def decode_json(decoder: msgspec.json.Decoder[T], value: bytes | None) -> T:
+class Decoder(Protocol[T_co]):
+    """What decodes a value; raises what msgspec's decoders raise."""
+
+    def decode(self, value: bytes | str, /) -> T_co:
+        """Decodes a value."""
+        ...
+
+
+def decode_json(decoder: Decoder[T], value: bytes | None) -> T:
     """Decodes and checks a record's value.
 
     Raises:

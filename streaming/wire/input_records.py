@@ -5,14 +5,16 @@ Producers encode with the same classes, so that there is one place for each fiel
 """
 
 import re
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streaming.core.activation import events
 from streaming.core.times import FOREVER_MS
-from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
 
 MAX_RECORD_BYTES = 64 * 1024
 
@@ -187,7 +189,7 @@ class TaskFailedToStart(Struct, tag="TASK_FAILED_TO_START", tag_field="type", om
 
     def event(self) -> events.TaskFailedToStart:
         """The core's event."""
-        return events.TaskFailedToStart(self.task_id)
+        return events.TaskFailedToStart(self.task_id, self.reason)
 
 
 class ActivationFields(Struct, omit_defaults=True):
@@ -278,10 +280,46 @@ ReceiveRecord = Receive | GetConversationGroup | Commit | Rollback | SessionAliv
 CommandRecord = CreateQueue | AlterQueue | DropQueue | CreateEventNotification | DropEventNotification
 InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 
+_Record = TypeVar("_Record", bound=InputRecord)
+# How like a known field's name, of 1, an unknown one must be to count as misspelt: `procedure` is (0.78).
+_MISSPELT = 0.75
+
+
+class _CommandDecoder:
+    """Decodes commands, and refuses fields that look misspelt: a definition would silently be another one than meant.
+
+    All other unknown fields are ignored, as in every record.
+    """
+
+    def __init__(self) -> None:
+        self._command = msgspec.json.Decoder(CommandRecord)
+        self._fields = msgspec.json.Decoder(dict[str, Any])
+
+    def decode(self, value: bytes | str, /) -> CommandRecord:
+        """Decodes a command; raises msgspec.ValidationError, too, for a field that looks misspelt."""
+        command: CommandRecord = self._command.decode(value)
+        fields = self._fields.decode(value)
+        inner = ActivationFields.__struct_fields__ if isinstance(command, CreateQueue) else ()
+        _refuse_misspelt(fields, ("type", *command.__struct_fields__), inner)
+        if inner and isinstance(fields.get("activation"), dict):
+            _refuse_misspelt(fields["activation"], inner, ())
+        return command
+
+
+def _refuse_misspelt(fields: Iterable[str], known: Collection[str], inner: Collection[str]) -> None:
+    for field in fields:
+        if field in known:
+            continue
+        if field in inner:
+            raise msgspec.ValidationError(f"unknown field `{field}`: it belongs in `activation`")
+        meant = get_close_matches(field.lower(), [*known, *inner], 1, _MISSPELT)
+        if meant:
+            raise msgspec.ValidationError(f"unknown field `{field}`: is `{meant[0]}` meant?")
+
+
 arrivals_decoder = msgspec.json.Decoder(MessageArrived)
 receives_decoder = msgspec.json.Decoder(ReceiveRecord)
-commands_decoder = msgspec.json.Decoder(CommandRecord)
-_Record = TypeVar("_Record", bound=InputRecord)
+commands_decoder = _CommandDecoder()
 
 
 def _is_on(value: OnOff | UnsetType) -> bool | None:
@@ -293,7 +331,7 @@ def is_queue_name(name: str) -> bool:
     return _QUEUE_NAME.fullmatch(name) is not None
 
 
-def decode(decoder: msgspec.json.Decoder[_Record], key: bytes | None, value: bytes | None, value_bytes: int) -> _Record:
+def decode(decoder: Decoder[_Record], key: bytes | None, value: bytes | None, value_bytes: int) -> _Record:
     """Decodes and checks one record.
 
     Args:

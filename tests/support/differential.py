@@ -30,6 +30,7 @@ from streaming.spark.activation.output_rows import (
 )
 from streaming.spark.activation.shard_settings import ServerNames
 from streaming.wire import input_records
+from streaming.wire.decoding import Decoder
 from streaming.wire.notifications import ActivationFormat
 from streaming.wire.topics import Topics
 from tests.support.batch_log import distinct_parts, merged_batches
@@ -258,7 +259,7 @@ def _step(
     name: str, queue: Queue | None, batch: dict[str, Any], topics: Topics
 ) -> tuple[Queue | None, list[OutputRow]]:
     """One batch of the log on one queue; returns the queue and what is written."""
-    decoders = {
+    decoders: dict[str, Decoder[Any]] = {
         topics.arrivals: input_records.arrivals_decoder,
         topics.receives: input_records.receives_decoder,
         topics.commands: input_records.commands_decoder,

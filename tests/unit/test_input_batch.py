@@ -2,15 +2,17 @@
 
 import json
 from random import Random
+from typing import Any
 
 import pytest
 
 from streaming.spark.activation.input_batch import by_key, events_of, keys_of
 from streaming.spark.activation.sources import Source
 from streaming.wire import input_records
+from streaming.wire.decoding import Decoder
 from tests.support.fake_spark import Record, table
 
-DECODERS = {
+DECODERS: dict[Any, Decoder[Any]] = {
     Source.COMMANDS: input_records.commands_decoder,
     Source.ARRIVALS: input_records.arrivals_decoder,
     Source.RECEIVES: input_records.receives_decoder,

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
 from streaming.core.times import FOREVER_MS
 from streaming.wire import input_records
+from streaming.wire.decoding import Decoder
 from tests import scenarios
 from tests.scenarios import Scenario
 
-DECODERS = {
+DECODERS: dict[Any, Decoder[Any]] = {
     "queue-arrivals": input_records.arrivals_decoder,
     "queue-receives": input_records.receives_decoder,
     "queue-commands": input_records.commands_decoder,
