@@ -41,7 +41,7 @@ app = typer.Typer()
 
 
 @app.callback(invoke_without_command=True)
-@stop_signals.orderly()
+@stop_signals.orderly("activator")
 def activator(
     context: typer.Context,
     config: Annotated[

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -20,7 +19,7 @@ from streaming.cli.options import (
     duration,
     option,
 )
-from streaming.system import durations
+from streaming.system import durations, logs
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -58,7 +57,7 @@ def queues(
     with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     nobody = "no queues yet: a queue is known from its first arrival, receive or command on"
-    _print_rows(rows, tables.monitors_table, nobody, as_json)
+    _print_rows(rows, tables.monitors_view, nobody, as_json)
 
 
 def tasks(
@@ -71,14 +70,21 @@ def tasks(
     from streaming.cli import tables
     from streaming.kafka.topic_follower import Start, TopicFollower
 
-    topics = [Topics(topic_prefix).activated_tasks]
-    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
     _print_rows(rows, tables.tasks_table, "no task is running", as_json)
+    if as_json:
+        return
+    with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
+        for row in tables.read_monitors(follower):
+            problem = tables.failure(row)
+            if problem is not None:
+                typer.echo(logs.printable(f"{row['queue']}: {problem}"))
 
 
 def _print_rows(
-    rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], Table], if_none: str, as_json: bool
+    rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], RenderableType], if_none: str, as_json: bool
 ) -> None:
     if as_json:
         for row in rows:

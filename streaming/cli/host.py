@@ -22,7 +22,7 @@ from streaming.system.logs import LogFormat
 _log = logging.getLogger(__name__)
 
 
-@stop_signals.orderly()
+@stop_signals.orderly("host")
 def host(
     config: Annotated[
         Path, option("--config", "TOML file that says which procedure is run by what command or function.")

@@ -1,57 +1,68 @@
 """The command `queue-activation`: reads options, calls what does the work, turns errors into exit codes."""
 
 import sys
-from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
-from streaming.cli import activator, clients, host, prepare
+from streaming.cli import activator, clients, dead_letters, host, monitor, options_file, prepare, queue, send
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     KafkaConfig,
-    LogFormatOption,
     TopicPrefix,
     cluster,
-    duration,
-    kafka_properties,
     option,
 )
-from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.errors import UserError
-from streaming.system import durations, logs, stop_signals
-from streaming.system.durations import Duration
-from streaming.system.logs import LogFormat
-from streaming.system.stop_signals import Stopped
-from streaming.wire.notifications import ActivationFormat
+from streaming.system import logs, stop_signals
 
 app = typer.Typer(
     name="queue-activation",
-    help="Starts a queue reader when one more reader would have useful work: Service Broker's activation for Kafka.\n\n"
-    "Every option is also an environment variable: --quiet-window is QUEUE_ACTIVATION_QUIET_WINDOW.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes cut the names of options
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
 
-# The defaults of what the core decides by stand there.
-_CORE = CoreSettings()
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"queue-activation {version('queue-activation')}")
+        raise typer.Exit
 
 
-class StartingOffsets(StrEnum):
-    """Where the arrivals and receives begin without a checkpoint."""
+@app.callback()
+def common(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="TOML file with options: for all commands, and in tables such as [monitor] for one.",
+            envvar="QUEUE_ACTIVATION_OPTIONS",
+            dir_okay=False,
+        ),
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Start a queue reader when one more reader would have useful work: Service Broker's activation for Kafka.
 
-    EARLIEST = "earliest"
-    LATEST = "latest"
+    Every option of a command is also an environment variable: --quiet-window is QUEUE_ACTIVATION_QUIET_WINDOW. An
+    option on the command line counts more than the variable, and that more than the file of --config.
+    """
+    if config is not None:
+        context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
 
 
 @app.command()
-@stop_signals.orderly()
+@stop_signals.orderly("broker")
 def broker(
     port: Annotated[int, option("--port", "Port on this machine; 0 takes a free one.", min=0, max=65535)] = 9092,
     data_dir: Annotated[
@@ -89,150 +100,8 @@ def topics(
         typer.echo(f"warning: {sentence}", err=True)
 
 
-@app.command()
-@stop_signals.orderly()
-def monitor(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    checkpoint_location: Annotated[
-        str, option("--checkpoint-location", "Folder or URI where progress and state are kept.")
-    ] = "checkpoints/monitor",
-    continue_from: Annotated[
-        str | None,
-        option(
-            "--continue-from",
-            "Checkpoint of a stopped monitor: a new --checkpoint-location goes on from it, with other --shards.",
-        ),
-    ] = None,
-    topic_prefix: TopicPrefix = "",
-    server_name: Annotated[str, option("--server-name", "ServerName and ce_source of the notifications.")] = (
-        "queue-activation"
-    ),
-    external_activation_timeout: Annotated[
-        Duration,
-        duration(
-            "--external-activation-timeout",
-            "How long a notified queue stays silent without a RECEIVE; `none`: for ever.",
-            may_be_none=True,
-        ),
-    ] = durations.of(_CORE.external_activation_timeout_ms),
-    quiet_window: Annotated[
-        Duration, duration("--quiet-window", "How long an empty result holds back one more reader.")
-    ] = durations.of(_CORE.quiet_window_ms),
-    check_interval: Annotated[
-        Duration, duration("--check-interval", "How often queues are looked at without an event.")
-    ] = durations.of(_CORE.check_interval_ms),
-    trigger_interval: Annotated[
-        Duration, duration("--trigger-interval", "A batch begins at most this often.")
-    ] = durations.parse("100ms"),
-    shards: Annotated[
-        int | None,
-        option("--shards", "Parts the queues are spread over; a checkpoint keeps its number (8).", min=1, max=10_000),
-    ] = None,
-    semantics: Annotated[
-        Semantics,
-        option("--semantics", "`observed`: readers start one per quiet window. `literal`: the document word for word."),
-    ] = _CORE.semantics,
-    starting_offsets: Annotated[
-        StartingOffsets, option("--starting-offsets", "Where arrivals and receives begin without a checkpoint.")
-    ] = StartingOffsets.EARLIEST,
-    max_offsets_per_trigger: Annotated[
-        int, option("--max-offsets-per-trigger", "Limit of a batch: arrivals, and as many of the rest.", min=1)
-    ] = 500_000,
-    auto_create_queues: Annotated[
-        bool,
-        option("--auto-create-queues/--no-auto-create-queues", "Monitor queues that no command has created."),
-    ] = _CORE.auto_create_queues,
-    session_lease: Annotated[
-        Duration, duration("--session-lease", "How long the wait of a silent session counts.")
-    ] = durations.of(_CORE.session_lease_ms),
-    transaction_lease: Annotated[
-        Duration, duration("--transaction-lease", "How long the transactions of a silent session stay open.")
-    ] = durations.of(_CORE.transaction_lease_ms),
-    task_lease: Annotated[
-        Duration, duration("--task-lease", "How long an activated task that is not heard of counts as running.")
-    ] = durations.of(_CORE.task_lease_ms),
-    queue_idle_expiry: Annotated[
-        Duration, duration("--queue-idle-expiry", "After how long an idle queue that no command defined is forgotten.")
-    ] = durations.of(_CORE.queue_idle_expiry_ms),
-    max_queues: Annotated[
-        int,
-        option(
-            "--max-queues",
-            "Limit of queues, and of state at 512 bytes each; beyond it records are dead letters; commands have more.",
-            min=1,
-        ),
-    ] = 300_000,
-    driver_memory: Annotated[
-        str,
-        option("--driver-memory", "Heap of Spark's JVM, such as 4g; spark-submit has its own option."),
-    ] = "2g",
-    activation_format: Annotated[
-        ActivationFormat,
-        option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
-    ] = ActivationFormat.JSON,
-    log_batches: Annotated[
-        bool,
-        option(
-            "--log-batches/--no-log-batches",
-            "Write to queue-batches what each batch gave each queue, so that a decision can be followed up.",
-        ),
-    ] = False,
-    default_database: Annotated[
-        str, option("--default-database", "DatabaseName of queues whose name has no database.")
-    ] = "kafka",
-    metrics_port: Annotated[
-        int | None,
-        option("--metrics-port", "Serve /metrics, /healthz and /readyz on this port (not served).", min=1, max=65535),
-    ] = None,
-    metrics_host: Annotated[str, option("--metrics-host", "Address to serve them on.")] = "127.0.0.1",
-    log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
-) -> None:
-    """Run the Spark job that decides when queues are activated.
-
-    Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress; a
-    second signal ends the waiting.
-    """
-    from streaming.daemons.monitor.metrics import MetricsSettings
-    from streaming.daemons.monitor.monitor import MonitorSettings, run
-    from streaming.spark.activation.shard_settings import ServerNames
-
-    logs.configure(log_format)
-    settings = MonitorSettings(
-        bootstrap_servers=bootstrap_servers,
-        kafka_properties=kafka_properties(kafka_config),
-        checkpoint_location=checkpoint_location,
-        continue_from=continue_from,
-        topic_prefix=topic_prefix,
-        shards=shards,
-        trigger_interval_ms=trigger_interval.ms,
-        max_offsets_per_trigger=max_offsets_per_trigger,
-        starting_offsets=starting_offsets.value,
-        names=ServerNames(server_name, default_database),
-        activation_format=activation_format,
-        logs_batches=log_batches,
-        metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
-        max_queues=max_queues,
-        driver_memory=driver_memory,
-        core=CoreSettings(
-            quiet_window_ms=quiet_window.ms,
-            external_activation_timeout_ms=external_activation_timeout.ms,
-            semantics=semantics,
-            session_lease_ms=session_lease.ms,
-            transaction_lease_ms=transaction_lease.ms,
-            task_lease_ms=task_lease.ms,
-            check_interval_ms=check_interval.ms,
-            queue_idle_expiry_ms=queue_idle_expiry.ms,
-            auto_create_queues=auto_create_queues,
-        ),
-    )
-    raise typer.Exit(run(settings))
-
-
-clients.register(app)
-host.register(app)
-activator.register(app)
-prepare.register(app)
+for family in (monitor, queue, send, clients, dead_letters, activator, host, prepare):
+    family.register(app)
 
 
 @app.command()
@@ -246,12 +115,31 @@ def demo() -> None:
 
 
 def main() -> None:
-    """Runs the command line; a UserError becomes one message and exit code 2, a signal what shells say for it."""
+    """Runs the command line; what the user can put right becomes one message and exit code 2."""
     try:
-        with stop_signals.taken():
-            app()
+        sys.exit(app(standalone_mode=False))
+    except TyperException as error:
+        _name_the_source(error)
+        click_error = cast("Any", error)  # Typer names no type for what it raises
+        click_error.show()
+        sys.exit(click_error.exit_code)
+    except typer.Abort:
+        sys.exit(1)
     except UserError as error:
         logs.report(str(error))
         sys.exit(2)
-    except Stopped as stopped:
-        sys.exit(stopped.exit_code)
+
+
+def _name_the_source(error: TyperException) -> None:
+    """Says where a wrong value comes from if it is not the command line, and says it in our words."""
+    if not isinstance(error, typer.BadParameter):
+        return
+    error.message = error.message.removeprefix("Value error, ")
+    context, parameter = error.ctx, error.param
+    if context is None or parameter is None or parameter.name is None:
+        return
+    source = context.get_parameter_source(parameter.name)
+    if source is not None and source.name == "ENVIRONMENT":
+        error.param_hint = f"the environment variable {parameter.envvar}"
+    elif source is not None and source.name == "DEFAULT_MAP":
+        error.param_hint = f"{parameter.opts[0].removeprefix('--')} in the file of --config"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import Message
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -112,18 +112,60 @@ def _warn(line: str) -> None:
     _log.warning("%s", line)
 
 
+# What a state means, for the legend below the table.
+_STATES = {
+    "INACTIVE": "nothing to receive",
+    "NOTIFIED": "a reader was called and has not received yet",
+    "RECEIVES_OCCURRING": "readers receive; one more is called when it would have work",
+    "queue OFF": "nothing can be received",
+    "no monitor": "nobody can be notified, and no task started",
+}
+
+
+def monitors_view(rows: list[dict[str, Any]]) -> Group:
+    """The monitors view for eyes, what its states mean, and what is wrong."""
+    problems = [(row["queue"], problem) for row in rows if (problem := failure(row)) is not None]
+    states = dict.fromkeys(map(_state, rows))
+    return Group(
+        monitors_table(rows),
+        Text(),
+        *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
+        *(Text(f"{printable(queue)}: {printable(problem)}", "red") for queue, problem in problems),
+        Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
+    )
+
+
+def failure(row: dict[str, Any]) -> str | None:
+    """What is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
+    since = f" since {clock(row['failing_since'])[:8]} UTC" if row.get("failing_since") else ""
+    procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
+    why = f": {row['task_failure']}" if row.get("task_failure") else ""
+    if row["is_procedure_failed"]:
+        return f"{procedure} has failed{since}{why}; nothing is started until somebody calls RECEIVE or it is altered"
+    failures = row.get("task_failures", 0)
+    if failures:
+        times = "has failed" if failures == 1 else f"has failed {failures} times in a row"
+        return f"{procedure} {times}{since}, and is tried again{why}"
+    return None
+
+
+def _state(row: dict[str, Any]) -> str:
+    return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
+
+
 def monitors_table(rows: list[dict[str, Any]]) -> Table:
-    """The monitors view for eyes, 80 columns wide for short names; `queues --json` has all of it."""
+    """The monitors view as a table; `queues --json` has all of it."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", overflow="fold", min_width=12)
     table.add_column("state", no_wrap=True)
-    for name in ("unread", "waiting", *(["tasks"] if has_tasks else []), "activated"):
+    counts = ("unread\nmessages", "readers\nwaiting", *(["tasks\nrunning"] if has_tasks else []), "activated\ntimes")
+    for name in counts:
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("last UTC", "next check"):
+    for name in ("activated\nlast (UTC)", "next check\n(UTC)"):
         table.add_column(name, no_wrap=True)
     for row in rows:
-        state = row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF")
+        state = _state(row)
         table.add_row(
             _cell(row["queue"]),
             Text(printable(state), _STATE_STYLES.get(state, "red")),
@@ -147,7 +189,7 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
     if row["max_queue_readers"] is None:
         return Text("-")
     running, most = row["tasks_running"], row["max_queue_readers"]
-    if row["is_procedure_failed"]:
+    if row["is_procedure_failed"] or row.get("task_failures"):
         return Text(f"{running}/{most} failed", "bold red")
     return Text(f"{running}/{most}", "yellow" if running >= most else "")
 
@@ -157,8 +199,8 @@ def tasks_table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", overflow="fold", min_width=12)
     table.add_column("procedure", overflow="fold", min_width=9)
-    table.add_column("for #", justify="right", no_wrap=True)
-    table.add_column("since UTC", no_wrap=True)
+    table.add_column("activation", justify="right", no_wrap=True)
+    table.add_column("since (UTC)", no_wrap=True)
     # Whoever reports tasks chooses its length.
     table.add_column("host", no_wrap=True, max_width=40)
     table.add_column("task", no_wrap=True)

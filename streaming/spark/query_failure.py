@@ -8,6 +8,7 @@ from pyspark.sql.streaming import StreamingQuery
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 # A failed worker's message has its whole traceback.
 _LINES = 5
+_CONCURRENT_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
 _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
@@ -25,3 +26,9 @@ def reason_of(query: StreamingQuery) -> str | None:
         message = f"Kafka has not answered for minutes; when it does, start again from the checkpoint. {message}"
     causes = [cause.strip() for cause in _CAUSE.findall(text)]
     return f"{message}. First cause: {causes[-1]}" if causes and causes[-1] not in message else message
+
+
+def is_concurrent_write(query: StreamingQuery) -> bool:
+    """Returns whether the query has ended because somebody else wrote to its checkpoint."""
+    found = query._jsq.exception()
+    return found.isDefined() and _CONCURRENT_WRITE in str(found.get().getMessage())

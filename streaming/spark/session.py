@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL, Signals
-from typing import Any, ClassVar
+from threading import Lock, Thread
+from typing import IO, Any, ClassVar
 
 from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
@@ -75,6 +77,8 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
+# Spark 4 asks for one, and Java warns of it before there is a log to filter.
+_SAID_AT_EVERY_START = b"WARNING: Using incubator modules"
 _MEMORY = re.compile(r"[1-9][0-9]*[mg]")
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -201,35 +205,86 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     jars = spark_jars()
     jvm_options = class_archive.jvm_options(java, local_jars(jars))
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
-    with _ended_if_broken_off():
+    with _launching():
         gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     return _session(SparkContext(conf=conf, gateway=gateway))
 
 
 @contextmanager
-def _ended_if_broken_off() -> Iterator[None]:
-    """Ends the JVM that `launch_gateway` has started if that is broken off.
+def _launching() -> Iterator[None]:
+    """Ends the JVM that `launch_gateway` starts if that fails or is broken off, and filters what it says.
 
     PySpark then removes the folder in which the JVM is about to say its port. The JVM fails to, and stays for ever.
-    """
-    started: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(*arguments, **more))
-        return started[-1]
+    Raises:
+        UserError: Java does not start.
+    """
+    started: list[tuple[subprocess.Popen[bytes], _ErrorOutput]] = []
+
+    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = subprocess.Popen(command, stderr=subprocess.PIPE, **more)
+        assert process.stderr is not None  # noqa: S101 - it is a pipe; told to the type checker
+        started.append((process, _ErrorOutput(process.stderr)))
+        return process
 
     java_gateway.Popen = start  # type: ignore[assignment, misc]
     try:
         yield
-    except BaseException:
-        for process in started:
+    except BaseException as error:
+        for process, output in started:
             # It leads a session, so its process group is its own.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, SIGKILL)
             process.wait()
+            if isinstance(error, PySparkRuntimeError):
+                raise UserError(f"Java does not start:\n{output.held_back()}") from None
         raise
     finally:
         java_gateway.Popen = subprocess.Popen  # type: ignore[misc]
+    for _, output in started:
+        output.hand_on()
+
+
+class _ErrorOutput(Thread):
+    """What the JVM and its workers write to stderr: held back until `hand_on`, then handed on as it comes.
+
+    So a JVM that does not start, or is not to, says nothing by itself.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        super().__init__(name="stderr of Java", daemon=True)
+        self._pipe = pipe
+        self._lock = Lock()
+        self._held_back: list[bytes] | None = []
+        self.start()
+
+    def run(self) -> None:
+        """Reads until nobody can write any more."""
+        for line in self._pipe:
+            with self._lock:
+                if _SAID_AT_EVERY_START in line:
+                    continue
+                if self._held_back is not None:
+                    self._held_back.append(line)
+                else:
+                    _write(line)
+
+    def hand_on(self) -> None:
+        """Hands on from now on, and first what was held back."""
+        with self._lock:
+            for line in self._held_back or []:
+                _write(line)
+            self._held_back = None
+
+    def held_back(self) -> str:
+        """Returns what a JVM that has ended has said."""
+        self.join(timeout=1.0)
+        return b"".join(self._held_back or []).decode(errors="replace").strip() or "it says nothing"
+
+
+def _write(line: bytes) -> None:
+    with suppress(OSError):  # nobody may read it
+        os.write(sys.stderr.fileno(), line)
 
 
 def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]) -> SparkConf:

@@ -9,17 +9,23 @@ the main thread calls the others for longer than STEP_S at a time, or they are c
 """
 
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from types import FrameType
+from typing import ParamSpec, TypeVar
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # After a signal nothing waits for Kafka for longer; each wait of its own.
 GRACE_S = 1.0
 # The longest time in which the main thread does not hear of a signal.
 STEP_S = 0.5
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Stopped(BaseException):
@@ -150,11 +156,33 @@ def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
             signals.give_back()
 
 
-@contextmanager
-def orderly() -> Iterator[None]:
-    """As `taken`, for a program with an orderly stop: a signal ends the block, and that is no failure."""
-    with suppress(Stopped), taken():
-        yield
+def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+    """Makes a function a program with an orderly stop: signals are taken while it runs, and one is no failure.
+
+    Prints `PROGRAM stopped` at the end of one that a signal has ended.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
+        @wraps(function)
+        def run(*arguments: P.args, **more: P.kwargs) -> T | None:
+            with taken() as signals:
+                try:
+                    return function(*arguments, **more)
+                except Stopped:
+                    return None
+                finally:
+                    if signals.stop.is_set():
+                        _say_stopped(program)
+
+        return run
+
+    return decorate
+
+
+def _say_stopped(program: str) -> None:
+    with suppress(OSError):  # nobody may read it any more
+        sys.stdout.write(f"{program} stopped\n")
+        sys.stdout.flush()
 
 
 def take_back() -> None:

@@ -42,14 +42,14 @@ def children_of(parent_pid: int) -> set[int]:
     return children
 
 
-def processes_with(text: str) -> set[int]:
-    """The process ids of all running processes with this text in their command line."""
+def processes_with(text: str, part: str = "cmdline") -> set[int]:
+    """The process ids of all running processes with this text in their command line, or in their `environ`."""
     found = set()
-    for cmdline in (process / "cmdline" for process in Path("/proc").glob("[0-9]*")):
+    for file in (process / part for process in Path("/proc").glob("[0-9]*")):
         try:
-            if text.encode() in cmdline.read_bytes():
-                found.add(int(cmdline.parent.name))
-        except (FileNotFoundError, ProcessLookupError):
+            if text.encode() in file.read_bytes():
+                found.add(int(file.parent.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return found
 

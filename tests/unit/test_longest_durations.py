@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from streaming.cli import main
+from streaming.cli.monitor import monitor
 from streaming.core.activation.settings import CoreSettings
 from streaming.daemons.monitor import monitor as monitor_module
 from streaming.daemons.monitor.metrics import why_not_ready
@@ -35,7 +35,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettin
     monkeypatch.setattr(logs, "configure", lambda _log_format: None)
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", LONGEST)]
     with pytest.raises(typer.Exit):
-        main.monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
+        monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
     return told[0]
 
 

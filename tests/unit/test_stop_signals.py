@@ -47,7 +47,7 @@ def test_a_start_is_broken_off_with_what_it_waits_for(number: signal.Signals, ex
 
 
 def test_a_program_with_an_orderly_stop_ends_without_a_failure() -> None:
-    @stop_signals.orderly()
+    @stop_signals.orderly("program")
     def program() -> int:
         send(signal.SIGTERM)
         return 1

@@ -3,9 +3,11 @@
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql.streaming import StreamingQuery
@@ -25,6 +27,7 @@ from streaming.spark.activation import checkpoint_layout, handover
 from streaming.spark.activation.checkpoint_layout import Layout
 from streaming.spark.activation.output_rows import DEAD_LETTER_VALUE_BYTES
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
+from streaming.spark.activation.refusals import RefusalLog, RefusalsParam
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
@@ -39,6 +42,9 @@ _POLL_INTERVAL_S = 0.25
 _READY_POLL_INTERVAL_S = 0.05
 # Several times what it takes to cancel a batch.
 _STOP_TIMEOUT_S = 5.0
+# A monitor whose place on the same checkpoint is taken hears of it within a second or two.
+_HEARD_WITHIN_S = 4.0
+_MAX_RESTARTS = 3
 # How Spark's status begins while it asks Kafka what there is for the next batch (MicroBatchExecution).
 _PLANNING = "Getting offsets from"
 
@@ -81,9 +87,8 @@ def run(settings: MonitorSettings) -> int:
         UserError: Something is missing or wrong that the user can put right.
     """
     # KeyboardInterrupt: by the handler that Spark sets for SIGINT, in the instant before it is taken back.
-    with suppress(KeyboardInterrupt), stop_signals.orderly():
+    with suppress(KeyboardInterrupt), stop_signals.taken():
         return _run(settings)
-    _say("monitor stopped")
     return 0
 
 
@@ -136,6 +141,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 sole.wait()
             handed_over = handover.pending(spark, location, layout)
             wakes = spark.sparkContext.accumulator({}, WakesParam())
+            refused = spark.sparkContext.accumulator(Counter(), RefusalsParam())
             writer = prepare_query(
                 spark,
                 _query_settings(settings, location, layout),
@@ -143,11 +149,11 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 _shard_settings(settings, len(layout.keys)),
                 kafka.partitions,
                 WorkerReports(wakes, metrics.listen(spark, QUERY_NAME, wakes) if metrics is not None else None),
+                refused,
             )
             sole.wait()
             checkpoint_layout.keep(spark, location, layout)
             signals.only_note()
-            query = writer.start()
             wake_times = WakeTimes(layout.keys)
 
             def is_due() -> bool:
@@ -155,25 +161,56 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 return wake_times.is_due()
 
             with Ticker(kafka.cluster, kafka.topics.ticks, settings.core.check_interval_ms, is_due) as ticker:
-                topic_watch = TopicWatch(kafka.admin, kafka.topic_ids)
+                topic_watch, refusal_log = TopicWatch(kafka.admin, kafka.topic_ids), RefusalLog()
 
-                def is_ready() -> bool:
+                def is_ready(query: StreamingQuery) -> bool:
                     if query.lastProgress is None:
                         return False
                     return handed_over is None or handover.end(spark, location, layout, query)
 
                 def has_to_end() -> bool:
+                    refusal_log.look(refused.value)
                     return bool(sole.has_problem() or ticker.denied or ticker.failure or topic_watch.problem())
 
-                if _await(is_ready, has_to_end, query, signals, _READY_POLL_INTERVAL_S):
-                    class_archive.note_class_path(session.class_path(spark))
-                    _say("monitor ready")
-                    _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
+                def run_once() -> StreamingQuery:
+                    query = writer.start()
+                    if _await(partial(is_ready, query), has_to_end, query, signals, _READY_POLL_INTERVAL_S):
+                        class_archive.note_class_path(session.class_path(spark))
+                        _say("monitor ready")
+                        _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
+                    return query
+
+                query = _undisturbed(run_once, sole)
                 sole.check()
                 return _end(query, ticker, topic_watch, signals)
         finally:
             if not _returns(spark.stop, signals):
                 session.kill()
+
+
+def _undisturbed(run_once: Callable[[], StreamingQuery], sole: SoleMonitor) -> StreamingQuery:
+    """Runs the query, again if the monitor whose place this one has taken disturbs it; returns the last one."""
+    query = run_once()
+    for _ in range(_MAX_RESTARTS):
+        if not _is_disturbed(query, sole):
+            break
+        _log.warning("the monitor before this one still wrote to its checkpoint; the query starts again")
+        query = run_once()
+    return query
+
+
+def _is_disturbed(query: StreamingQuery, sole: SoleMonitor) -> bool:
+    """Whether the query has failed because another monitor wrote to its checkpoint, and this one has the place.
+
+    That is the monitor whose place it has taken: it ends when it hears of that, in the middle of a batch or not. If
+    this monitor is the one that has lost its place, it hears of it in the time that is waited here.
+    """
+    if query.isActive or not query_failure.is_concurrent_write(query):
+        return False
+    deadline_s = time.monotonic() + _HEARD_WITHIN_S
+    while time.monotonic() < deadline_s and not sole.has_problem():
+        time.sleep(_READY_POLL_INTERVAL_S)
+    return not sole.has_problem()
 
 
 def _rights(topics: Topics) -> Rights:
@@ -207,7 +244,6 @@ def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals
     ticker.stop()
     _await_batch(query, signals)
     _returns(query.stop, signals)
-    _say("monitor stopped")
     return 0
 
 
@@ -290,11 +326,6 @@ def _query_settings(settings: MonitorSettings, location: str, layout: Layout) ->
 def _absolute(location: str) -> str:
     """A local folder by its full path; Spark would take a relative one from its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location
-
-
-def _stopped() -> int:
-    _say("monitor stopped")
-    return 0
 
 
 def _say(text: str) -> None:

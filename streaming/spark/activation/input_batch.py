@@ -17,13 +17,14 @@ from streaming.spark.activation.output_rows import SourceRecord
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
+from streaming.wire.decoding import Decoder
 from streaming.wire.topics import Topics
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 # Enough for the year 4199, and for 2^17 partitions beside it in 64 bits.
 _TIMESTAMP_BITS = 46
 
-_DECODERS: dict[int, msgspec.json.Decoder[Any]] = {
+_DECODERS: dict[int, Decoder[Any]] = {
     Source.COMMANDS: input_records.commands_decoder,
     Source.ARRIVALS: input_records.arrivals_decoder,
     Source.RECEIVES: input_records.receives_decoder,

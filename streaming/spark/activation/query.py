@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark import Accumulator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
 from pyspark.sql.streaming import DataStreamWriter
 
 from streaming.spark.activation.handover import Handover
+from streaming.spark.activation.refusals import Refusals, reasons_in
 from streaming.spark.activation.run_shard import run_shard
 from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.shard_state import STATE_SCHEMA
@@ -59,6 +61,7 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
     shard_settings: ShardSettings,
     partitions: Mapping[str, int],
     reports: WorkerReports,
+    refused: "Accumulator[Refusals]",
 ) -> DataStreamWriter:
     """Returns the query, ready to be started.
 
@@ -69,6 +72,7 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
         shard_settings: The settings of its shards.
         partitions: The number of partitions of each input topic.
         reports: Where the workers tell what the driver must know.
+        refused: Where they tell why they write dead letters.
     """
     topics = Topics(shard_settings.topic_prefix)
     offsets = _starting_offsets(topics, beginning, partitions)
@@ -87,7 +91,11 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
     taken_over = beginning.handover.states if beginning.handover else {}
 
     def take_shard(key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
-        return run_shard(kept, batch, batch_ms, shard_settings, taken_over.get(key))
+        taken = run_shard(kept, batch, batch_ms, shard_settings, taken_over.get(key))
+        reasons = reasons_in(taken.rows, topics.dead_letters)
+        if reasons:
+            refused.add(reasons)
+        return taken
 
     return sharded_query(spark, settings, sources, take_shard, STATE_SCHEMA, reports)
 

@@ -1,0 +1,102 @@
+"""The file of `queue-activation --config FILE COMMAND`: options that are not written on the command line.
+
+A key of the file is an option of every command that has it; a table is for one command:
+
+    bootstrap-servers = "kafka-1:9092"
+
+    [monitor]
+    quiet-window = "2s"
+
+    [queue.create]
+    partitions = 4
+
+What the command line or the environment says counts more.
+"""
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from typer.core import TyperGroup
+
+from streaming.errors import UserError
+
+# Click's, which Typer has in a private module: it has `params`, and a group has `commands` besides.
+_Command: TypeAlias = Any
+# A command's options by their names without the dashes: the name of its parameter, which is how Click knows it.
+_Options: TypeAlias = dict[str, str]
+
+
+def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
+    """What the file says, in the form of Click's default map: command -> parameter -> value.
+
+    Raises:
+        UserError: It cannot be read, is no TOML, or names what there is not.
+    """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError and a UnicodeDecodeError are ValueErrors
+        raise UserError(f"{file} is no TOML: {error}") from None
+    found: dict[str, Any] = {name: {} for name in commands.commands}
+    for name, value in content.items():
+        command = commands.commands.get(name)
+        if isinstance(value, dict) and command is not None:
+            found[name] = _of_command(command, value, f"{file}: {name}")
+    shared = {name: value for name, value in content.items() if name not in commands.commands}
+    known = {name for command in _all(commands) for name in _options(command)}
+    for name in shared:
+        if name not in known:
+            raise _unknown(f"{file}: {name}", name, known | set(commands.commands), "option or command")
+    for name, command in commands.commands.items():
+        found[name] = _with_shared(command, shared, found[name])
+    return found
+
+
+def _of_command(command: _Command, table: dict[str, Any], where: str) -> dict[str, Any]:
+    """The default map of a command, or of a group of commands, from its table."""
+    options, subcommands = _options(command), _subcommands(command)
+    found = {}
+    for name, value in table.items():
+        if name in options:
+            found[options[name]] = value
+        elif name in subcommands and isinstance(value, dict):
+            found[name] = _of_command(subcommands[name], value, f"{where}.{name}")
+        else:
+            raise _unknown(f"{where}.{name}", name, {*options, *subcommands}, "option")
+    return found
+
+
+def _with_shared(command: _Command, shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A command's default map, and below its own values those that are for every command that has the option."""
+    found = {parameter: shared[name] for name, parameter in _options(command).items() if name in shared} | own
+    for name, subcommand in _subcommands(command).items():
+        found[name] = _with_shared(subcommand, shared, own.get(name, {}))
+    return found
+
+
+def _options(command: _Command) -> _Options:
+    return {
+        word.removeprefix("--"): parameter.name or ""
+        for parameter in command.params
+        for word in parameter.opts
+        if word.startswith("--")
+    }
+
+
+def _subcommands(command: _Command) -> dict[str, _Command]:
+    return command.commands if isinstance(command, TyperGroup) else {}  # type: ignore[return-value]
+
+
+def _all(group: _Command) -> list[_Command]:
+    found: list[_Command] = []
+    for command in _subcommands(group).values():
+        found += [command, *_all(command)]
+    return found
+
+
+def _unknown(where: str, name: str, known: set[str], kind: str) -> UserError:
+    meant = get_close_matches(name, known, 1)
+    return UserError(f"{where}: there is no such {kind}" + (f"; is `{meant[0]}` meant?" if meant else ""))

@@ -1,0 +1,146 @@
+"""Finds out all that is known of a queue: what commands defined, what the monitor wrote, what readers reported."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from confluent_kafka import Message
+from confluent_kafka.admin import AclOperation
+
+from streaming.cli import tables
+from streaming.core.activation import events
+from streaming.core.activation.definition import QueueDefinition
+from streaming.core.activation.queue import Queue
+from streaming.core.activation.sessions import Session
+from streaming.core.activation.settings import CoreSettings
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire import input_records, notifications
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.notifications import Activation
+from streaming.wire.topics import Topics, topic_name_problem
+
+# A session reports at least every 10 s that it is there, and counts for a minute by default.
+_SESSIONS_MS = 60_000
+# Notifications are looked for in so long before the last one.
+_ACTIVATIONS_MS = 3_600_000
+_LAST_ACTIVATIONS = 5
+
+
+@dataclass
+class QueueFacts:
+    """A queue, as far as it is known.
+
+    Attributes:
+        name: Its name.
+        partitions: The partitions of its topic; None: it has none.
+        definition: What commands have defined; None: no command names it.
+        row: Its row of the monitors view; None: the monitor does not know it.
+        tasks: Its rows of the activated tasks.
+        sessions: Sessions that wait, or have a transaction open.
+        activations: The last notifications, the oldest first.
+    """
+
+    name: str
+    partitions: int | None
+    definition: QueueDefinition | None
+    row: dict[str, Any] | None
+    tasks: list[dict[str, Any]] = field(default_factory=list)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    activations: list[Activation] = field(default_factory=list)
+
+
+def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
+    """Reads what there is about a queue.
+
+    Raises:
+        UserError: Kafka cannot be reached or refuses, or the monitor's topics are missing.
+    """
+    definition = definition_of(cluster, topics, queue)
+    with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
+        rows = {row["queue"]: row for row in tables.read_monitors(follower)}
+    facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, rows.get(queue))
+    if facts.definition is None and facts.row is None:
+        return facts
+    with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
+        facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
+    facts.sessions = _sessions(cluster, topics, queue)
+    activated = facts.row["last_activated_time"] if facts.row is not None else None
+    if activated is not None:
+        since_ms = int(datetime.fromisoformat(activated).timestamp() * 1000) - _ACTIVATIONS_MS
+        facts.activations = _activations(cluster, topics, queue, since_ms)
+    return facts
+
+
+def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefinition | None:
+    """Applies the commands of a queue as the monitor does; returns None if there is none, or it is dropped.
+
+    Raises:
+        UserError: Kafka cannot be reached or refuses, or the monitor's topics are missing.
+    """
+    definition: QueueDefinition | None = None
+    with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
+        for event in _events(follower.to_end(), queue, input_records.commands_decoder):
+            if isinstance(event, events.DropQueue):
+                definition = None
+                continue
+            if definition is None:
+                is_created = isinstance(event, events.CreateQueue)
+                definition = QueueDefinition() if is_created else QueueDefinition.automatic(True)
+            with suppress(events.RefusedEventError):
+                _apply(definition, event)
+    return definition
+
+
+def _apply(definition: QueueDefinition, event: events.Event) -> None:
+    match event:
+        case events.CreateQueue():
+            definition.create(event.options)
+        case events.AlterQueue():
+            definition.alter(event.options)
+        case events.CreateEventNotification():
+            definition.create_notification(event.notification, event.service)
+        case events.DropEventNotification():
+            definition.notifications.pop(event.notification, None)
+
+
+def _events(messages: Iterator[Message], queue: str, decoder: Any) -> Iterator[events.Event]:
+    """The events of a queue's records; those that are dead letters are none."""
+    for message in messages:
+        if message.key() == queue.encode():
+            with suppress(InvalidRecordError):
+                value = message.value()
+                yield input_records.decode(decoder, message.key(), value, len(value or b"")).event()
+
+
+def _partitions(cluster: Cluster, topics: Topics, queue: str) -> int | None:
+    if topic_name_problem(queue, topics) is not None:
+        return None
+    return Admin(cluster).find_topics({queue: (AclOperation.DESCRIBE,)}).get(queue)
+
+
+def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session]:
+    """What readers have reported lately, taken up as the monitor does."""
+    now_ms = time.time_ns() // 1_000_000
+    state = Queue(QueueDefinition.automatic(True), CoreSettings())
+    with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - _SESSIONS_MS) as follower:
+        for message in follower.to_end():
+            for event in _events(iter([message]), queue, input_records.receives_decoder):
+                with suppress(events.RefusedEventError):
+                    state.apply(event, message.timestamp()[1])
+    state.end_due(now_ms)
+    return state.sessions.by_id
+
+
+def _activations(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> list[Activation]:
+    found: list[Activation] = []
+    with TopicFollower(cluster, [topics.activations], Start.END, since_ms=since_ms) as follower:
+        for message in follower.to_end():
+            if message.key() == queue.encode():
+                with suppress(InvalidRecordError):
+                    found.append(notifications.decode(message))
+    return found[-_LAST_ACTIVATIONS:]

@@ -1,0 +1,165 @@
+"""What `queue show` prints of a queue: for eyes, and as JSON."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.tables import clock, failure
+from streaming.core.activation.definition import QueueDefinition
+from streaming.core.activation.explanation import Situation, why
+from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.sessions import Session
+from streaming.core.times import FOREVER_MS
+from streaming.system import durations
+from streaming.system.logs import printable
+
+
+def explanation(row: dict[str, Any]) -> list[str]:
+    """Why the monitor of a row of the monitors view is in its state."""
+    return why(
+        Situation(
+            state=State[row["state"] or "ABSENT"],
+            is_on=row["is_receive_enabled"],
+            unread=row["unread_messages"],
+            waiting=row["tasks_waiting"],
+            activations=row["activation_sequence"],
+            activated_at=_time(row["last_activated_time"]),
+            empty_at=_time(row["last_empty_rowset_time"]),
+            next_check_at=_time(row["next_check_time"]),
+            tasks_running=row["tasks_running"],
+            max_queue_readers=row["max_queue_readers"],
+            is_procedure_failed=row["is_procedure_failed"],
+        )
+    )
+
+
+def as_json(facts: QueueFacts) -> dict[str, Any]:
+    """All that is known, in plain values."""
+    return {
+        "queue": facts.name,
+        "partitions": facts.partitions,
+        "definition": None if facts.definition is None else _definition(facts.definition),
+        "monitor": facts.row,
+        "why": explanation(facts.row) if facts.row is not None else [],
+        "sessions": [
+            {"session_id": name, "waits": session.wait is not None, "open_transactions": session.transactions}
+            for name, session in facts.sessions.items()
+        ],
+        "tasks": facts.tasks,
+        "last_activations": [msgspec.to_builtins(each) for each in facts.activations],
+    }
+
+
+def _definition(definition: QueueDefinition) -> dict[str, Any]:
+    clause, timeout_ms = definition.activation, definition.external_activation_timeout_ms
+    return {
+        "is_automatic": definition.is_automatic,
+        "status": _on_off(definition.is_on),
+        "poison_message_handling": _on_off(definition.handles_poison),
+        "external_activation_timeout": None if timeout_ms is None else _duration(timeout_ms),
+        "activation": None
+        if clause is None
+        else {
+            "status": _on_off(clause.is_on),
+            "procedure_name": clause.procedure_name,
+            "max_queue_readers": clause.max_queue_readers,
+            "execute_as": clause.execute_as,
+        },
+        "notifications": definition.notifications,
+    }
+
+
+def show(facts: QueueFacts) -> RenderableType:
+    """All that is known, for eyes."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    sections = {
+        "state": _state(facts.row),
+        "topic": [_topic(facts)],
+        "definition": _definition_lines(facts.definition),
+        "notifications": _notification_lines(facts),
+        "procedure": _procedure_lines(facts),
+        "sessions": [_session(name, session) for name, session in facts.sessions.items()],
+        "tasks": [_task(row) for row in facts.tasks],
+        "last activations": [
+            f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
+            for one in facts.activations
+        ],
+    }
+    for name, lines in sections.items():
+        table.add_row(name, Text(printable_lines(lines or ["none"])))
+    return Group(Text(printable(facts.name), "bold"), table)
+
+
+def printable_lines(lines: Iterable[str]) -> str:
+    """Lines with texts from records, as one text."""
+    return "\n".join(map(printable, lines))
+
+
+def _state(row: dict[str, Any] | None) -> list[str]:
+    if row is None:
+        return ["not known to the monitor: it has read no arrival, receive or command of the queue yet; does it run?"]
+    counts = f"{row['unread_messages']:,} unread, {row['tasks_waiting']} waiting"
+    return [f"{row['state'] or 'no monitor'}, {counts}", *explanation(row)]
+
+
+def _topic(facts: QueueFacts) -> str:
+    if facts.partitions is None:
+        return "none of the queue's name: its messages are elsewhere, and are only reported"
+    return f"{facts.partitions} partition{'s' if facts.partitions != 1 else ''}: so many readers can work at a time"
+
+
+def _definition_lines(definition: QueueDefinition | None) -> list[str]:
+    if definition is None:
+        return ["no command has defined it: it has the defaults"]
+    timeout_ms = definition.external_activation_timeout_ms
+    return [
+        f"STATUS {_on_off(definition.is_on)}, POISON_MESSAGE_HANDLING {_on_off(definition.handles_poison)}",
+        f"external activation time-out {'as the monitor has it' if timeout_ms is None else _duration(timeout_ms)}",
+    ]
+
+
+def _notification_lines(facts: QueueFacts) -> list[str]:
+    found = {"default": None} if facts.definition is None else facts.definition.notifications
+    return [name if service is None else f"{name} to service {service}" for name, service in found.items()]
+
+
+def _procedure_lines(facts: QueueFacts) -> list[str]:
+    clause = facts.definition.activation if facts.definition is not None else None
+    if clause is None:
+        return []
+    lines = [
+        f"{clause.procedure_name or 'no name'}, {_on_off(clause.is_on)}, at most {clause.max_queue_readers} at a time"
+    ]
+    problem = None if facts.row is None else failure(facts.row)
+    return lines if problem is None else [*lines, problem]
+
+
+def _session(name: str, session: Session) -> str:
+    parts = ["waits in RECEIVE"] if session.wait is not None else []
+    parts += [f"has received {messages} messages in {name}" for name, messages in session.transactions.items()]
+    return f"{name}  {', '.join(parts)}"
+
+
+def _task(row: dict[str, Any]) -> str:
+    where = row["host"] or "a host" if row["is_confirmed"] else None
+    how = f"runs at {where}" if where else "is not taken by a host yet"
+    return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
+
+
+def _time(iso_time: str | None) -> str | None:
+    return None if iso_time is None else f"{clock(iso_time)[:8]} UTC"
+
+
+def _on_off(is_on: bool) -> str:
+    return "ON" if is_on else "OFF"
+
+
+def _duration(duration_ms: int) -> str:
+    return "none" if duration_ms == FOREVER_MS else str(durations.of(duration_ms))

@@ -1,0 +1,70 @@
+"""Why records become dead letters, told by the workers to the driver, which says it in the log."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from pyspark import AccumulatorParam
+
+from streaming.system.logs import printable
+from streaming.wire.output_records import OutputRow
+
+# How often a reason is said, and how many are told apart: a reason may quote the record.
+INTERVAL_S = 60.0
+MAX_REASONS = 100
+_MAX_REASON_LENGTH = 150
+OTHER_REASONS = "other reasons"
+
+# reason -> dead letters
+Refusals = Counter[str]
+
+_log = logging.getLogger(__name__)
+
+
+def reasons_in(rows: Iterable[OutputRow], topic: str) -> Refusals:
+    """Counts the reasons of the dead letters among the rows that a shard writes; `topic` is theirs."""
+    letters = [dict(row[3] or ()) for row in rows if row[0] == topic]
+    return _bounded(Counter(each["reason"].decode()[:_MAX_REASON_LENGTH] for each in letters))
+
+
+def _bounded(reasons: Refusals) -> Refusals:
+    if len(reasons) <= MAX_REASONS:
+        return reasons
+    kept = Counter(dict([each for each in reasons.most_common() if each[0] != OTHER_REASONS][: MAX_REASONS - 1]))
+    kept[OTHER_REASONS] = reasons.total() - kept.total()
+    return kept
+
+
+class RefusalsParam(AccumulatorParam[Refusals]):
+    """Adds what workers tell."""
+
+    def zero(self, value: Refusals) -> Refusals:  # noqa: ARG002  (Spark's signature)
+        """Nothing refused yet."""
+        return Counter()
+
+    def addInPlace(self, value1: Refusals, value2: Refusals) -> Refusals:  # noqa: N802  (Spark's name)
+        """A new counter: the driver reads the old one from another thread."""
+        return _bounded(value1 + value2)
+
+
+class RefusalLog:
+    """Says how many dead letters were written, once in INTERVAL_S for each reason."""
+
+    def __init__(self) -> None:
+        self._said: Refusals = Counter()
+        self._next_s: dict[str, float] = {}
+
+    def look(self, refused: Refusals) -> None:
+        """Says what is new and due.
+
+        Args:
+            refused: All dead letters so far, by reason.
+        """
+        now_s = time.monotonic()
+        for reason, count in refused.items():
+            new = count - self._said[reason]
+            if new > 0 and now_s >= self._next_s.get(reason, 0.0):
+                self._said[reason], self._next_s[reason] = count, now_s + INTERVAL_S
+                letters = "1 dead letter" if new == 1 else f"{new:,} dead letters"
+                _log.warning("%s: %s (`queue-activation dead-letters` shows them)", letters, printable(reason))

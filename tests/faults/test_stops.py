@@ -1,0 +1,34 @@
+"""Ctrl-C or SIGTERM at any instant of a program's start: within ten seconds all of it is gone, with one line."""
+
+import os
+import signal
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.stopped_starts import options, stop_after
+
+STEP_S = float(os.environ.get("FAULTS_STOP_STEP", "0.05"))
+# A little longer than each takes to be ready on two cores.
+RANGES_S = {"monitor": 11.0, "broker": 4.0, "activator": 2.0, "host": 2.0, "read": 2.0, "watch": 1.5, "workload": 2.0}
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("command", RANGES_S)
+def test_a_signal_at_any_instant_of_a_start_leaves_nothing(
+    broker: EmbeddedBroker, tmp_path: Path, command: str
+) -> None:
+    signals = cycle((signal.SIGINT, signal.SIGTERM))
+    problems = []
+    longest_s = 0.0
+    for step in range(1, int(RANGES_S[command] / STEP_S) + 1):
+        number, after_s = next(signals), step * STEP_S
+        found = stop_after(command, options(command, tmp_path, broker.bootstrap_servers), after_s, number, tmp_path)
+        longest_s = max(longest_s, found.took_s)
+        problem = found.problem(command, number, after_s)
+        if problem:
+            problems.append(problem)
+    print(f"{command}: the longest end took {longest_s:.1f} s")  # noqa: T201
+    assert not problems, "\n\n".join(problems)

@@ -1,0 +1,97 @@
+"""A program that gets a signal at some instant of its start: what it leaves behind, and what it says."""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from producers.queue_topics import create_queue_topics
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.system.processes import THIS_COMMAND, own_environment
+from streaming.wire.topics import Topics
+from tests.support.waiting import processes_with, wait_until
+
+# What "gone" means.
+DEADLINE_S = 10.0
+# Every descendant inherits it.
+MARK = "STOPPED_START"
+# Until then the interpreter itself starts, and none of our code runs.
+INTERPRETER_S = 0.05
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a program ended."""
+
+    exit_code: int
+    took_s: float
+    output: str
+
+    def problem(self, command: str, number: signal.Signals, after_s: float) -> str | None:
+        """What is wrong about it; None: nothing."""
+        said = self.output.strip().splitlines()
+        stopped = self.exit_code == 0 and said[-1:] == [f"{command} stopped"]
+        broken_off = self.exit_code == 128 + number and said[-1:] == [f"stopped by {number.name}"]
+        not_yet_ours = after_s <= INTERPRETER_S and self.exit_code == -number and not said
+        has_trace = any(line.startswith(("Traceback", "\tat ", "Exception ")) for line in said)
+        if has_trace or not (stopped or broken_off or not_yet_ours):
+            return f"{command}, {number.name} after {after_s:.2f} s: exit code {self.exit_code}, said\n{self.output}"
+        return None
+
+
+def options(command: str, folder: Path, bootstrap_servers: str) -> list[str]:
+    """The options of a command line that goes on until it is stopped, on topics of its own."""
+    prefix = f"x-{uuid.uuid4().hex[:8]}-"
+    queue = f"q-{prefix}"
+    Admin(Cluster(bootstrap_servers)).create_topics(Topics(prefix).specs(), partitions=1, replication_factor=1)
+    (folder / "activator.toml").write_text('[[programs]]\nqueue = "*"\ncommand = "true"\n')
+    (folder / "host.toml").write_text('[[procedures]]\nname = "*"\ncommand = "true"\n')
+    if command == "broker":
+        return ["--port", "0"]
+    own = {
+        "monitor": ["--checkpoint-location", str(folder / f"checkpoint-{prefix}")],
+        "activator": ["--config", str(folder / "activator.toml"), "--state-directory", str(folder / f"state-{prefix}")],
+        "host": ["--config", str(folder / "host.toml")],
+        "read": [queue, "--wait", "1h"],
+        "watch": [],
+        "workload": ["--duration", "1h", "--rate", "1", "--queues", "1"],
+    }[command]
+    if command == "read":
+        create_queue_topics(bootstrap_servers, [queue], partitions=1, replication_factor=1)
+    return ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", prefix, *own]
+
+
+def stop_after(command: str, more: list[str], after_s: float, number: signal.Signals, folder: Path) -> Found:
+    """Starts the program, sends it the signal after so long, and waits until all its processes are gone.
+
+    Raises:
+        AssertionError: They are not gone in time.
+    """
+    mark = f"{MARK}={uuid.uuid4()}"
+    name, _, value = mark.partition("=")
+    log_file = folder / "output"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*THIS_COMMAND, command, *more],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=own_environment() | {name: value},
+            start_new_session=True,
+        )
+        try:
+            time.sleep(after_s)  # the instant itself
+            process.send_signal(number)
+            begin_s = time.monotonic()
+            exit_code = process.wait(DEADLINE_S)
+            what = f"the end of all processes of {command}, {number.name} after {after_s:.2f} s"
+            wait_until(lambda: not processes_with(mark, "environ"), DEADLINE_S - (time.monotonic() - begin_s), what)
+        finally:
+            for pid in processes_with(mark, "environ"):
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
+    return Found(exit_code, time.monotonic() - begin_s, log_file.read_text(errors="replace"))
