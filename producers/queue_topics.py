@@ -20,8 +20,8 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     replication_factor: int,
     topic_prefix: str = "",
     kafka_config: Mapping[str, str] | None = None,
-) -> None:
-    """Creates the topics of queues; those that exist are left as they are.
+) -> list[str]:
+    """Creates the topics of queues; those that exist are left as they are. Returns the queues whose topic is new.
 
     Args:
         bootstrap_servers: Where Kafka is, `host:port,...`.
@@ -37,10 +37,11 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     names = list(dict.fromkeys(queues))
     check_queue_names(names, Topics(topic_prefix))
     if not names:
-        return
+        return []
     admin = Admin(Cluster(bootstrap_servers, kafka_config or {}))
-    admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
+    created = admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
     admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # who sends next must not miss them
+    return created
 
 
 def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
@@ -72,6 +73,6 @@ def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:
         )
     name = min(missing)
     raise UserError(
-        f"queue {name!r} has no topic: create one of that name, for example with "
-        f"`kafka-topics.sh --create --topic {name}` or `producers.queue_topics.create_queue_topics`"
+        f"queue {name!r} has no topic. `queue-activation queue create {name}` creates it; so do "
+        f"`kafka-topics.sh --create --topic {name}` and `producers.queue_topics.create_queue_topics`"
     )

@@ -154,6 +154,24 @@ class Admin:
                 created.append(name)
         return created
 
+    def delete_topic(self, name: str) -> bool:
+        """Deletes a topic; returns whether there was one.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        (future,) = self.client.delete_topics([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        try:
+            self.client.result(future)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() in NOBODY_ANSWERS:
+                raise self._unreachable(error) from None
+            if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UserError(f"topic {name} could not be deleted: {denial(reason) or reason.str()}") from None
+            return False
+        return True
+
     def other_settings(self, specs: list[TopicSpec]) -> list[str]:
         """What of the topics' settings differs from what the monitor relies on, one sentence each."""
         resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}

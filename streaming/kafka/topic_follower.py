@@ -55,8 +55,14 @@ class TopicFollower:
     A context manager. The partitions are those there are when it starts.
     """
 
-    def __init__(self, cluster: Cluster, topics: list[str], start: Start) -> None:
+    def __init__(self, cluster: Cluster, topics: list[str], start: Start, *, since_ms: int | None = None) -> None:
         """Starts at the beginning, or behind the last record there is now.
+
+        Args:
+            cluster: Where Kafka is.
+            topics: What is read.
+            start: Where it starts.
+            since_ms: Starts with the first record that is not older instead, in milliseconds since 1970.
 
         Raises:
             UserError: A topic is missing, or Kafka refuses or cannot be reached.
@@ -75,6 +81,11 @@ class TopicFollower:
         try:
             for partition in partitions:
                 partition.offset = end_offset(self._consumer, partition) if start is Start.END else OFFSET_BEGINNING
+            if since_ms is not None:
+                for partition in partitions:
+                    partition.offset = since_ms
+                # Behind the last record if all are older.
+                partitions = self._consumer.offsets_for_times(partitions, timeout=ADMIN_TIMEOUT_S)
         except KafkaException as error:
             self._consumer.close()
             raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None

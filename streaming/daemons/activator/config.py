@@ -29,7 +29,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         max: So many run for one queue at most.
         directory: The working directory; None: the activator's.
         environment: Variables besides the activator's own.
-        log_file: Gets the program's output, appended; None: it goes where the activator's goes.
+        log_file: Gets the program's output, appended; None: one of the state directory's `logs` does.
         startup_grace: For so long a process counts as still starting.
         success_exit_codes: What means that the work was done.
         fatal_exit_codes: What means that nothing is to be started until the entry changes.

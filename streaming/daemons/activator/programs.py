@@ -12,11 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 from streaming.system.processes import open_gate, start_at_gate
 from streaming.system.stop_signals import is_hurried
 
 _STOP_POLL_S = 0.02
+_MAX_LOG_BYTES = 10 * 2**20
+# Of a file's name; the system allows 255 characters.
+_MAX_NAME_LENGTH = 200
 # From field 3, the state, to field 22, the start.
 _STAT_FIELDS = 20
 
@@ -75,6 +79,18 @@ class RunningProgram(Protocol):
 
     def release(self) -> None:
         """Lets go of it without ending it."""
+
+
+def default_log_file(state_directory: Path, queue: str) -> Path:
+    """Returns where the output of a queue's programs goes by default: on one terminal it could not be told apart.
+
+    A file that has grown long is put aside first, and the one that was put aside before it is deleted.
+    """
+    log_file = state_directory.absolute() / "logs" / f"{quote(queue, safe='')[:_MAX_NAME_LENGTH]}.log"
+    with contextlib.suppress(FileNotFoundError):
+        if log_file.stat().st_size > _MAX_LOG_BYTES:
+            log_file.replace(log_file.with_suffix(".log.1"))
+    return log_file
 
 
 class StartedProgram:

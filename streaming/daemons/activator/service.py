@@ -23,7 +23,14 @@ from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications
-from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, StartedProgram, stop_all
+from streaming.daemons.activator.programs import (
+    AdoptedProgram,
+    Exit,
+    RunningProgram,
+    StartedProgram,
+    default_log_file,
+    stop_all,
+)
 from streaming.daemons.activator.settings import (
     DEFAULT_GROUP_ID,
     READY,
@@ -95,6 +102,9 @@ class Activator:
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
             self._about = self._store.about()
+            self._about.config_file = ""  # it only starts
+            with self._store.transaction():
+                self._store.save_about(self._about)
             self._notifications = Notifications(
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id, self._pass_over
             )
@@ -156,9 +166,10 @@ class Activator:
     def _begin(self, step: Step) -> None:
         """The first step: programs of an earlier run are found again, or have ended meanwhile."""
         self._is_ready = True
-        self._tell(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
         self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
         self._about.config_file, self._about.config_error = str(self._config.path), None
+        self._save_about(step.now_ms)  # before anybody can be told to look at it
+        self._tell(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
         for record in self._queues.values():
             record.state.resumed(step.now_ms)
         for known in self._store.programs():
@@ -285,7 +296,7 @@ class Activator:
                 entry.command_for(queue),
                 environment_for(self._settings, entry, queue, session_id, decision.notification_id),
                 Path(entry.directory) if entry.directory is not None else None,
-                entry.log_file_for(queue),
+                entry.log_file_for(queue) or default_log_file(self._settings.state_directory, queue),
             )
         except (OSError, ValueError) as error:
             # ValueError: a NUL in a word or a variable.

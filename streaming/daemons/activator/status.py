@@ -74,6 +74,8 @@ def _queue_status(queue: str, record: QueueRecord, pids: list[int], now_ms: int)
 
 def show(status: Status) -> RenderableType:
     """The status for eyes, in 80 columns."""
+    if status["is_running"] and not status["config_file"]:
+        return Text("starting", "yellow")
     since = f"since {status['since'][:19]}Z (process {status['pid']})"
     parts: list[RenderableType] = [
         Text(f"running {since}", "green")

@@ -93,7 +93,7 @@ class About:
         pid: Its process id.
         since_ms: When it was started.
         seen_ms: When it was last well.
-        config_file: The full path.
+        config_file: The full path; empty while it starts.
         config_error: Why a changed config was refused; None: it was not.
         kafka_problem: What is wrong with Kafka right now; None: nothing.
         passed_over: How many records could not be decoded since it was started.

@@ -2,18 +2,24 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from streaming.daemons.host.config import HostConfig, Procedure
+from streaming.daemons.host.run_function import CHECK
 from streaming.system import command_template
 from streaming.system.processes import own_environment
 from streaming.wire.output_records import StartActivatedTask
 
 # The package's own directory on the module path would hide the function's modules of the same name, so -P.
 _FUNCTION_RUNNER = (sys.executable, "-P", "-m", "streaming.daemons.host.run_function")
+
+
+# A module that takes longer to be imported is none to be started for each task.
+_IMPORT_TIMEOUT_S = 20.0
 
 
 class CannotStartError(Exception):
@@ -78,6 +84,30 @@ def require_program(wanted: Invocation) -> None:
     place = Path(wanted.directory or "", program) if "/" in program else program
     if shutil.which(place, path=wanted.environment.get("PATH", os.defpath)) is None:
         raise CannotStartError(f"the program {program!r} is not found, or may not be executed")
+
+
+def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str | None:
+    """Imports a procedure's function in a process like that of its tasks; returns why that is not possible."""
+    if procedure.function is None:
+        return None
+    try:
+        result = subprocess.run(
+            [*_FUNCTION_RUNNER, CHECK, procedure.function],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**own_environment(), **connection, **procedure.environment},
+            cwd=procedure.directory,
+            timeout=_IMPORT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it has not been imported within {_IMPORT_TIMEOUT_S:.0f} s"
+    except OSError as error:
+        return str(error)
+    said = result.stderr.strip().splitlines()
+    return None if result.returncode == 0 else (said[-1] if said else f"exit code {result.returncode}")
 
 
 def _function_words(function: str) -> list[str]:

@@ -1,5 +1,7 @@
 """Runs a Python function as a task: `python -P -m streaming.daemons.host.run_function MODULE:FUNCTION`.
 
+With `--check` before its name the function is imported and not called.
+
 The working directory comes first on the module path. The function is called without arguments; its number is the exit
 code, none is 0, an exception is a traceback and 1. A module or function that cannot be had is CANNOT_IMPORT.
 
@@ -15,6 +17,7 @@ from pathlib import Path
 
 # EX_CONFIG of sysexits.h. A function should not return it: the host takes it for one that was never called.
 CANNOT_IMPORT = 78
+CHECK = "--check"
 
 # What a process can tell its parent (wait(2)).
 _MAX_EXIT_CODE = 255
@@ -23,17 +26,20 @@ _MAX_EXIT_CODE = 255
 def main() -> int:
     """Imports and calls the function that the command line names; returns the exit code."""
     sys.path.insert(0, str(Path.cwd()))
+    name = sys.argv[-1]
     try:
-        function = _imported(sys.argv[1])
+        function = _imported(name)
     except Exception:
         traceback.print_exc()
         return CANNOT_IMPORT
+    if CHECK in sys.argv:
+        return 0
     result = function()
     if result is None:
         return 0
     if isinstance(result, int) and 0 <= result <= _MAX_EXIT_CODE:
         return result
-    sys.stderr.write(f"{sys.argv[1]} returned {result!r}, which is no exit code: 0 to {_MAX_EXIT_CODE}, or None\n")
+    sys.stderr.write(f"{name} returned {result!r}, which is no exit code: 0 to {_MAX_EXIT_CODE}, or None\n")
     return 1
 
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from streaming.core.activation.task_handlers import Duty, TaskHandlers
 from streaming.daemons.host.config import HostConfig
-from streaming.daemons.host.invocation import CannotStartError, Invocation, invocation, require_program
+from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
 from streaming.daemons.host.reports import Reports
 from streaming.daemons.host.run_function import CANNOT_IMPORT
 from streaming.daemons.host.start_records import StartRecord, StartRecords
@@ -151,6 +151,7 @@ class TaskHost:
         admin = Admin(cluster)
         admin.require_topics(rights(reads=[self._topics.tasks], writes=[self._topics.receives]))
         admin.require_group(group_id)
+        self._check_functions()
         self._reports = Reports(cluster, self._topics.receives, self._say)
         self._records = StartRecords(cluster, self._topics.tasks, group_id, self._say)
         try:
@@ -209,6 +210,14 @@ class TaskHost:
             self._say(f"the changed configuration is refused, the old one stays: {error}")
         else:
             self._say(f"the changed configuration {self._config.path} is in use")
+            self._check_functions()
+
+    def _check_functions(self) -> None:
+        """Says at once what would otherwise be found out by the first task."""
+        for procedure in self._config.current.procedures:
+            problem = import_problem(procedure, self._connection)
+            if problem is not None:
+                self._say(f"procedure {procedure.name!r}: the function {procedure.function} cannot be run: {problem}")
 
     def finish(self, hurry: Event) -> None:
         """Leaves the tasks that wait to other hosts, and waits for the end of those that run.
