@@ -20,6 +20,11 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) prepare ## build .venv from $(PYTHON); fetch the jars, and prepare for quick starts
+	@echo
+	@echo "There are now: .venv with the command queue-activation; the jars of Spark's Kafka connector and of the broker,"
+	@echo "and the archive of Java's classes, outside of this folder (QUEUE_ACTIVATION_CACHE, or ~/.cache)."
+	@echo "Next:  make demo                      all of it on this machine, two minutes"
+	@echo "  or:  . .venv/bin/activate           and then, with your own Kafka, queue-activation topics --help"
 
 # Without it all works too: jars are fetched by whoever needs them first, and starts take half as long again.
 prepare: $(STAMP)
@@ -63,7 +68,7 @@ demo: $(STAMP) prepare ## the whole of it on this machine; ends by itself
 
 FAULTS_MOMENTS ?= 20
 FAULTS_SECONDS ?= 300
-faults: $(STAMP) ## whatever is killed, cut off or torn: nothing lost, nothing invented; 20 to 25 minutes
+faults: $(STAMP) ## whatever is killed, cut off or torn: nothing lost, nothing invented; 50 minutes
 	FAULTS_MOMENTS=$(FAULTS_MOMENTS) FAULTS_SECONDS=$(FAULTS_SECONDS) $(BIN)/pytest tests/faults
 
 SOAK_MINUTES ?= 60

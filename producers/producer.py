@@ -72,6 +72,8 @@ class QueueProducer:
         self._topics = Topics(topic_prefix)
         self._known_queues: set[str] = set()
         self._admin = Admin(cluster)
+        # Asked first: it says what is wrong sooner, and better, than a transactional producer.
+        self._admin.find_topics(rights(writes=[self._topics.arrivals]))
         self._producer = TransactionalProducer(cluster, transaction_timeout_ms=transaction_timeout_ms)
 
     def send(

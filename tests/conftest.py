@@ -10,7 +10,6 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import JarsUnreachableError, broker_jars, spark_jars
 from streaming.system.java import find_java
 
-
 # Most monitors here live for seconds, in which Java's second compiler takes a third of their time and is of no use yet.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 

@@ -43,7 +43,9 @@ def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
     found: dict[str, Any] = {name: {} for name in commands.commands}
     for name, value in content.items():
         command = commands.commands.get(name)
-        if isinstance(value, dict) and command is not None:
+        if command is not None and not isinstance(value, dict):
+            raise UserError(f"{file}: {name}: there is no such option; a command's options are a table, [{name}]")
+        if command is not None:
             found[name] = _of_command(command, value, f"{file}: {name}")
     shared = {name: value for name, value in content.items() if name not in commands.commands}
     known = {name for command in _all(commands) for name in _options(command)}

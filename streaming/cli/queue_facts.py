@@ -16,6 +16,7 @@ from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.sessions import Session
 from streaming.core.activation.settings import CoreSettings
+from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
@@ -37,7 +38,7 @@ class QueueFacts:
 
     Attributes:
         name: Its name.
-        partitions: The partitions of its topic; None: it has none.
+        partitions: The partitions of its topic; None: it has none, or this user may not see it.
         definition: What commands have defined; None: no command names it.
         row: Its row of the monitors view; None: the monitor does not know it.
         tasks: Its rows of the activated tasks.
@@ -60,12 +61,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     Raises:
         UserError: Kafka cannot be reached or refuses, or the monitor's topics are missing.
     """
-    definition = definition_of(cluster, topics, queue)
-    with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
-        rows = {row["queue"]: row for row in tables.read_monitors(follower)}
-    facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, rows.get(queue))
-    if facts.definition is None and facts.row is None:
-        return facts
+    definition, row = definition_of(cluster, topics, queue), _row(cluster, topics, queue)
+    facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, row)
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
     facts.sessions = _sessions(cluster, topics, queue)
@@ -74,6 +71,16 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         since_ms = int(datetime.fromisoformat(activated).timestamp() * 1000) - _ACTIVATIONS_MS
         facts.activations = _activations(cluster, topics, queue, since_ms)
     return facts
+
+
+def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
+    """Whether a command has created the queue, or the monitor knows it otherwise; errors as `find`."""
+    return definition_of(cluster, topics, queue) is not None or _row(cluster, topics, queue) is not None
+
+
+def _row(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
+    with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
+        return next((row for row in tables.read_monitors(follower) if row["queue"] == queue), None)
 
 
 def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefinition | None:
@@ -120,7 +127,10 @@ def _events(messages: Iterator[Message], queue: str, decoder: Any) -> Iterator[e
 def _partitions(cluster: Cluster, topics: Topics, queue: str) -> int | None:
     if topic_name_problem(queue, topics) is not None:
         return None
-    return Admin(cluster).find_topics({queue: (AclOperation.DESCRIBE,)}).get(queue)
+    try:
+        return Admin(cluster).find_topics({queue: (AclOperation.DESCRIBE,)}).get(queue)
+    except RightMissingError:
+        return None
 
 
 def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session]:

@@ -111,7 +111,7 @@ def _state(row: dict[str, Any] | None) -> list[str]:
 
 def _topic(facts: QueueFacts) -> str:
     if facts.partitions is None:
-        return "none of the queue's name: its messages are elsewhere, and are only reported"
+        return "none that this user may see: its messages are elsewhere, and are only reported"
     return f"{facts.partitions} partition{'s' if facts.partitions != 1 else ''}: so many readers can work at a time"
 
 

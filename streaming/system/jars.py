@@ -47,6 +47,11 @@ def broker_jars() -> list[Path]:
     return _jars("broker")
 
 
+def are_fetched() -> bool:
+    """Whether no jar must be fetched any more; whole or not, they are looked at when they are used."""
+    return _jars_dir().is_dir()
+
+
 def cache_dir() -> Path:
     """Where everything is kept that can be fetched again; outside the checkout, so that all checkouts share it."""
     own = os.environ.get("QUEUE_ACTIVATION_CACHE")

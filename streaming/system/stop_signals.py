@@ -165,14 +165,15 @@ def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
     def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
         @wraps(function)
         def run(*arguments: P.args, **more: P.kwargs) -> T | None:
-            with taken() as signals:
-                try:
+            signals = None
+            try:
+                with taken() as signals:
                     return function(*arguments, **more)
-                except Stopped:
-                    return None
-                finally:
-                    if signals.stop.is_set():
-                        _say_stopped(program)
+            except Stopped:
+                return None
+            finally:
+                if is_asked() or (signals is not None and signals.stop.is_set()):
+                    _say_stopped(program)
 
         return run
 

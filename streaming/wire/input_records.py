@@ -7,7 +7,7 @@ Producers encode with the same classes, so that there is one place for each fiel
 import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -293,7 +293,7 @@ class _CommandDecoder:
 
     def __init__(self) -> None:
         self._command = msgspec.json.Decoder(CommandRecord)
-        self._fields = msgspec.json.Decoder(dict[str, Any])
+        self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def decode(self, value: bytes | str, /) -> CommandRecord:
         """Decodes a command; raises msgspec.ValidationError, too, for a field that looks misspelt."""
@@ -301,8 +301,8 @@ class _CommandDecoder:
         fields = self._fields.decode(value)
         inner = ActivationFields.__struct_fields__ if isinstance(command, CreateQueue) else ()
         _refuse_misspelt(fields, ("type", *command.__struct_fields__), inner)
-        if inner and isinstance(fields.get("activation"), dict):
-            _refuse_misspelt(fields["activation"], inner, ())
+        if isinstance(command, CreateQueue) and isinstance(command.activation, ActivationFields):
+            _refuse_misspelt(self._fields.decode(fields["activation"]), inner, ())
         return command
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from streaming.system.embedded_broker import EmbeddedBroker
-from tests.support.stopped_starts import options, stop_after
+from tests.support.stopped_starts import RANGES_S, options, stop_after
 
 STEP_S = float(os.environ.get("FAULTS_STOP_STEP", "0.05"))
-# A little longer than each takes to be ready on two cores.
-RANGES_S = {"monitor": 11.0, "broker": 4.0, "activator": 2.0, "host": 2.0, "read": 2.0, "watch": 1.5, "workload": 2.0}
 
 
 @pytest.mark.timeout(3600)

@@ -301,6 +301,15 @@ def test_missing_topics_are_named_with_the_command_that_creates_them(monitored: 
     assert "Traceback" not in refused.stderr
 
 
+def test_a_java_that_does_not_start_is_one_message_with_its_own_words(monitored: Monitored) -> None:
+    monitored.options = ["--driver-memory", "9000000g"]
+    refused = monitored.fails()
+    assert refused.returncode == 2, refused.stderr
+    assert refused.stderr.startswith("error: Java does not start:\n")
+    assert "heap" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_unreachable_kafka_is_one_clear_message(monitored: Monitored) -> None:
     monitored.bootstrap_servers = "127.0.0.1:1"
     refused = monitored.fails()

@@ -177,8 +177,9 @@ def test_from_arrival_to_inactive_with_the_documented_rights_and_no_secret_anywh
         define(secured, {"type": "CREATE_QUEUE", "queue": PAYMENTS, "activation": activation})
         send(secured, ORDERS, b"the order")
         send(secured, PAYMENTS, b"the payment")
-        for name, message in (("activator", "the order"), ("host", "the payment")):
-            wait_until(partial(programs.has_said, name, message), DEADLINE_S, message)
+        read = tmp_path / "a" / "logs" / f"{ORDERS}.log"
+        wait_until(lambda: read.exists() and "the order" in read.read_text(), DEADLINE_S, "the order")
+        wait_until(partial(programs.has_said, "host", "the payment"), DEADLINE_S, "the payment")
         programs.assert_no_secret()
         for name in ("activator", "host"):
             wait_until(partial(programs.has_seen_an_exit, name), DEADLINE_S, f"the reader of the {name} to exit")

@@ -4,6 +4,7 @@ One that accepts connections and says nothing, and one whose process stands stil
 """
 
 import os
+import random
 import signal
 import socket
 import sys
@@ -22,6 +23,8 @@ from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
+from tests.support.seeds import fresh_seed
+from tests.support.stopped_starts import INTERPRETER_S, RANGES_S, options, stop_after
 from tests.support.waiting import children_of, wait_until
 
 START_TIMEOUT_S = 60.0
@@ -38,7 +41,7 @@ EXIT_CODES = {
 # Runs a command; the broker stands still from the first call of a function on.
 UNTIL_CALLED = """
 import os, signal, sys
-from streaming.cli.main import main
+from streaming.__main__ import main
 import {module} as module
 original = module.{function}
 def called(*arguments, **more):
@@ -128,6 +131,21 @@ def test_a_start_with_a_kafka_that_never_answers(number: signal.Signals, tmp_pat
             for command, program, kafka in running:
                 wait_until(kafka.connected.is_set, START_TIMEOUT_S, f"a connection of {program.name}")
                 program.ends(number, EXIT_CODES[command][number])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("command", "instants"), [(name, 6 if name == "monitor" else 3) for name in RANGES_S])
+def test_a_signal_at_a_random_instant_of_a_start(
+    broker: EmbeddedBroker, tmp_path: Path, command: str, instants: int
+) -> None:
+    # `make faults` tries every 50 ms.
+    seed = fresh_seed("STOP_SEED")
+    print(f"STOP_SEED={seed}")  # noqa: T201
+    rng = random.Random(f"{seed} {command}")  # noqa: S311
+    for _ in range(instants):
+        number, after_s = rng.choice((signal.SIGINT, signal.SIGTERM)), rng.uniform(INTERPRETER_S, RANGES_S[command])
+        found = stop_after(command, options(command, tmp_path, broker.bootstrap_servers), after_s, number, tmp_path)
+        assert found.problem(command, number, after_s) is None
 
 
 class Stoppable:

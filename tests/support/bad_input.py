@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from streaming.spark.activation.sources import Source
@@ -102,7 +103,24 @@ def is_valid(record: Record) -> bool | None:
     kind = fields.get("type", "MESSAGE_ARRIVED" if record.source == Source.ARRIVALS else None)
     types = TYPES[record.source]
     has_number = fields.get("messages") is not None or (kind, fields.get("result")) != ("RECEIVE", "MESSAGES")
-    return isinstance(kind, str) and kind in types and has_number and _fits(fields, *types[kind])
+    if not (isinstance(kind, str) and kind in types and has_number and _fits(fields, *types[kind])):
+        return False
+    return record.source != Source.COMMANDS or not _has_misspelt(fields, kind)
+
+
+def _has_misspelt(fields: dict[str, Any], kind: str) -> bool:
+    """Whether an unknown field of a command has nearly the name of a known one."""
+    required, optional = TYPES[Source.COMMANDS][kind]
+    known = {"type", "queue", *required, *optional}
+    inner = {"status", "procedure_name", "max_queue_readers", "execute_as"}
+    clause = fields.get("activation") if "activation" in optional else None
+    if isinstance(clause, dict) and any(_is_nearly(name, inner) for name in clause.keys() - inner):
+        return True
+    return any(_is_nearly(name, known | (inner if optional is DEFINITION else set())) for name in fields.keys() - known)
+
+
+def _is_nearly(name: str, known: set[str]) -> bool:
+    return any(SequenceMatcher(None, name.lower(), each).ratio() >= 0.75 for each in known)
 
 
 def _fields_of(record: Record) -> dict[str, Any]:

@@ -71,6 +71,9 @@ def parse(arguments: list[str], environment: Mapping[str, str] | None = None) ->
         Exception: Typer's usage error: an option that is not there, a value that is none, an argument too many.
     """
     group = _group()
+    # Options before the command.
+    while arguments[:1] and arguments[0].startswith("--config"):
+        arguments = arguments[2:]
     name, *rest = arguments or [""]
     if name not in group.commands:
         raise LookupError(f"there is no command {name!r}")
@@ -85,13 +88,18 @@ def parse(arguments: list[str], environment: Mapping[str, str] | None = None) ->
 
 def variables_of(command: str) -> set[str]:
     """The environment variables that a command reads."""
-    return {str(option.envvar) for option in _group().commands[command].params if option.envvar}
+    return _variables(_group().commands[command])
 
 
 def all_variables() -> set[str]:
     """The environment variables of all commands."""
-    names = _group().commands
-    return set(OTHER_VARIABLES).union(*(variables_of(name) for name in names))
+    return _variables(_group()).union(OTHER_VARIABLES)
+
+
+def _variables(command: Any) -> set[str]:
+    found = {str(option.envvar) for option in command.params if option.envvar}
+    subcommands = command.commands.values() if isinstance(command, TyperGroup) else ()
+    return found.union(*map(_variables, subcommands))
 
 
 def _group() -> TyperGroup:

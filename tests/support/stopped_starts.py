@@ -19,6 +19,8 @@ from tests.support.waiting import processes_with, wait_until
 DEADLINE_S = 10.0
 # Every descendant inherits it.
 MARK = "STOPPED_START"
+# A little longer than each takes to be ready on two cores.
+RANGES_S = {"monitor": 11.0, "broker": 4.0, "activator": 2.0, "host": 2.0, "read": 2.0, "watch": 1.5, "workload": 2.0}
 # Until then the interpreter itself starts, and none of our code runs.
 INTERPRETER_S = 0.05
 

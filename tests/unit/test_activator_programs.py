@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from streaming.daemons.activator import programs
-from streaming.daemons.activator.programs import AdoptedProgram, Exit, Identity, StartedProgram, identity_of, stop_all
+from streaming.daemons.activator.programs import (
+    AdoptedProgram,
+    Exit,
+    Identity,
+    StartedProgram,
+    default_log_file,
+    identity_of,
+    stop_all,
+)
 from tests.support.waiting import is_running, wait_until
 
 # Starts a program to the gate, opens it or not, and dies.
@@ -205,3 +213,16 @@ def test_all_are_stopped_and_stubborn_ones_by_force(tmp_path: Path, survivor: Id
     assert obedient.poll() == Exit(-signal.SIGTERM)
     assert adopted.poll() == Exit(None)
     adopted.release()
+
+
+def test_each_queue_has_a_log_file_of_its_own_that_does_not_grow_for_ever(tmp_path: Path) -> None:
+    log_file = default_log_file(tmp_path, "a/b.orders")
+    assert log_file == tmp_path / "logs" / "a%2Fb.orders.log"
+    assert len(default_log_file(tmp_path, "\N{SNOWMAN}" * 300).name) < 255
+    log_file.parent.mkdir()
+    log_file.write_text("short")
+    assert default_log_file(tmp_path, "a/b.orders").read_text() == "short"
+    with log_file.open("wb") as file:
+        file.truncate(11 * 2**20)
+    assert not default_log_file(tmp_path, "a/b.orders").exists()
+    assert (log_file.parent / "a%2Fb.orders.log.1").stat().st_size == 11 * 2**20

@@ -138,6 +138,12 @@ BROKEN: dict[Source, dict[str, tuple[dict[str, Any], str]]] = {
         "type of another topic": (ARRIVAL, "$.type"),
     },
     Source.COMMANDS: {
+        "a misspelt field": (NOTIFICATION | {"servise": "s"}, "unknown field `servise`: is `service` meant?"),
+        "a field in capitals": (ALTER | {"STATUS": "OFF"}, "unknown field `STATUS`: is `status` meant?"),
+        "half a name": (ALTER | {"external_activation_timeout": 1}, "is `external_activation_timeout_ms` meant?"),
+        "a field of the activation": (ALTER | {"max_queue_readers": 2}, "it belongs in `activation`"),
+        "a misspelt one of the activation": (ALTER | {"max_queue_reader": 2}, "is `max_queue_readers` meant?"),
+        "misspelt in the activation": (ALTER | {"activation": {"procedure": "p"}}, "is `procedure_name` meant?"),
         "no type": ({"queue": "Q"}, "missing required field `type`"),
         "no notification": (without(NOTIFICATION, "notification"), "missing required field `notification`"),
         "notification null": (NOTIFICATION | {"notification": None}, "$.notification"),
@@ -207,6 +213,7 @@ def test_it_is_one_too_after_a_good_record_with_its_key(bad: Record, reason: str
 GOOD = {
     "the least": ({"queue": "Q"}, Source.ARRIVALS),
     "unknown fields": (ARRIVAL | {"x": None, "y": {"z": [1.5]}, "count ": -1}, Source.ARRIVALS),
+    "unknown fields of a command": (ALTER | {"comment": "of sales", "owner": {"servise": 1}}, Source.COMMANDS),
     "count 1": (ARRIVAL | {"count": 1}, Source.ARRIVALS),
     "count 10^9": (ARRIVAL | {"count": 10**9}, Source.ARRIVALS),
     "names at their limit": ({"queue": ".".join(["ü" * 128] * 3)}, Source.ARRIVALS),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming.daemons.host.config import HostConfig, Procedure
-from streaming.daemons.host.invocation import CannotStartError, invocation, require_program
+from streaming.daemons.host.invocation import CannotStartError, import_problem, invocation, require_program
 from streaming.daemons.host.run_function import CANNOT_IMPORT
 from streaming.wire.output_records import StartActivatedTask
 
@@ -120,3 +120,19 @@ def test_a_function_in_a_process(tmp_path: Path, body: str, function: str, exit_
     )
     assert ended.returncode == exit_code, ended.stderr
     assert said in ended.stdout + ended.stderr
+
+
+def test_a_function_is_imported_as_its_tasks_would_be_and_not_called(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("def function():\n    raise SystemExit(3)\nnumber = 7\n")
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+
+    def problem(function: str) -> str | None:
+        return import_problem(Procedure(name="p", function=function, directory=str(tmp_path)), {})
+
+    assert problem("work:function") is None
+    assert problem("work:number") == "TypeError: work:number is no function"
+    assert problem("work:nothing") == "AttributeError: module 'work' has no attribute 'nothing'"
+    assert problem("broken:function") == "ModuleNotFoundError: No module named 'no_such_module'"
+    assert import_problem(Procedure(name="p", command="true"), {}) is None
+    missing = import_problem(Procedure(name="p", function="work:function", directory=str(tmp_path / "nix")), {})
+    assert "No such file or directory" in str(missing)

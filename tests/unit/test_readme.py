@@ -142,4 +142,5 @@ def test_the_documents_have_commands() -> None:
 
     assert [COMMAND, "activator", "status"] in commands_of(readme)
     assert ["make", "demo"] in commands_of(readme)
-    assert len(fenced_blocks(readme, "python")) >= 3
+    assert [COMMAND, "queue", "show", "orders"] in commands_of(readme)
+    assert len(fenced_blocks(readme, "python")) >= 2

@@ -1,0 +1,137 @@
+"""`queue`, `send` and `dead-letters` as a user types them, beside a monitor: what they change, and what they show."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.waiting import wait_until
+
+
+class Shell:
+    """Runs commands on a monitor's topics."""
+
+    def __init__(self, monitored: Monitored) -> None:
+        self._options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
+
+    def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
+        """What a command says on both outputs; `words` are the command, its arguments and options."""
+        result = subprocess.run(
+            [sys.executable, "-m", "streaming", *words, *self._options],
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            env=own_environment(),
+            check=False,
+        )
+        assert result.returncode == code, result.stdout
+        return result.stdout
+
+
+@pytest.fixture(scope="module")
+def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+    """A monitor that runs while the module's tests do."""
+    found = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("queue-commands"), ["--quiet-window", "1s"])
+    with found.running():
+        yield found
+
+
+@pytest.fixture
+def shell(monitored: Monitored) -> Shell:
+    return Shell(monitored)
+
+
+def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell) -> None:
+    queue = f"orders-{monitored.prefix}"
+    for words in (("show",), ("alter", "--status", "OFF"), ("drop",)):
+        assert f"there is no queue '{queue}'" in shell.run("queue", words[0], queue, *words[1:], code=2)
+    assert f"queue-activation queue create {queue}" in shell.run("send", queue, "too early", code=2)
+    said = shell.run(
+        *("queue", "create", queue, "--partitions", "2", "--external-activation-timeout", "none"),
+        *("--notification", "default", "--notification", "audit=//audit"),
+    )
+    assert said == f"topic {queue}: created\nqueue {queue}: defined\n"
+    assert "exists, and stays as it is" in shell.run("queue", "create", queue, "--only", "topic")
+    assert shell.run("send", queue, "first") == f"1 message sent to {queue}\n"
+    assert shell.run("send", queue, "-", stdin="second\nthird\n") == f"2 messages sent to {queue}\n"
+    with monitored.view() as view, monitored.activations() as activations:
+        view.wait_for(queue, lambda row: row["unread_messages"] == 3)
+        assert {record["notification"] for record in activations.wait_for(queue, 2)} == {"default", "audit"}
+        shown = shell.run("queue", "show", queue)
+        for part in ("NOTIFIED, 3 unread", "no RECEIVE has come since", "2 partitions", "audit to service //audit"):
+            assert part in shown
+        assert "#1" in shown
+        monitored.receive(queue, messages=1, transaction_id="t")
+        view.wait_for(queue, lambda row: row["state"] == "RECEIVES_OCCURRING")
+        found = json.loads(shell.run("queue", "show", queue, "--json"))
+        assert found["sessions"] == [{"session_id": "s", "waits": False, "open_transactions": {"t": 1}}]
+        assert found["definition"]["external_activation_timeout"] == "none"
+        assert found["last_activations"][0]["sequence"] == 1
+        assert shell.run("queue", "alter", queue, "--status", "off") == f"queue {queue}: altered\n"
+        view.wait_for(queue, lambda row: not row["is_receive_enabled"])
+        assert "The queue is OFF" in shell.run("queue", "show", queue)
+        assert f"topic {queue}: deleted" in shell.run("queue", "drop", queue, "--delete-topic")
+        wait_until(lambda: view.row(queue) is None, DEADLINE_S, "the end of its row")
+    assert "there is no queue" in shell.run("queue", "show", queue, code=2)
+
+
+def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Monitored, shell: Shell) -> None:
+    assert "nothing is to be altered" in shell.run("queue", "alter", "new", code=2)
+    assert "there is no queue 'new'" in shell.run("queue", "alter", "new", "--notification", "n", code=2)
+    assert "one to three parts" in shell.run("queue", "alter", "a.b.c.d", "--status", "ON", "--create", code=2)
+    shell.run("queue", "alter", "new", "--notification", "n", "--drop-notification", "default", "--create")
+    with monitored.view() as view:
+        view.wait_for("new", lambda row: row["state"] == "INACTIVE")
+    found = json.loads(shell.run("queue", "show", "new", "--json"))
+    assert found["definition"]["notifications"] == {"n": None}
+
+
+def test_a_procedure_that_no_host_knows_is_named_with_what_the_host_says(
+    monitored: Monitored, shell: Shell, tmp_path: Path
+) -> None:
+    queue = f"pay-{monitored.prefix}"
+    shell.run("queue", "create", queue, "--procedure", "read_pay", "--max-queue-readers", "2")
+    shell.run("send", queue, "a message")
+    config = tmp_path / "host.toml"
+    config.write_text('[[procedures]]\nname = "other"\nfunction = "no_such_module:function"\n')
+    options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
+    command = [*THIS_COMMAND, "host", "--config", str(config), *options]
+    with ChildProcess(command, log_file=tmp_path / "host.log", env=own_environment()) as host:
+        host.wait_until_said("host ready", DEADLINE_S)
+        assert "No module named 'no_such_module'" in (tmp_path / "host.log").read_text()
+        with monitored.view() as view:
+            view.wait_for(queue, lambda row: row.get("task_failures", 0) >= 2)
+    expected = "procedure read_pay has failed 2 times in a row since "
+    for words in (("queues",), ("tasks",), ("queue", "show", queue)):
+        shown = " ".join(shell.run(*words).split())
+        assert expected in shown
+        assert "procedure 'read_pay' is not in the configuration of this host" in shown
+
+
+def test_dead_letters_say_why_and_where_and_the_monitor_counts_them(monitored: Monitored, shell: Shell) -> None:
+    monitored.send_bytes(monitored.topics.arrivals, b"Q", b"{")
+    record = {"type": "CREATE_EVENT_NOTIFICATION", "queue": "Q", "notification": "n", "servise": "s"}
+    monitored.send("queue-commands", record)
+    monitored.producer.flush()
+
+    def letters() -> list[dict[str, object]]:
+        return [json.loads(line) for line in shell.run("dead-letters", "--json").splitlines()]
+
+    wait_until(lambda: len(letters()) >= 2, DEADLINE_S, "both dead letters")
+    by_topic = {str(letter["topic"]): letter for letter in letters()}
+    assert by_topic[monitored.topics.commands]["reason"] == "unknown field `servise`: is `service` meant?"
+    assert by_topic[monitored.topics.arrivals]["value"] == "{"
+    shown = shell.run("dead-letters")
+    assert "is `service` meant?" in shown
+    assert f"{monitored.topics.arrivals}[" in shown
+    wait_until(
+        lambda: "1 dead letter: unknown field `servise`" in monitored.log(), DEADLINE_S, "what the monitor says of it"
+    )

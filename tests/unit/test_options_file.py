@@ -1,0 +1,92 @@
+"""The file of --config: options for all commands and for one, below the environment and the command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from streaming.cli import options_file
+from streaming.cli.main import app
+from streaming.errors import UserError
+from streaming.system.processes import own_environment
+
+COMMANDS = cast(TyperGroup, typer.main.get_command(app))
+
+
+def defaults(tmp_path: Path, text: str) -> dict[str, Any]:
+    file = tmp_path / "options.toml"
+    file.write_text(text)
+    return options_file.defaults(COMMANDS, file)
+
+
+def test_an_option_outside_of_tables_is_for_every_command_that_has_it(tmp_path: Path) -> None:
+    found = defaults(tmp_path, 'bootstrap-servers = "kafka:9092"\nquiet-window = "2s"\n')
+    for command in ("monitor", "queues", "activator"):
+        assert found[command]["bootstrap_servers"] == "kafka:9092"
+    assert found["queue"]["create"]["bootstrap_servers"] == "kafka:9092"
+    assert [name for name, options in found.items() if "quiet_window" in options] == ["monitor"]
+
+
+def test_a_table_is_for_one_command_and_counts_more(tmp_path: Path) -> None:
+    text = (
+        'partitions = 2\n[topics]\npartitions = 3\n[queue.create]\nnotification = ["a", "b"]\n[workload]\nqueues = 7\n'
+    )
+    found = defaults(tmp_path, text)
+    assert found["topics"] == {"partitions": 3}
+    assert found["queue"]["create"] == {"partitions": 2, "notification": ["a", "b"]}
+    assert found["workload"] == {"queue_count": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('quiet-windo = "2s"', "quiet-windo: there is no such option or command; is `quiet-window` meant?"),
+        ('[moniter]\nquiet-window = "2s"', "moniter: there is no such option or command; is `monitor` meant?"),
+        ('[monitor]\nquite-window = "2s"', "monitor.quite-window: there is no such option; is `quiet-window` meant?"),
+        ("[queue.create]\npartition = 2", "queue.create.partition: there is no such option; is `partitions` meant?"),
+        ("monitor = 3", "monitor: there is no such option"),
+        ("= 3", "is no TOML"),
+        ("a = " + "[" * 5000, "is no TOML"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_its_place(tmp_path: Path, text: str, part: str) -> None:
+    with pytest.raises(UserError, match=r"options\.toml") as refused:
+        defaults(tmp_path, text)
+    assert part in str(refused.value)
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nix\.toml cannot be read: No such file"):
+        options_file.defaults(COMMANDS, tmp_path / "nix.toml")
+
+
+def run(folder: Path, *words: str, **environment: str) -> str:
+    """What a command line that is refused says."""
+    result = subprocess.run(
+        [sys.executable, "-m", "streaming", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=own_environment() | environment,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 2, result
+    return result.stderr
+
+
+def test_each_source_of_a_wrong_value_is_blamed_by_its_name_and_the_first_counts_most(tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text('[monitor]\nquiet-window = "5f"\n')
+    said = run(tmp_path, "--config", str(file), "monitor")
+    assert "quiet-window in the file of --config: '5f' is no duration" in said
+    variable = {"QUEUE_ACTIVATION_QUIET_WINDOW": "5e"}
+    said = run(tmp_path, "--config", str(file), "monitor", **variable)
+    assert "the environment variable QUEUE_ACTIVATION_QUIET_WINDOW: '5e' is no duration" in said
+    said = run(tmp_path, "--config", str(file), "monitor", "--quiet-window", "5c", **variable)
+    assert "Invalid value for '--quiet-window': '5c' is no duration" in said
+    assert "Value error" not in said
