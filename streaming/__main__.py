@@ -3,7 +3,13 @@
 Signals are taken first, before anything else is imported: Ctrl-C during the imports, too, ends in one line.
 """
 
+import signal
 import sys
+
+if __name__ == "__main__":
+    # Until signals are taken Ctrl-C ends the process without Python's traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from pathlib import Path
 
 if not __package__:

@@ -153,6 +153,13 @@ def _session(context: SparkContext) -> SparkSession:
     return SparkSession(context)
 
 
+def silence() -> None:
+    """Has Spark log nothing more: what it says while it ends is no news."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.setLogLevel("OFF")
+
+
 def kill() -> None:
     """Ends the JVM that `create` has started, if it has, by force."""
     process = getattr(SparkContext._gateway, "proc", None)

@@ -243,8 +243,14 @@ def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals
         return 1
     ticker.stop()
     _await_batch(query, signals)
-    _returns(query.stop, signals)
+    _returns(partial(_cancel, query), signals)
     return 0
+
+
+def _cancel(query: StreamingQuery) -> None:
+    """Ends the query. The next batch may have begun: it is cancelled, which Spark would log as errors."""
+    session.silence()
+    query.stop()
 
 
 def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
