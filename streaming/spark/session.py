@@ -226,12 +226,14 @@ def _launching() -> Iterator[None]:
     Raises:
         UserError: Java does not start.
     """
-    started: list[tuple[subprocess.Popen[bytes], _ErrorOutput]] = []
+    started: list[tuple[subprocess.Popen[bytes], _JavaOutput]] = []
 
     def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] = subprocess.Popen(command, stderr=subprocess.PIPE, **more)
-        assert process.stderr is not None  # noqa: S101 - it is a pipe; told to the type checker
-        started.append((process, _ErrorOutput(process.stderr)))
+        # Why it does not start Java says on its standard output.
+        more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process: subprocess.Popen[bytes] = subprocess.Popen(command, **more)
+        assert process.stdout is not None  # noqa: S101 - it is a pipe; told to the type checker
+        started.append((process, _JavaOutput(process.stdout)))
         return process
 
     java_gateway.Popen = start  # type: ignore[assignment, misc]
@@ -252,14 +254,14 @@ def _launching() -> Iterator[None]:
         output.hand_on()
 
 
-class _ErrorOutput(Thread):
-    """What the JVM and its workers write to stderr: held back until `hand_on`, then handed on as it comes.
+class _JavaOutput(Thread):
+    """What the JVM and its workers write: held back until `hand_on`, then handed on to stderr as it comes.
 
     So a JVM that does not start, or is not to, says nothing by itself.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:
-        super().__init__(name="stderr of Java", daemon=True)
+        super().__init__(name="output of Java", daemon=True)
         self._pipe = pipe
         self._lock = Lock()
         self._held_back: list[bytes] | None = []

@@ -11,7 +11,7 @@ from kafka.partitioner.default import murmur2
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
 from streaming.errors import UserError
-from streaming.kafka import transactions
+from streaming.kafka import admin as kafka_admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
 from streaming.kafka.transactions import TransactionalProducer
@@ -155,8 +155,8 @@ def test_without_the_monitors_topics(monitor_topics: MonitorTopics) -> None:
 
 
 def test_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "CLIENT_TIMEOUT_S", 0.5)
-    with pytest.raises(UserError, match=r"Kafka at 127.0.0.1:1"):
+    monkeypatch.setattr(kafka_admin, "ADMIN_TIMEOUT_S", 0.5)
+    with pytest.raises(UserError, match=r"Kafka cannot be reached at 127\.0\.0\.1:1 .*Check --bootstrap-servers"):
         QueueProducer("127.0.0.1:1")
 
 
