@@ -129,8 +129,11 @@ def test_a_reader_program_is_started_reads_the_queue_and_exits(monitored: Monito
     words = [*THIS_COMMAND, "read", "{queue}"]
     config.write_text(f'[[programs]]\nqueue = "orders-*"\ncommand = {json.dumps(words)}\n')
     options = ["--config", str(config), "--state-directory", state, "--log-format", "json"]
-    with ChildProcess(command(monitored, "activator", *options), log_file=log):
+    with ChildProcess(command(monitored, "activator", *options), log_file=log) as activator:
         wait_until(lambda: "activator ready" in log.read_text(), DEADLINE_S, "the activator")
+        status = _finish([*THIS_COMMAND, "activator", "status", "--json", "--state-directory", state])
+        assert json.loads(status.stdout)["pid"] == activator.pid, "it is ready, so it says what it is"
+        assert json.loads(status.stdout)["since"] > "2026"
         with QueueProducer(monitored.bootstrap_servers, topic_prefix=monitored.prefix) as producer:
             producer.send(queue, b"the message")
         wait_until(lambda: "exited" in log.read_text(), DEADLINE_S, "the reader's exit")

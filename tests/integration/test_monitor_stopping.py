@@ -41,6 +41,7 @@ def test_ctrl_c_and_sigterm_end_it_with_exit_code_0_and_leave_no_process(monitor
             os.kill(process.pid, number)
             assert process.wait(60) == 0
             wait_until(partial(have_ended, jvm), DEADLINE_S, "the end of the JVM")
+            assert monitored.log() == "monitor ready\nmonitor stopped\n", "a healthy monitor says nothing else"
 
 
 @contextmanager
