@@ -47,7 +47,7 @@ def dead_letters(
             else:
                 console.print(_line(letter), soft_wrap=True)
     if not count and not as_json:
-        typer.echo("no dead letters: every record so far was right")
+        typer.echo("no dead letters: Kafka holds no record that the monitor has refused")
 
 
 def decode(message: Message) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def common(
         Path | None,
         typer.Option(
             "--config",
-            help="TOML file with options: for all commands, and in tables such as [monitor] for one.",
+            help="TOML file with options: at the top for all commands, in a table such as [monitor] for one. "
+            "The --config of `activator` and `host`, after the command, is another file.",
             envvar="QUEUE_ACTIVATION_OPTIONS",
             dir_okay=False,
         ),
@@ -52,10 +53,11 @@ def common(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Start a queue reader when one more reader would have useful work: Service Broker's activation for Kafka.
+    """Start one more queue reader when it would have useful work: SQL Server Service Broker's activation, for Kafka.
 
-    Every option of a command is also an environment variable: --quiet-window is QUEUE_ACTIVATION_QUIET_WINDOW. An
-    option on the command line counts more than the variable, and that more than the file of --config.
+    Options of a command can also be set by environment variables, --quiet-window by QUEUE_ACTIVATION_QUIET_WINDOW; but
+    not --json, nor what `queue` defines. The command line overrides the environment, and the environment the file of
+    --config, which is named before the command: queue-activation --config FILE monitor.
     """
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
@@ -125,6 +127,9 @@ def main() -> None:
         sys.exit(click_error.exit_code)
     except typer.Abort:
         sys.exit(1)
+    except UnicodeEncodeError as error:
+        logs.report(f"an argument is not UTF-8: {error.object!r}")
+        sys.exit(2)
     except UserError as error:
         logs.report(str(error))
         sys.exit(2)

@@ -53,12 +53,17 @@ def monitor(
         Duration,
         duration(
             "--external-activation-timeout",
-            "How long a notified queue stays silent without a RECEIVE; `none`: for ever.",
+            "Without a RECEIVE, notify again this long after a notification, if messages are unread; `none`: never.",
             may_be_none=True,
         ),
     ] = durations.of(_CORE.external_activation_timeout_ms),
     quiet_window: Annotated[
-        Duration, duration("--quiet-window", "How long an empty result holds back one more reader.")
+        Duration,
+        duration(
+            "--quiet-window",
+            "While messages are unread, request one more reader when none waits and none has found the queue empty "
+            "for this long.",
+        ),
     ] = durations.of(_CORE.quiet_window_ms),
     check_interval: Annotated[
         Duration, duration("--check-interval", "How often queues are looked at without an event.")
@@ -72,7 +77,11 @@ def monitor(
     ] = None,
     semantics: Annotated[
         Semantics,
-        option("--semantics", "`observed`: readers start one per quiet window. `literal`: the document word for word."),
+        option(
+            "--semantics",
+            "`observed`: as Service Broker was seen to behave, readers start one per quiet window. `literal`: as its "
+            "documentation says word for word.",
+        ),
     ] = _CORE.semantics,
     starting_offsets: Annotated[
         StartingOffsets, option("--starting-offsets", "Where arrivals and receives begin without a checkpoint.")
@@ -100,7 +109,8 @@ def monitor(
         int,
         option(
             "--max-queues",
-            "Limit of queues, and of state at 512 bytes each; beyond it records are dead letters; commands have more.",
+            "Most queues, at 512 bytes of state each; records beyond that become dead letters. Commands may create "
+            "up to twice as many.",
             min=1,
         ),
     ] = 300_000,

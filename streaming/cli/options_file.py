@@ -48,7 +48,7 @@ def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
         if command is not None:
             found[name] = _of_command(command, value, f"{file}: {name}")
     shared = {name: value for name, value in content.items() if name not in commands.commands}
-    known = {name for command in _all(commands) for name in _options(command)}
+    known = {name for command in _all(commands) for name in _shared_options(command)}
     for name in shared:
         if name not in known:
             raise _unknown(f"{file}: {name}", name, known | set(commands.commands), "option or command")
@@ -73,7 +73,7 @@ def _of_command(command: _Command, table: dict[str, Any], where: str) -> dict[st
 
 def _with_shared(command: _Command, shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """A command's default map, and below its own values those that are for every command that has the option."""
-    found = {parameter: shared[name] for name, parameter in _options(command).items() if name in shared} | own
+    found = {parameter: shared[name] for name, parameter in _shared_options(command).items() if name in shared} | own
     for name, subcommand in _subcommands(command).items():
         found[name] = _with_shared(subcommand, shared, own.get(name, {}))
     return found
@@ -86,6 +86,12 @@ def _options(command: _Command) -> _Options:
         for word in parameter.opts
         if word.startswith("--")
     }
+
+
+def _shared_options(command: _Command) -> _Options:
+    """Those that may stand outside of tables: what is about one queue, and has no variable either, may not."""
+    own = {parameter.name for parameter in command.params if not parameter.envvar}
+    return {name: parameter for name, parameter in _options(command).items() if parameter not in own}
 
 
 def _subcommands(command: _Command) -> dict[str, _Command]:

@@ -17,12 +17,12 @@ from streaming.cli.options import (
     KafkaConfig,
     TopicPrefix,
     cluster,
-    duration,
     option,
 )
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
@@ -58,39 +58,68 @@ class Part(StrEnum):
     DEFINITION = "definition"
 
 
+def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
+    """An option about one queue: no environment variable, which would be about all that are defined there."""
+    return typer.Option(name, help=help_text, **more)
+
+
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 Status = Annotated[
-    OnOff | None, option("--status", "OFF: nothing can be received, nobody is told.", case_sensitive=False)
+    OnOff | None,
+    part_of_definition(
+        "--status", "OFF: nobody is notified, and no task is started; running readers go on.", case_sensitive=False
+    ),
 ]
-Procedure = Annotated[str | None, option("--procedure", "What a host runs: internal activation.")]
+Procedure = Annotated[
+    str | None,
+    part_of_definition(
+        "--procedure",
+        "Internal activation: tasks of this procedure, a name in the file of `queue-activation host`, read the queue.",
+    ),
+]
 MaxQueueReaders = Annotated[
-    int | None, option("--max-queue-readers", "So many tasks of the procedure run at most (1).", min=0, max=32_767)
+    int | None,
+    part_of_definition(
+        "--max-queue-readers", "How many tasks of it may run at a time (1 if never set).", min=0, max=32_767
+    ),
 ]
-ExecuteAs = Annotated[str | None, option("--execute-as", "Handed to the tasks; what it means is theirs.")]
+ExecuteAs = Annotated[
+    str | None,
+    part_of_definition("--execute-as", "Passed to the tasks as QUEUE_ACTIVATION_EXECUTE_AS; it changes nothing else."),
+]
 PoisonMessageHandling = Annotated[
     OnOff | None,
-    option("--poison-message-handling", "ON: five rollbacks in a row set the queue OFF.", case_sensitive=False),
+    part_of_definition(
+        "--poison-message-handling",
+        "ON: five rollbacks in a row set the queue OFF (ON if never set).",
+        case_sensitive=False,
+    ),
 ]
 ExternalActivationTimeout = Annotated[
     Duration | None,
-    duration(
+    part_of_definition(
         "--external-activation-timeout",
-        "How long a notified queue stays silent without a RECEIVE; `none`: for ever. By default as the monitor has it.",
-        may_be_none=True,
+        "Without a RECEIVE, notify again this long (30s, 2m) after a notification, if messages are unread; `none`: "
+        "never. If never set, the monitor's own option counts.",
+        parser=durations.parse_or_none,
+        metavar="DURATION",
     ),
 ]
 Notification = Annotated[
     list[str] | None,
-    option("--notification", "Event notification to create, NAME or NAME=SERVICE; may be given several times."),
+    part_of_definition(
+        "--notification",
+        "Event notification to create, NAME or NAME=SERVICE: each activation writes a record for it. Repeatable.",
+    ),
 ]
 
 
 @app.command()
 def create(
     queue: QueueName,
-    part: Annotated[Part, option("--only", "Create the Kafka topic of that name, the definition, or both.")] = (
-        Part.BOTH
-    ),
+    part: Annotated[
+        Part, part_of_definition("--only", "Create the Kafka topic of that name, the definition, or both.")
+    ] = (Part.BOTH),
     partitions: Annotated[
         int, option("--partitions", "Of the topic: at most so many readers can receive at a time.", min=1)
     ] = 1,
@@ -106,19 +135,27 @@ def create(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Create a queue: its topic, and its definition. A topic that exists stays as it is; a definition is set anew.
+    """Create a queue: its Kafka topic and its definition.
 
-    Without --procedure and --notification the queue has the event notification `default`.
+    A topic that exists is left as it is. A definition that exists is replaced.
+    Without --procedure and --notification the queue gets the event notification `default`; with --procedure alone it
+    gets none, and its tasks need a `queue-activation host` to run them.
     """
     from producers.queue_topics import create_queue_topics
+    from streaming.cli import queue_facts
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    fields = _fields(
+        status, procedure, max_queue_readers, execute_as, None, poison_message_handling, external_activation_timeout
+    )
+    if part is Part.TOPIC and (fields or notification):
+        raise UserError("--only topic creates no definition: name no option of one beside it")
     if part is not Part.TOPIC:
         names = notification or ([] if procedure is not None else ["default"])
-        fields = _fields(
-            status, procedure, max_queue_readers, execute_as, None, poison_message_handling, external_activation_timeout
-        )
-        commands = _commands(queue, "CREATE_QUEUE", fields, names, [])
+        before = queue_facts.definition_of(kafka, topics, queue)
+        kept = {name.partition("=")[0] for name in names}
+        dropped = [] if before is None else [name for name in before.notifications if name not in kept]
+        commands = _commands(queue, "CREATE_QUEUE", fields, names, dropped)
     if part is not Part.DEFINITION:
         created = create_queue_topics(
             bootstrap_servers,
@@ -139,7 +176,8 @@ def alter(
     queue: QueueName,
     status: Status = None,
     activation: Annotated[
-        Activation | None, option("--activation", "Internal activation; DROP forgets it.", case_sensitive=False)
+        Activation | None,
+        part_of_definition("--activation", "Internal activation; DROP forgets it.", case_sensitive=False),
     ] = None,
     procedure: Procedure = None,
     max_queue_readers: MaxQueueReaders = None,
@@ -148,9 +186,10 @@ def alter(
     external_activation_timeout: ExternalActivationTimeout = None,
     notification: Notification = None,
     drop_notification: Annotated[
-        list[str] | None, option("--drop-notification", "Event notification to drop; may be given several times.")
+        list[str] | None,
+        part_of_definition("--drop-notification", "Event notification to drop; may be given several times."),
     ] = None,
-    is_created: Annotated[bool, option("--create", "Create the queue if there is none.")] = False,
+    is_created: Annotated[bool, part_of_definition("--create", "Create the queue if there is none.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
@@ -174,7 +213,7 @@ def alter(
 def drop(
     queue: QueueName,
     delete_topic: Annotated[
-        bool, option("--delete-topic", "Delete the topic of that name too, with all its messages.")
+        bool, part_of_definition("--delete-topic", "Delete the topic of that name too, with all its messages.")
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
@@ -185,10 +224,9 @@ def drop(
     from streaming.kafka.admin import Admin
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    _require(kafka, topics, queue)  # a topic that is no queue's is not deleted by a mistyped name
     if delete_topic:
         check_queue_names([queue], topics)
-    else:
-        _require(kafka, topics, queue)
     _send(kafka, topics, _commands(queue, "DROP_QUEUE", {}, [], []))
     typer.echo(f"queue {queue}: dropped{_when(kafka, topics)}")
     if delete_topic:
@@ -238,6 +276,8 @@ def _fields(
     if status is not None:
         fields["status"] = status.value
     if activation is Activation.DROP:
+        if len(clause) > 1:
+            raise UserError("--activation DROP forgets the procedure and its options: name none beside it")
         fields["activation"] = "DROP"
     elif clause:
         fields["activation"] = clause
@@ -297,7 +337,11 @@ def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None
     if errors:
         raise denial(errors[0]) or UserError(f"topic {topics.commands} did not take a command: {errors[0].str()}")
     if unsent:
-        raise UserError(f"Kafka did not take the command within {_SEND_TIMEOUT_S:.0f} s; it may yet")
+        queue = commands[0].queue
+        raise UserError(
+            f"Kafka has not confirmed the command within {_SEND_TIMEOUT_S:.0f} s, but may still take it; "
+            f"`queue-activation queue show {queue}` will tell"
+        )
 
 
 def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
@@ -310,8 +354,8 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 def _no_queue(queue: str) -> UserError:
     return UserError(
-        f"there is no queue {queue!r}: no command has created it, and the monitor knows no arrival. `queue-activation "
-        f"queue create {queue}` creates it; `queue alter --create` does so too"
+        f"there is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
+        f"`queue-activation queues` lists the queues; `queue-activation queue create {queue}` creates this one"
     )
 
 
@@ -324,7 +368,7 @@ def _when(kafka: Cluster, topics: Topics) -> str:
         is_running = bool(Admin(kafka).members(topics.prefix + GROUP_ID, _SEND_TIMEOUT_S))
     except UserError:  # this user may not be allowed to see the group, and the command is sent
         return ""
-    return "" if is_running else " (no monitor runs on these topics: it takes effect when one is started)"
+    return "" if is_running else " (no monitor is running; this takes effect once `queue-activation monitor` is)"
 
 
 def register(parent: typer.Typer) -> None:

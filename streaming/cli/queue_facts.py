@@ -25,8 +25,8 @@ from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics, topic_name_problem
 
-# A session reports at least every 10 s that it is there, and counts for a minute by default.
-_SESSIONS_MS = 60_000
+# A wait and a transaction are reported once, when they begin. Those that began before are not seen.
+_SESSIONS_MS = 600_000
 # Notifications are looked for in so long before the last one.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
@@ -42,7 +42,7 @@ class QueueFacts:
         definition: What commands have defined; None: no command names it.
         row: Its row of the monitors view; None: the monitor does not know it.
         tasks: Its rows of the activated tasks.
-        sessions: Sessions that wait, or have a transaction open.
+        sessions: Sessions that wait, or have a transaction open, since ten minutes at most.
         activations: The last notifications, the oldest first.
     """
 
@@ -62,6 +62,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         UserError: Kafka cannot be reached or refuses, or the monitor's topics are missing.
     """
     definition, row = definition_of(cluster, topics, queue), _row(cluster, topics, queue)
+    if definition is not None and row is not None:
+        definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF, and no command
     facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, row)
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
@@ -136,7 +138,9 @@ def _partitions(cluster: Cluster, topics: Topics, queue: str) -> int | None:
 def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session]:
     """What readers have reported lately, taken up as the monitor does."""
     now_ms = time.time_ns() // 1_000_000
-    state = Queue(QueueDefinition.automatic(True), CoreSettings())
+    definition = QueueDefinition.automatic(True)
+    definition.handles_poison = False
+    state = Queue(definition, CoreSettings())
     with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - _SESSIONS_MS) as follower:
         for message in follower.to_end():
             for event in _events(iter([message]), queue, input_records.receives_decoder):

@@ -19,8 +19,11 @@ from streaming.system import durations
 from streaming.system.logs import printable
 
 
-def explanation(row: dict[str, Any]) -> list[str]:
-    """Why the monitor of a row of the monitors view is in its state."""
+def explanation(facts: QueueFacts) -> list[str]:
+    """Why the queue's monitor is in its state; nothing if the monitor does not know the queue."""
+    row = facts.row
+    if row is None:
+        return []
     return why(
         Situation(
             state=State[row["state"] or "ABSENT"],
@@ -34,6 +37,7 @@ def explanation(row: dict[str, Any]) -> list[str]:
             tasks_running=row["tasks_running"],
             max_queue_readers=row["max_queue_readers"],
             is_procedure_failed=row["is_procedure_failed"],
+            has_notifications=bool(_notifications(facts)),
         )
     )
 
@@ -45,7 +49,7 @@ def as_json(facts: QueueFacts) -> dict[str, Any]:
         "partitions": facts.partitions,
         "definition": None if facts.definition is None else _definition(facts.definition),
         "monitor": facts.row,
-        "why": explanation(facts.row) if facts.row is not None else [],
+        "why": explanation(facts),
         "sessions": [
             {"session_id": name, "waits": session.wait is not None, "open_transactions": session.transactions}
             for name, session in facts.sessions.items()
@@ -80,16 +84,16 @@ def show(facts: QueueFacts) -> RenderableType:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     sections = {
-        "state": _state(facts.row),
+        "state": _state(facts),
         "topic": [_topic(facts)],
         "definition": _definition_lines(facts.definition),
         "notifications": _notification_lines(facts),
         "procedure": _procedure_lines(facts),
         "sessions": [_session(name, session) for name, session in facts.sessions.items()],
         "tasks": [_task(row) for row in facts.tasks],
-        "last activations": [
+        "last notified": [
             f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
-            for one in facts.activations
+            for one in {each.sequence: each for each in facts.activations}.values()
         ],
     }
     for name, lines in sections.items():
@@ -102,17 +106,19 @@ def printable_lines(lines: Iterable[str]) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _state(row: dict[str, Any] | None) -> list[str]:
+def _state(facts: QueueFacts) -> list[str]:
+    row = facts.row
     if row is None:
-        return ["not known to the monitor: it has read no arrival, receive or command of the queue yet; does it run?"]
-    counts = f"{row['unread_messages']:,} unread, {row['tasks_waiting']} waiting"
-    return [f"{row['state'] or 'no monitor'}, {counts}", *explanation(row)]
+        return ["not known to the monitor: no record of this queue has been read; does `queue-activation monitor` run?"]
+    counts = f"{row['unread_messages']:,} unread, readers waiting: {row['tasks_waiting']}"
+    return [f"{row['state'] or 'no monitor'}, {counts}", *explanation(facts)]
 
 
 def _topic(facts: QueueFacts) -> str:
     if facts.partitions is None:
-        return "none that this user may see: its messages are elsewhere, and are only reported"
-    return f"{facts.partitions} partition{'s' if facts.partitions != 1 else ''}: so many readers can work at a time"
+        return "none of this name that this user may see; none is needed if the messages are stored elsewhere"
+    plural = "s" if facts.partitions != 1 else ""
+    return f"{facts.partitions} partition{plural}: at most {facts.partitions} reader{plural} can receive at a time"
 
 
 def _definition_lines(definition: QueueDefinition | None) -> list[str]:
@@ -125,8 +131,12 @@ def _definition_lines(definition: QueueDefinition | None) -> list[str]:
     ]
 
 
+def _notifications(facts: QueueFacts) -> dict[str, str | None]:
+    return {"default": None} if facts.definition is None else facts.definition.notifications
+
+
 def _notification_lines(facts: QueueFacts) -> list[str]:
-    found = {"default": None} if facts.definition is None else facts.definition.notifications
+    found = _notifications(facts)
     return [name if service is None else f"{name} to service {service}" for name, service in found.items()]
 
 
@@ -149,7 +159,7 @@ def _session(name: str, session: Session) -> str:
 
 def _task(row: dict[str, Any]) -> str:
     where = row["host"] or "a host" if row["is_confirmed"] else None
-    how = f"runs at {where}" if where else "is not taken by a host yet"
+    how = f"runs on {where}" if where else "not taken by a host yet; is `queue-activation host` running?"
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
 
 

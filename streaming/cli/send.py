@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from queue import Empty, Queue
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.errors import UserError
 
 # So many lines of standard input are one transaction: all of them visible, or none.
 _LINES_AT_A_TIME = 500
@@ -36,28 +38,47 @@ def send(
 ) -> None:
     """Send a message to a queue, or each line of standard input, and report the arrival to the monitor."""
     from producers.producer import Message, QueueProducer
+    from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
 
     config = cluster(bootstrap_servers, kafka_config).config
     sent = 0
     with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=config) as producer:
         for values in _values(text):
-            producer.send_many(Message(queue, value, group) for value in values)
+            try:
+                producer.send_many(Message(queue, value, group) for value in values)
+            except (TransactionAbortedError, ClientUnusableError) as error:
+                raise UserError(f"{error}. {sent:,} messages were sent before") from None
             sent += len(values)
     typer.echo(f"{sent:,} message{'s' if sent != 1 else ''} sent to {queue}", err=True)
 
 
 def _values(text: str) -> Iterator[list[bytes]]:
+    """The messages, those together that are there at a time."""
     if text != _STDIN:
         yield [text.encode()]
         return
     if sys.stdin.isatty():
         typer.echo("each line is a message; Ctrl-D ends", err=True)
-        lines_at_a_time = 1
-    else:
-        lines_at_a_time = _LINES_AT_A_TIME
-    lines = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
-    while values := list(islice(lines, lines_at_a_time)):
+    lines: Queue[bytes | None] = Queue(2 * _LINES_AT_A_TIME)
+    Thread(target=_read_lines, args=[lines], daemon=True).start()
+    while (line := lines.get()) is not None:
+        values = [line]
+        while len(values) < _LINES_AT_A_TIME:
+            try:
+                line = lines.get_nowait()
+            except Empty:
+                break
+            if line is None:
+                yield values
+                return
+            values.append(line)
         yield values
+
+
+def _read_lines(lines: "Queue[bytes | None]") -> None:
+    for line in sys.stdin.buffer:
+        lines.put(line.rstrip(b"\r\n"))
+    lines.put(None)
 
 
 def register(app: typer.Typer) -> None:

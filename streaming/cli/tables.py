@@ -115,9 +115,9 @@ def _warn(line: str) -> None:
 # What a state means, for the legend below the table.
 _STATES = {
     "INACTIVE": "nothing to receive",
-    "NOTIFIED": "a reader was called and has not received yet",
-    "RECEIVES_OCCURRING": "readers receive; one more is called when it would have work",
-    "queue OFF": "nothing can be received",
+    "NOTIFIED": "a reader was requested, and no RECEIVE has come since",
+    "RECEIVES_OCCURRING": "readers receive; one more is requested when it would have work",
+    "queue OFF": "nobody is notified, and no task is started",
     "no monitor": "nobody can be notified, and no task started",
 }
 
@@ -141,7 +141,10 @@ def failure(row: dict[str, Any]) -> str | None:
     procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
     why = f": {row['task_failure']}" if row.get("task_failure") else ""
     if row["is_procedure_failed"]:
-        return f"{procedure} has failed{since}{why}; nothing is started until somebody calls RECEIVE or it is altered"
+        return (
+            f"{procedure} has failed{since}{why}; no task is started until a reader calls RECEIVE, or `queue alter` "
+            "switches --activation OFF and then ON, or names another --procedure"
+        )
     failures = row.get("task_failures", 0)
     if failures:
         times = "has failed" if failures == 1 else f"has failed {failures} times in a row"

@@ -78,6 +78,7 @@ _SETTINGS = {
 }
 
 # Spark 4 asks for one, and Java warns of it before there is a log to filter.
+_STDERR = 2  # also where there is no sys.stderr
 _SAID_AT_EVERY_START = b"WARNING: Using incubator modules"
 _MEMORY = re.compile(r"[1-9][0-9]*[mg]")
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -226,31 +227,33 @@ def _launching() -> Iterator[None]:
     Raises:
         UserError: Java does not start.
     """
-    started: list[tuple[subprocess.Popen[bytes], _JavaOutput]] = []
+    started: list[subprocess.Popen[bytes]] = []
+    outputs: list[_JavaOutput] = []
 
     def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
         # Why it does not start Java says on its standard output.
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process: subprocess.Popen[bytes] = subprocess.Popen(command, **more)
         assert process.stdout is not None  # noqa: S101 - it is a pipe; told to the type checker
-        started.append((process, _JavaOutput(process.stdout)))
+        started.append(process)
+        outputs.append(_JavaOutput(process.stdout))
         return process
 
     java_gateway.Popen = start  # type: ignore[assignment, misc]
     try:
         yield
     except BaseException as error:
-        for process, output in started:
+        for process in started:
             # It leads a session, so its process group is its own.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, SIGKILL)
             process.wait()
-            if isinstance(error, PySparkRuntimeError):
-                raise UserError(f"Java does not start:\n{output.held_back()}") from None
+        if isinstance(error, PySparkRuntimeError) and outputs:
+            raise UserError(f"Java does not start:\n{outputs[-1].held_back()}") from None
         raise
     finally:
         java_gateway.Popen = subprocess.Popen  # type: ignore[misc]
-    for _, output in started:
+    for output in outputs:
         output.hand_on()
 
 
@@ -293,7 +296,7 @@ class _JavaOutput(Thread):
 
 def _write(line: bytes) -> None:
     with suppress(OSError):  # nobody may read it
-        os.write(sys.stderr.fileno(), line)
+        os.write(_STDERR, line)
 
 
 def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]) -> SparkConf:

@@ -10,6 +10,7 @@ import pytest
 from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.stopped_starts import RANGES_S, options, stop_after
 
+GONE_WITHIN_S = 10.0
 STEP_S = float(os.environ.get("FAULTS_STOP_STEP", "0.05"))
 
 
@@ -23,7 +24,8 @@ def test_a_signal_at_any_instant_of_a_start_leaves_nothing(
     longest_s = 0.0
     for step in range(1, int(RANGES_S[command] / STEP_S) + 1):
         number, after_s = next(signals), step * STEP_S
-        found = stop_after(command, options(command, tmp_path, broker.bootstrap_servers), after_s, number, tmp_path)
+        more = options(command, tmp_path, broker.bootstrap_servers)
+        found = stop_after(command, more, after_s, number, tmp_path, GONE_WITHIN_S)
         longest_s = max(longest_s, found.took_s)
         problem = found.problem(command, number, after_s)
         if problem:

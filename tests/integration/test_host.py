@@ -97,7 +97,7 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
         "name = 'any*'\ncommand = 'echo {procedure}'",
     )
     reasons = {
-        "not configured": "procedure 'not configured' is not in the configuration of this host",
+        "not configured": "the file of the host has no entry for the procedure 'not configured'",
         "any; thing": "'any; thing' cannot stand for {procedure} in the command line: it is empty, begins with - or @, "
         "has a part `..`, or has something else in it than ASCII letters, digits and . _ - : / @",
         "no program": "the program 'no-such-program' is not found, or may not be executed",

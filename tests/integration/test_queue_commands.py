@@ -86,6 +86,8 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
 def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Monitored, shell: Shell) -> None:
     assert "nothing is to be altered" in shell.run("queue", "alter", "new", code=2)
     assert "there is no queue 'new'" in shell.run("queue", "alter", "new", "--notification", "n", code=2)
+    both = shell.run("queue", "alter", "new", "--activation", "drop", "--procedure", "p", "--create", code=2)
+    assert "name none beside it" in both
     assert "one to three parts" in shell.run("queue", "alter", "a.b.c.d", "--status", "ON", "--create", code=2)
     shell.run("queue", "alter", "new", "--notification", "n", "--drop-notification", "default", "--create")
     with monitored.view() as view:
@@ -113,7 +115,7 @@ def test_a_procedure_that_no_host_knows_is_named_with_what_the_host_says(
     for words in (("queues",), ("tasks",), ("queue", "show", queue)):
         shown = " ".join(shell.run(*words).split())
         assert expected in shown
-        assert "procedure 'read_pay' is not in the configuration of this host" in shown
+        assert "the file of the host has no entry for the procedure 'read_pay'" in shown
 
 
 def test_dead_letters_say_why_and_where_and_the_monitor_counts_them(monitored: Monitored, shell: Shell) -> None:

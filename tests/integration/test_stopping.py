@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from producers.queue_topics import create_queue_topics
+from streaming.errors import UserError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
@@ -144,7 +145,8 @@ def test_a_signal_at_a_random_instant_of_a_start(
     rng = random.Random(f"{seed} {command}")  # noqa: S311
     for _ in range(instants):
         number, after_s = rng.choice((signal.SIGINT, signal.SIGTERM)), rng.uniform(INTERPRETER_S, RANGES_S[command])
-        found = stop_after(command, options(command, tmp_path, broker.bootstrap_servers), after_s, number, tmp_path)
+        more = options(command, tmp_path, broker.bootstrap_servers)
+        found = stop_after(command, more, after_s, number, tmp_path, START_TIMEOUT_S)
         assert found.problem(command, number, after_s) is None
 
 
@@ -154,8 +156,16 @@ class Stoppable:
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker
         self.prefix = f"s-{uuid.uuid4().hex[:8]}-"
-        cluster = Cluster(broker.bootstrap_servers, {})
-        Admin(cluster).create_topics(Topics(self.prefix).specs(), partitions=2, replication_factor=1)
+        self._admin = Admin(Cluster(broker.bootstrap_servers, {}))
+        # A broker that has stood still is no member of its cluster for a moment.
+        wait_until(self._has_topics, START_TIMEOUT_S, "a broker that answers")
+
+    def _has_topics(self) -> bool:
+        try:
+            self._admin.create_topics(Topics(self.prefix).specs(), partitions=2, replication_factor=1)
+        except UserError:
+            return False
+        return True
 
     def command(self, command: str, folder: Path) -> list[str]:
         options = ["--bootstrap-servers", self.broker.bootstrap_servers, "--topic-prefix", self.prefix]

@@ -116,11 +116,13 @@ def _has_misspelt(fields: dict[str, Any], kind: str) -> bool:
     clause = fields.get("activation") if "activation" in optional else None
     if isinstance(clause, dict) and any(_is_nearly(name, inner) for name in clause.keys() - inner):
         return True
-    return any(_is_nearly(name, known | (inner if optional is DEFINITION else set())) for name in fields.keys() - known)
+    inner = inner if optional is DEFINITION else set()
+    return any(name in inner or _is_nearly(name, known | inner) for name in fields.keys() - known)
 
 
 def _is_nearly(name: str, known: set[str]) -> bool:
-    return any(SequenceMatcher(None, name.lower(), each).ratio() >= 0.75 for each in known)
+    likeness, nearest = max((SequenceMatcher(None, name.lower(), each).ratio(), each) for each in known)
+    return likeness >= 0.78 and f"_{nearest}_" not in f"_{name}_"
 
 
 def _fields_of(record: Record) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class Oracle:
         last_empty_ms: When an empty result without WHERE came last.
         nobody_ms: When the monitor last found nobody to notify and no task to start, which counts as a RECEIVE (D9).
         tasks: Running tasks -> when they were heard of last.
+        started_for: Tasks -> the activation they were started for.
         has_started: Whether the last activation started a task.
         has_failed_to_work: Whether a task failed to start, was killed or was lost since the last one was started.
         cut_off_ms: When that was, the last time.
@@ -63,6 +64,7 @@ class Oracle:
     last_empty_ms: int = NEVER_MS
     nobody_ms: int = NEVER_MS
     tasks: dict[str, int] = field(default_factory=dict)
+    started_for: dict[str, int] = field(default_factory=dict)
     has_started: bool = False
     has_failed_to_work: bool = False
     cut_off_ms: int = NEVER_MS
@@ -120,7 +122,7 @@ class Oracle:
             return
         if not is_by_itself:
             self.has_failed_to_work, self.cut_off_ms = True, now_ms
-            if is_notified and self.has_started:
+            if is_notified and self.has_started and self.started_for.get(task_id) == self.sequence:
                 self.failures, self.failed_ms = self.failures + 1, now_ms
         if not self.tasks and not is_notified:
             self.was_empty, self.began_ms, self.nobody_ms = True, None, NEVER_MS
@@ -158,7 +160,7 @@ class Oracle:
             assert is_due or self.may_retry, "a task is started again only if one could not do its work"
         elif self.failures > 1:
             assert self.has_backed_off(now_ms) or self.may_retry, "an activation does not start what backs off"
-        self.tasks[task_id] = now_ms
+        self.tasks[task_id], self.started_for[task_id] = now_ms, self.sequence
         self.has_started, self.has_failed_to_work, self.may_have_failed = True, False, True
 
     def has_backed_off(self, now_ms: int) -> bool:

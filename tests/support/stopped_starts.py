@@ -15,8 +15,6 @@ from streaming.system.processes import THIS_COMMAND, own_environment
 from streaming.wire.topics import Topics
 from tests.support.waiting import processes_with, wait_until
 
-# What "gone" means.
-DEADLINE_S = 10.0
 # Every descendant inherits it.
 MARK = "STOPPED_START"
 # A little longer than each takes to be ready on two cores.
@@ -68,7 +66,9 @@ def options(command: str, folder: Path, bootstrap_servers: str) -> list[str]:
     return ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", prefix, *own]
 
 
-def stop_after(command: str, more: list[str], after_s: float, number: signal.Signals, folder: Path) -> Found:
+def stop_after(  # noqa: PLR0917
+    command: str, more: list[str], after_s: float, number: signal.Signals, folder: Path, deadline_s: float
+) -> Found:
     """Starts the program, sends it the signal after so long, and waits until all its processes are gone.
 
     Raises:
@@ -90,9 +90,9 @@ def stop_after(command: str, more: list[str], after_s: float, number: signal.Sig
             time.sleep(after_s)  # the instant itself
             process.send_signal(number)
             begin_s = time.monotonic()
-            exit_code = process.wait(DEADLINE_S)
+            exit_code = process.wait(deadline_s)
             what = f"the end of all processes of {command}, {number.name} after {after_s:.2f} s"
-            wait_until(lambda: not processes_with(mark, "environ"), DEADLINE_S - (time.monotonic() - begin_s), what)
+            wait_until(lambda: not processes_with(mark, "environ"), deadline_s - (time.monotonic() - begin_s), what)
         finally:
             for pid in processes_with(mark, "environ"):
                 os.kill(pid, signal.SIGKILL)

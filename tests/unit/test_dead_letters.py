@@ -214,6 +214,8 @@ GOOD = {
     "the least": ({"queue": "Q"}, Source.ARRIVALS),
     "unknown fields": (ARRIVAL | {"x": None, "y": {"z": [1.5]}, "count ": -1}, Source.ARRIVALS),
     "unknown fields of a command": (ALTER | {"comment": "of sales", "owner": {"servise": 1}}, Source.COMMANDS),
+    "other names of a command": (ALTER | {"queue_id": 7, "activation_time": 1, "action": "x"}, Source.COMMANDS),
+    "an id of a notification": (NOTIFICATION | {"notification_id": 7}, Source.COMMANDS),
     "count 1": (ARRIVAL | {"count": 1}, Source.ARRIVALS),
     "count 10^9": (ARRIVAL | {"count": 10**9}, Source.ARRIVALS),
     "names at their limit": ({"queue": ".".join(["ü" * 128] * 3)}, Source.ARRIVALS),

@@ -19,6 +19,7 @@ QUIET = Situation(
     tasks_running=0,
     max_queue_readers=None,
     is_procedure_failed=False,
+    has_notifications=False,
 )
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 
@@ -30,7 +31,7 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         (replace(QUIET, state=State.ABSENT), "neither an event notification nor internal activation"),
         (replace(QUIET, state=State.INACTIVE), "nothing to receive"),
         (NOTIFIED, "Activation 7 was at 10:00, and no RECEIVE has come since"),
-        (NOTIFIED, "decided again at 10:05"),
+        (NOTIFIED, "If no RECEIVE comes first, the monitor looks again at 10:05"),
         (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),
         (replace(NOTIFIED, unread=0), "Nothing is unread any more"),
         (replace(NOTIFIED, is_procedure_failed=True), "All tasks exited without calling RECEIVE"),
@@ -38,7 +39,8 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         (replace(QUIET, waiting=2), "2 readers wait in RECEIVE"),
         (replace(QUIET, unread=0), "Nothing is unread"),
         (replace(QUIET, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run"),
-        (QUIET, "finds nothing until 10:05, the end of the quiet window"),
+        (QUIET, "looks next at 10:05"),
+        (replace(QUIET, max_queue_readers=2, tasks_running=2, has_notifications=True), "looks next at 10:05"),
         (replace(QUIET, empty_at="10:04"), "The last RECEIVE that found nothing was at 10:04"),
         (replace(QUIET, next_check_at=None), "Readers receive."),
     ],

@@ -61,7 +61,7 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_started(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
     config = HostConfig([Procedure("p", command="run", directory=missing)])
-    with pytest.raises(CannotStartError, match="'q' is not in the configuration"):
+    with pytest.raises(CannotStartError, match="no entry for the procedure 'q'"):
         invocation(config, task("q"), CONNECTION)
     with pytest.raises(CannotStartError, match=f"directory {missing} .* is not there"):
         invocation(config, task(), CONNECTION)

@@ -21,6 +21,7 @@ class Situation:
         tasks_running: Tasks of internal activation that run.
         max_queue_readers: So many may; None without internal activation.
         is_procedure_failed: Its tasks exited without a RECEIVE.
+        has_notifications: It has an event notification.
     """
 
     state: State
@@ -34,6 +35,7 @@ class Situation:
     tasks_running: int
     max_queue_readers: int | None
     is_procedure_failed: bool
+    has_notifications: bool
 
 
 def why(now: Situation) -> list[str]:
@@ -41,7 +43,10 @@ def why(now: Situation) -> list[str]:
     if now.state is State.ABSENT:
         return _absent(now)
     if now.state is State.INACTIVE:
-        return ["There is nothing to receive. The next message that arrives activates the queue."]
+        return [
+            "There is nothing to receive. The next message activates the queue, unless a waiting reader takes it or a "
+            "task still runs."
+        ]
     if now.state is State.NOTIFIED:
         return _notified(now)
     return _receives_occurring(now)
@@ -50,26 +55,27 @@ def why(now: Situation) -> list[str]:
 def _absent(now: Situation) -> list[str]:
     if not now.is_on:
         return [
-            "The queue is OFF, so nothing can be received and nobody is told of its messages. "
-            "Five rollbacks in a row set it OFF; so does ALTER QUEUE. STATUS ON sets it ON again."
+            "The queue is OFF: nobody is notified, and no task is started; readers that already run are not stopped. "
+            "Five rollbacks in a row set a queue OFF, and so does a command. "
+            "`queue-activation queue alter QUEUE --status ON` sets it ON again."
         ]
     return ["The queue has neither an event notification nor internal activation that is ON, so nobody can be told."]
 
 
 def _notified(now: Situation) -> list[str]:
     sentences = [
-        f"Activation {now.activations} was at {now.activated_at}, and no RECEIVE has come since: a reader is expected, "
-        "so no second one is called."
+        f"Activation {now.activations} was at {now.activated_at}, and no RECEIVE has come since: that reader is still "
+        "expected, so no other is requested."
     ]
     if now.unread <= 0:
         sentences.append("Nothing is unread any more.")
     if now.is_procedure_failed:
         sentences.append(
-            "All tasks exited without calling RECEIVE, so none is started until somebody calls RECEIVE, or the "
-            "activation is set OFF and ON or gets another procedure."
+            "All tasks exited without calling RECEIVE, so none is started until a reader calls RECEIVE, or `queue "
+            "alter` switches --activation OFF and then ON, or names another --procedure."
         )
     elif now.next_check_at is not None:
-        sentences.append(f"Without a RECEIVE it is decided again at {now.next_check_at}.")
+        sentences.append(f"If no RECEIVE comes first, the monitor looks again at {now.next_check_at}.")
     elif now.max_queue_readers is None:
         sentences.append("It stays so until a RECEIVE comes: its time-out never expires.")
     return sentences
@@ -82,12 +88,12 @@ def _receives_occurring(now: Situation) -> list[str]:
         sentences.append(f"{who} in RECEIVE and would take the next message, so one more would have no work.")
     elif now.unread <= 0:
         sentences.append("Nothing is unread.")
-    elif now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers:
+    elif now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers and not now.has_notifications:
         sentences.append(f"One more would have work, but max_queue_readers, {now.max_queue_readers}, tasks run.")
     elif now.next_check_at is not None:
         since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
         sentences.append(
-            f"If none of them waits or finds nothing until {now.next_check_at}, the end of the quiet window, one more "
-            f"has work, and is called.{since}"
+            "One more is requested once a quiet window has passed in which no reader waited and none found the queue "
+            f"empty. The monitor looks next at {now.next_check_at}.{since}"
         )
     return sentences

@@ -159,11 +159,11 @@ class Queue:
         self._task_ended(event.task_id, False, event.reason or "it could not be started", now_ms)
 
     def _task_ended(self, task_id: str, by_itself: bool, why: str, now_ms: int) -> None:
-        if not self.tasks.end(task_id):
+        if (task := self.tasks.end(task_id)) is None:
             return
-        # D9: as long as nobody has called RECEIVE, the activation that started a task is still unanswered.
+        # D9: until somebody calls RECEIVE, the activation that started a task is unanswered.
         if self.monitor.state is State.NOTIFIED and self.tasks.started_sequence == self.sequence:
-            self.tasks.failed(by_itself, why, now_ms)
+            self.tasks.failed(task, by_itself, why, now_ms)
         if not self.tasks.running:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
@@ -200,6 +200,7 @@ class Queue:
             self.tasks.forgive()
         elif has_monitor and not self.definition.is_monitored:
             self.monitor.fire(Trigger.MONITOR_DROPPED, now_ms)
+            self.tasks.forgive()
 
     # the count
 
@@ -317,7 +318,6 @@ class Queue:
         )
 
     # the monitors view
-
     def counts(self) -> tuple[int, ...]:
         """What the monitors view shows besides the state and the definition."""
         monitor = self.monitor

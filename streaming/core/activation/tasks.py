@@ -150,29 +150,32 @@ class Tasks:
             task.is_confirmed, task.host = True, host
             self._changed[task_id] = task
 
-    def end(self, task_id: str) -> bool:
-        """A task runs no more; False if it is not known."""
+    def end(self, task_id: str) -> Task | None:
+        """A task runs no more; returns it, or None if it is not known."""
         task = self.running.pop(task_id, None)
-        if task is None:
-            return False
-        self.room.take(-_size_bytes(task_id, task))
-        self._changed[task_id] = None
-        return True
+        if task is not None:
+            self.room.take(-_size_bytes(task_id, task))
+            self._changed[task_id] = None
+        return task
 
-    def failed(self, by_itself: bool, why: str, now_ms: int) -> None:
-        """A task of an activation that nobody has answered has ended: it is started again, or its procedure failed.
+    def failed(self, task: Task, by_itself: bool, why: str, now_ms: int) -> None:
+        """A task has ended, and nobody has answered the last activation: one is started again, or the procedure failed.
 
         Args:
+            task: The task. One of an earlier activation may have done its work, and is no failure.
             by_itself: It exited, and was neither killed nor lost, and did start.
             why: What became of it.
             now_ms: The time.
         """
+        is_failure = task.sequence == self.started_sequence
         if not by_itself:
-            self.failures += 1
-            self.retry_ms = now_ms + min(TASK_RETRY_MS << min(self.failures - 1, 32), MAX_TASK_RETRY_MS)
+            self.failures += is_failure
+            self.retry_ms = now_ms + min(TASK_RETRY_MS << min(max(self.failures - 1, 0), 32), MAX_TASK_RETRY_MS)
         elif not self.running and self.retry_ms == FOREVER_MS:
-            self.is_procedure_failed = True
+            self.is_procedure_failed = is_failure = True
         else:
+            return
+        if not is_failure:
             return
         if self.failing_since_ms == NEVER_MS:
             self.failing_since_ms = now_ms

@@ -94,6 +94,10 @@ class Activator:
             lock = StateLock(settings.state_directory)
             resources.callback(lock.close)
             self._store = resources.enter_context(Store(settings.state_directory))
+            self._about = self._store.about()
+            self._about.config_file = ""  # it only starts
+            with self._store.transaction():
+                self._store.save_about(self._about)
             group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
             self._check_access(group_id)
             self._view = MonitorsView(settings.cluster, self._topics.monitors, self._pass_over)
@@ -101,10 +105,6 @@ class Activator:
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
-            self._about = self._store.about()
-            self._about.config_file = ""  # it only starts
-            with self._store.transaction():
-                self._store.save_about(self._about)
             self._notifications = Notifications(
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id, self._pass_over
             )

@@ -38,9 +38,9 @@ def read_status(directory: Path, now_ms: int) -> Status:
             pids.setdefault(program.queue, []).append(program.identity.pid)
         return {
             "is_running": is_running,
-            "pid": about.pid,
-            "since": iso_time(about.since_ms),
-            "last_seen": iso_time(about.seen_ms),
+            "pid": about.pid if about.config_file else None,
+            "since": iso_time(about.since_ms) if about.config_file else None,
+            "last_seen": iso_time(about.seen_ms) if about.seen_ms else None,
             "config_file": about.config_file,
             "config_error": about.config_error,
             "kafka_problem": about.kafka_problem if is_running else None,
@@ -76,9 +76,8 @@ def show(status: Status) -> RenderableType:
     """The status for eyes, in 80 columns."""
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
-    since = f"since {status['since'][:19]}Z (process {status['pid']})"
     parts: list[RenderableType] = [
-        Text(f"running {since}", "green")
+        Text(f"running since {status['since'][:19]}Z (process {status['pid']})", "green")
         if status["is_running"]
         else Text("not running; its programs go on", "yellow"),
         Text(f"config {status['config_file']}"),

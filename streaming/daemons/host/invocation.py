@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from streaming.daemons.host.config import HostConfig, Procedure
 from streaming.daemons.host.run_function import CHECK
 from streaming.system import command_template
-from streaming.system.processes import own_environment
+from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.output_records import StartActivatedTask
 
 # The package's own directory on the module path would hide the function's modules of the same name, so -P.
@@ -59,7 +60,7 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
     """
     procedure = config.procedure(task.procedure_name)
     if procedure is None:
-        raise CannotStartError(f"procedure {task.procedure_name!r} is not in the configuration of this host")
+        raise CannotStartError(f"the file of the host has no entry for the procedure {task.procedure_name!r}")
     environment = {**own_environment(), **connection, **procedure.environment, **_of_task(task)}
     directory = Path(procedure.directory) if procedure.directory is not None else None
     if directory is not None and not directory.is_dir():
@@ -87,27 +88,27 @@ def require_program(wanted: Invocation) -> None:
 
 
 def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str | None:
-    """Imports a procedure's function in a process like that of its tasks; returns why that is not possible."""
+    """Imports a procedure's function in a process like that of its tasks; returns why that is not possible.
+
+    The process ends with this one at the latest, and hears of no Ctrl-C.
+    """
     if procedure.function is None:
         return None
-    try:
-        result = subprocess.run(
-            [*_FUNCTION_RUNNER, CHECK, procedure.function],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**own_environment(), **connection, **procedure.environment},
-            cwd=procedure.directory,
-            timeout=_IMPORT_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"it has not been imported within {_IMPORT_TIMEOUT_S:.0f} s"
-    except OSError as error:
-        return str(error)
-    said = result.stderr.strip().splitlines()
-    return None if result.returncode == 0 else (said[-1] if said else f"exit code {result.returncode}")
+    task = StartActivatedTask("queue", "task", procedure.name, None, 0, "")
+    environment = {**own_environment(), **connection, **procedure.environment, **_of_task(task)}
+    command = [*_FUNCTION_RUNNER, CHECK, procedure.function]
+    directory = Path(procedure.directory) if procedure.directory is not None else None
+    with tempfile.TemporaryDirectory(prefix="queue-activation-host-") as folder:
+        log_file = Path(folder, "output")
+        try:
+            with ChildProcess(command, log_file=log_file, env=environment, cwd=directory) as process:
+                exit_code = process.wait(_IMPORT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return f"it has not been imported within {_IMPORT_TIMEOUT_S:.0f} s"
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a variable
+            return str(error)
+        said = log_file.read_text(errors="replace").strip().splitlines()
+    return None if exit_code == 0 else (said[-1] if said else f"exit code {exit_code}")
 
 
 def _function_words(function: str) -> list[str]:

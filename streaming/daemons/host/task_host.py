@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 
@@ -210,14 +210,18 @@ class TaskHost:
             self._say(f"the changed configuration is refused, the old one stays: {error}")
         else:
             self._say(f"the changed configuration {self._config.path} is in use")
-            self._check_functions()
+            # Beside the tasks, which must be reported meanwhile.
+            Thread(target=self._check_functions, name="check of functions", daemon=True).start()
 
     def _check_functions(self) -> None:
         """Says at once what would otherwise be found out by the first task."""
         for procedure in self._config.current.procedures:
             problem = import_problem(procedure, self._connection)
             if problem is not None:
-                self._say(f"procedure {procedure.name!r}: the function {procedure.function} cannot be run: {problem}")
+                self._say(
+                    f"procedure {procedure.name!r}: its tasks will fail to start until this is mended: the function "
+                    f"{procedure.function} cannot be run: {problem}"
+                )
 
     def finish(self, hurry: Event) -> None:
         """Leaves the tasks that wait to other hosts, and waits for the end of those that run.

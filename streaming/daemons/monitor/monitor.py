@@ -180,7 +180,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                         _await(lambda: False, has_to_end, query, signals, _POLL_INTERVAL_S)
                     return query
 
-                query = _undisturbed(run_once, sole)
+                query = _undisturbed(run_once, sole, signals)
                 sole.check()
                 return _end(query, ticker, topic_watch, signals)
         finally:
@@ -188,18 +188,18 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
                 session.kill()
 
 
-def _undisturbed(run_once: Callable[[], StreamingQuery], sole: SoleMonitor) -> StreamingQuery:
+def _undisturbed(run_once: Callable[[], StreamingQuery], sole: SoleMonitor, signals: StopSignals) -> StreamingQuery:
     """Runs the query, again if the monitor whose place this one has taken disturbs it; returns the last one."""
     query = run_once()
     for _ in range(_MAX_RESTARTS):
-        if not _is_disturbed(query, sole):
+        if not _is_disturbed(query, sole, signals):
             break
         _log.warning("the monitor before this one still wrote to its checkpoint; the query starts again")
         query = run_once()
     return query
 
 
-def _is_disturbed(query: StreamingQuery, sole: SoleMonitor) -> bool:
+def _is_disturbed(query: StreamingQuery, sole: SoleMonitor, signals: StopSignals) -> bool:
     """Whether the query has failed because another monitor wrote to its checkpoint, and this one has the place.
 
     That is the monitor whose place it has taken: it ends when it hears of that, in the middle of a batch or not. If
@@ -209,7 +209,8 @@ def _is_disturbed(query: StreamingQuery, sole: SoleMonitor) -> bool:
         return False
     deadline_s = time.monotonic() + _HEARD_WITHIN_S
     while time.monotonic() < deadline_s and not sole.has_problem():
-        time.sleep(_READY_POLL_INTERVAL_S)
+        if signals.stop.wait(_READY_POLL_INTERVAL_S):
+            return False
     return not sole.has_problem()
 
 
@@ -279,6 +280,8 @@ def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
     waited for.
     """
     in_progress = _last_batch(query) + 1
+    if not in_progress:
+        return  # The first one since the start: it may take long, and its results are not awaited by anybody yet.
     planned_s = time.monotonic()
     while query.isActive and _last_batch(query) < in_progress:
         status = query.status

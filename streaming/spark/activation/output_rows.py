@@ -194,7 +194,7 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         update_time=iso_time(clock.batch_ms),
     )
     tasks = queue.tasks
-    if tasks.failing_since_ms != NEVER_MS:
+    if tasks.failing_since_ms != NEVER_MS or tasks.is_procedure_failed:
         row.task_failures, row.task_failure = tasks.failures, tasks.failure
         row.failing_since = _time_or_none(clock, tasks.failing_since_ms)
         row.failing_procedure = definition.procedure_name

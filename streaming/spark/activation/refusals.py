@@ -67,4 +67,5 @@ class RefusalLog:
             if new > 0 and now_s >= self._next_s.get(reason, 0.0):
                 self._said[reason], self._next_s[reason] = count, now_s + INTERVAL_S
                 letters = "1 dead letter" if new == 1 else f"{new:,} dead letters"
-                _log.warning("%s: %s (`queue-activation dead-letters` shows them)", letters, printable(reason))
+                shown = "`queue-activation dead-letters` shows the records that were refused"
+                _log.warning("%s: %s (%s)", letters, printable(reason), shown)
