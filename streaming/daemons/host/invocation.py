@@ -60,7 +60,8 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
     """
     procedure = config.procedure(task.procedure_name)
     if procedure is None:
-        raise CannotStartError(f"the file of the host has no entry for the procedure {task.procedure_name!r}")
+        name = f"the procedure {task.procedure_name!r}" if task.procedure_name else "a task without a procedure"
+        raise CannotStartError(f"the file of the host has no entry for {name}")
     environment = {**own_environment(), **connection, **procedure.environment, **_of_task(task)}
     directory = Path(procedure.directory) if procedure.directory is not None else None
     if directory is not None and not directory.is_dir():
