@@ -112,7 +112,10 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
         assert hosting.wait_for_exit(function, 5) == [STARTED, SESSION_ENDED, exited(5)]
         for task_id, reason in refused.items():
             assert hosting.wait_for(task_id, reason=reason) == [{"type": "TASK_FAILED_TO_START", "reason": reason}]
-        assert "no entry for a task without a procedure" in hosting.wait_for(nameless, type="TASK_FAILED_TO_START")[0]["reason"]
+        assert (
+            "no entry for a task without a procedure"
+            in hosting.wait_for(nameless, type="TASK_FAILED_TO_START")[0]["reason"]
+        )
         *before, failed = hosting.wait_for(module, type="TASK_FAILED_TO_START")
         assert before == [STARTED, SESSION_ENDED]
         assert "no_such_module:run cannot be imported" in failed["reason"]
