@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -140,19 +141,13 @@ class Admin:
             )
             for spec in specs
         ]
-        created = []
-        for name, future in self.client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S).items():
-            try:
-                self.client.result(future)
-            except KafkaException as error:
-                reason: KafkaError = error.args[0]
-                if reason.code() in NOBODY_ANSWERS:
-                    raise self._unreachable(error) from None
-                if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise UserError(f"topic {name} could not be created: {denial(reason) or reason.str()}") from None
-            else:
-                created.append(name)
-        return created
+        futures = self.client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S)
+        exists = KafkaError.TOPIC_ALREADY_EXISTS
+        return [
+            name
+            for name, future in futures.items()
+            if self._is_done(future, exists, f"topic {name} could not be created")
+        ]
 
     def delete_topic(self, name: str) -> bool:
         """Deletes a topic; returns whether there was one.
@@ -161,14 +156,18 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         (future,) = self.client.delete_topics([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        return self._is_done(future, KafkaError.UNKNOWN_TOPIC_OR_PART, f"topic {name} could not be deleted")
+
+    def _is_done(self, future: "Future[None]", unless: int, failure: str) -> bool:
+        """Whether Kafka has done something; False for the one error that says that nothing was to be done."""
         try:
             self.client.result(future)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             if reason.code() in NOBODY_ANSWERS:
                 raise self._unreachable(error) from None
-            if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise UserError(f"topic {name} could not be deleted: {denial(reason) or reason.str()}") from None
+            if reason.code() != unless:
+                raise UserError(f"{failure}: {denial(reason) or reason.str()}") from None
             return False
         return True
 
