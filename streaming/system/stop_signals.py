@@ -8,6 +8,7 @@ librdkafka's calls with a time-out do not hear of a signal before they return, b
 the main thread calls the others for longer than STEP_S at a time, or they are called by `threads.within`.
 """
 
+import os
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 1.0
 # The longest time in which the main thread does not hear of a signal.
 STEP_S = 0.5
+_AGAIN_AFTER_S = 0.05
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,6 +84,7 @@ class StopSignals:
         self.stop = Flag()
         self.hurry = Flag()
         self._raises = True
+        self._is_lost = False
         self._number = 0
         self._previous: dict[int, object] = {}
 
@@ -118,10 +121,18 @@ class StopSignals:
         for number, previous in self._previous.items():
             signal.signal(number, signal.SIG_IGN if self.stop.is_set() else previous)  # type: ignore[arg-type]
 
+    def raise_again(self) -> None:
+        """Has `Stopped` raised once more: a finalizer was interrupted by it, which Python does not let it out of."""
+        self._is_lost = True
+        again = threading.Timer(_AGAIN_AFTER_S, os.kill, (os.getpid(), self._number))
+        again.daemon = True
+        again.start()
+
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.stop.is_set():
+        if self.stop.is_set() and not self._is_lost:
             self.hurry.set()
             return
+        self._is_lost = False
         self._number = number
         self.stop.set()
         if self._raises:
@@ -145,15 +156,26 @@ def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
     signals = _taken[0] if is_within else StopSignals()
     _taken[:] = [signals]
     signals.take(numbers)
+    previous_hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         yield signals
     except Exception as error:
         signals.check_broken_off(error)
         raise
     finally:
+        sys.unraisablehook = previous_hook
         if not is_within:
             _taken.clear()
             signals.give_back()
+
+
+def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Takes note of a `Stopped` that Python cannot raise; prints any other exception as ever."""
+    if isinstance(unraisable.exc_value, Stopped):
+        for signals in _taken:
+            signals.raise_again()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:

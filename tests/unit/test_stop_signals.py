@@ -46,6 +46,25 @@ def test_a_start_is_broken_off_with_what_it_waits_for(number: signal.Signals, ex
     assert closed
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_in_a_finalizer_which_swallows_what_is_raised_still_stops_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            send(signal.SIGTERM)
+            time.sleep(0)  # the handler runs here
+
+    def program() -> None:
+        with stop_signals.taken():
+            Finalized()
+            threading.Event().wait(60)
+
+    with pytest.raises(Stopped):
+        program()
+    assert "Stopped" not in capsys.readouterr().err
+
+
 def test_a_program_with_an_orderly_stop_ends_without_a_failure() -> None:
     @stop_signals.orderly("program")
     def program() -> int:
