@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -84,8 +85,10 @@ class StopSignals:
         self.stop = Flag()
         self.hurry = Flag()
         self._raises = True
-        self._is_lost = False
         self._number = 0
+        # A `Stopped` is on its way to the end of a `taken` block; it was dropped on that way.
+        self._is_expected = False
+        self._is_lost = False
         self._previous: dict[int, object] = {}
 
     def take(self, numbers: Iterable[int] = STOP_SIGNALS) -> None:
@@ -106,6 +109,7 @@ class StopSignals:
     def check(self) -> None:
         """Raises Stopped if there was a signal."""
         if self.stop.is_set():
+            self._is_expected = False
             raise Stopped(self._number)
 
     def check_broken_off(self, error: Exception) -> None:
@@ -114,6 +118,7 @@ class StopSignals:
         confluent-kafka (2.16.1) makes a SystemError of what a handler raises in some of its calls.
         """
         if self._raises and self.stop.is_set():
+            self._is_expected = False
             raise Stopped(self._number) from error
 
     def give_back(self) -> None:
@@ -121,12 +126,33 @@ class StopSignals:
         for number, previous in self._previous.items():
             signal.signal(number, signal.SIG_IGN if self.stop.is_set() else previous)  # type: ignore[arg-type]
 
-    def raise_again(self) -> None:
-        """Has `Stopped` raised once more: a finalizer was interrupted by it, which Python does not let it out of."""
-        self._is_lost = True
-        again = threading.Timer(_AGAIN_AFTER_S, os.kill, (os.getpid(), self._number))
-        again.daemon = True
-        again.start()
+    def has_arrived(self) -> None:
+        """Takes note that a `Stopped` has reached the end of a `taken` block."""
+        self._is_expected = False
+
+    def _raise(self) -> None:
+        """Raises Stopped, and raises it again if it is dropped before it reaches the end of a `taken` block.
+
+        Python drops what a handler raises in a finalizer and, rarely, in an import (seen with 3.11).
+        """
+        stopped = Stopped(self._number)
+        self._is_expected = True
+        weakref.finalize(stopped, self._on_end_of_exception).atexit = False
+        try:
+            raise stopped
+        finally:
+            del stopped  # its traceback refers to this frame: together they would outlive its drop
+
+    def _on_end_of_exception(self) -> None:
+        if self._is_expected:
+            again = threading.Timer(_AGAIN_AFTER_S, self._signal_again)
+            again.daemon = True
+            again.start()
+
+    def _signal_again(self) -> None:
+        if self._is_expected:
+            self._is_lost = True
+            os.kill(os.getpid(), self._number)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.stop.is_set() and not self._is_lost:
@@ -136,7 +162,7 @@ class StopSignals:
         self._number = number
         self.stop.set()
         if self._raises:
-            raise Stopped(number)
+            self._raise()
 
 
 # The process's, as its handlers are: at most one.
@@ -159,6 +185,9 @@ def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
     previous_hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         yield signals
+    except Stopped:
+        signals.has_arrived()
+        raise
     except Exception as error:
         signals.check_broken_off(error)
         raise
@@ -170,11 +199,8 @@ def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
 
 
 def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Takes note of a `Stopped` that Python cannot raise; prints any other exception as ever."""
-    if isinstance(unraisable.exc_value, Stopped):
-        for signals in _taken:
-            signals.raise_again()
-    else:
+    """Prints an exception that Python cannot raise, but no `Stopped`, which is raised once more."""
+    if not isinstance(unraisable.exc_value, Stopped):
         sys.__unraisablehook__(unraisable)
 
 

@@ -65,6 +65,17 @@ def test_a_signal_in_a_finalizer_which_swallows_what_is_raised_still_stops_the_p
     assert "Stopped" not in capsys.readouterr().err
 
 
+def test_a_signal_whose_exception_is_dropped_still_stops_the_program() -> None:
+    def program() -> None:
+        with stop_signals.taken():
+            with contextlib.suppress(BaseException):
+                send(signal.SIGTERM)
+            threading.Event().wait(60)
+
+    with pytest.raises(Stopped):
+        program()
+
+
 def test_a_program_with_an_orderly_stop_ends_without_a_failure() -> None:
     @stop_signals.orderly("program")
     def program() -> int:
