@@ -3,14 +3,12 @@
 import json
 import logging
 import signal
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -104,14 +102,14 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
 
     That is: programs that run, notifications that are held, crashes, and whether a changed config was refused.
     """
+    from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show
 
     found = read_status(state_directory, time.time_ns() // 1_000_000)
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        # Into a file or a pipe nothing is to be squeezed.
-        Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(show(found))
+        tables.print_view(show(found))
 
 
 def register(parent: typer.Typer) -> None:

@@ -1,7 +1,6 @@
 """Commands of `queue-activation` around the monitor: to watch it, to give it work, and to act on its notifications."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -19,7 +18,7 @@ from streaming.cli.options import (
     duration,
     option,
 )
-from streaming.system import durations, logs
+from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -77,21 +76,20 @@ def tasks(
     if as_json:
         return
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        for row in tables.read_monitors(follower):
-            problem = tables.failure(row)
-            if problem is not None:
-                typer.echo(logs.printable(f"{row['queue']}: {problem}"))
+        for line in tables.failures(tables.read_monitors(follower)):
+            typer.echo(line)
 
 
 def _print_rows(
     rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], RenderableType], if_none: str, as_json: bool
 ) -> None:
+    from streaming.cli import tables
+
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row))
     elif rows:
-        # Into a file or a pipe nothing is to be squeezed.
-        Console(width=None if sys.stdout.isatty() else 200).print(table(rows))
+        tables.print_view(table(rows))
     else:
         typer.echo(if_none)
 

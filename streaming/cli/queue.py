@@ -1,14 +1,12 @@
 """The commands `queue-activation queue ...`: define a queue and its topic, and show all that is known of one."""
 
 import json
-import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from confluent_kafka import KafkaError, KafkaException
-from rich.console import Console
 
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -243,7 +241,7 @@ def show(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Show all that is known of a queue, and why its monitor is in its state."""
-    from streaming.cli import queue_facts, queue_show
+    from streaming.cli import queue_facts, queue_show, tables
 
     facts = queue_facts.find(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), queue)
     if facts.definition is None and facts.row is None:
@@ -251,8 +249,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
-        # Into a file or a pipe nothing is to be squeezed.
-        Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(queue_show.show(facts))
+        tables.print_view(queue_show.show(facts))
 
 
 def _fields(

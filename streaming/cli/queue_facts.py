@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from confluent_kafka import Message
 from confluent_kafka.admin import AclOperation
 
 from streaming.cli import tables
@@ -65,6 +64,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     if definition is not None and row is not None:
         definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF, and no command
     facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, row)
+    if definition is None and row is None:
+        return facts
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
     facts.sessions = _sessions(cluster, topics, queue)
@@ -93,7 +94,7 @@ def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefiniti
     """
     definition: QueueDefinition | None = None
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
-        for event in _events(follower.to_end(), queue, input_records.commands_decoder):
+        for event, _ in _events(follower, queue, input_records.commands_decoder):
             if isinstance(event, events.DropQueue):
                 definition = None
                 continue
@@ -117,13 +118,14 @@ def _apply(definition: QueueDefinition, event: events.Event) -> None:
             definition.notifications.pop(event.notification, None)
 
 
-def _events(messages: Iterator[Message], queue: str, decoder: Any) -> Iterator[events.Event]:
-    """The events of a queue's records; those that are dead letters are none."""
-    for message in messages:
+def _events(follower: TopicFollower, queue: str, decoder: Any) -> Iterator[tuple[events.Event, int]]:
+    """Yields the events of a queue's records with their timestamps in ms; skips the records that are dead letters."""
+    for message in follower.to_end():
         if message.key() == queue.encode():
             with suppress(InvalidRecordError):
                 value = message.value()
-                yield input_records.decode(decoder, message.key(), value, len(value or b"")).event()
+                record = input_records.decode(decoder, message.key(), value, len(value or b""))
+                yield record.event(), message.timestamp()[1]
 
 
 def _partitions(cluster: Cluster, topics: Topics, queue: str) -> int | None:
@@ -142,10 +144,9 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
     definition.handles_poison = False
     state = Queue(definition, CoreSettings())
     with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - _SESSIONS_MS) as follower:
-        for message in follower.to_end():
-            for event in _events(iter([message]), queue, input_records.receives_decoder):
-                with suppress(events.RefusedEventError):
-                    state.apply(event, message.timestamp()[1])
+        for event, timestamp_ms in _events(follower, queue, input_records.receives_decoder):
+            with suppress(events.RefusedEventError):
+                state.apply(event, timestamp_ms)
     state.end_due(now_ms)
     return state.sessions.by_id
 

@@ -2,11 +2,12 @@
 
 import json
 import logging
+import sys
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +25,9 @@ _REASON_STYLES = {
     "MESSAGES_ACCUMULATING": "yellow",
     "TIMEOUT_EXPIRED": "bold red",
 }
+
+# In columns, for a file or a pipe: wide enough that nothing is cut.
+_PIPE_WIDTH = 200
 
 _monitor_row_decoder = msgspec.json.Decoder(MonitorRow)
 _task_row_decoder = msgspec.json.Decoder(ActivatedTaskRow)
@@ -124,15 +128,19 @@ _STATES = {
 
 def monitors_view(rows: list[dict[str, Any]]) -> Group:
     """The monitors view for eyes, what its states mean, and what is wrong."""
-    problems = [(row["queue"], problem) for row in rows if (problem := failure(row)) is not None]
     states = dict.fromkeys(map(_state, rows))
     return Group(
         monitors_table(rows),
         Text(),
         *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
-        *(Text(f"{printable(queue)}: {printable(problem)}", "red") for queue, problem in problems),
+        *(Text(line, "red") for line in failures(rows)),
         Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
     )
+
+
+def failures(rows: list[dict[str, Any]]) -> list[str]:
+    """Returns a line for each queue whose tasks fail."""
+    return [printable(f"{row['queue']}: {problem}") for row in rows if (problem := failure(row)) is not None]
 
 
 def failure(row: dict[str, Any]) -> str | None:
@@ -180,6 +188,11 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
             _cell(clock(row["next_check_time"])[:8]),
         )
     return table
+
+
+def print_view(view: RenderableType) -> None:
+    """Prints a view to standard output: as wide as the terminal, or unsqueezed into a file or a pipe."""
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(view)
 
 
 def _cell(text: str) -> Text:

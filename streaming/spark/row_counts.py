@@ -14,15 +14,17 @@ from pyspark import Accumulator, AccumulatorParam
 RowCounts = Counter[str]
 
 
-class RowCountsParam(AccumulatorParam[RowCounts]):
-    """Adds what workers tell."""
+class CounterParam(AccumulatorParam["Counter[str]"]):
+    """Adds up what the workers count."""
 
-    def zero(self, value: RowCounts) -> RowCounts:  # noqa: ARG002  (Spark's signature)
-        """Nothing written yet."""
+    def zero(self, value: "Counter[str]") -> "Counter[str]":  # noqa: ARG002  (Spark's signature)
+        """Returns an empty counter."""
         return Counter()
 
-    def addInPlace(self, value1: RowCounts, value2: RowCounts) -> RowCounts:  # noqa: N802  (Spark's name)
-        """A new counter: the driver reads the old one from another thread."""
+    def addInPlace(  # noqa: N802  (Spark's name)
+        self, value1: "Counter[str]", value2: "Counter[str]"
+    ) -> "Counter[str]":
+        """Returns a new counter: the driver reads the old one in another thread."""
         return value1 + value2
 
 

@@ -18,7 +18,7 @@ from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
-from streaming.spark.row_counts import RowCountsParam
+from streaming.spark.row_counts import CounterParam
 from streaming.system.http_server import Page, Server
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.topics import Topics
@@ -196,7 +196,7 @@ class TestBatches:
 
 
 def test_what_tasks_have_written_is_added_to_a_new_counter() -> None:
-    param = RowCountsParam()
+    param = CounterParam()
     first = Counter({"a": 1})
     assert param.addInPlace(first, Counter({"a": 2, "b": 3})) == {"a": 3, "b": 3}
     assert first == {"a": 1}

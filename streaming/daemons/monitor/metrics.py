@@ -29,7 +29,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark.query_listener import Listener
-from streaming.spark.row_counts import RowCounts, RowCountsParam
+from streaming.spark.row_counts import CounterParam, RowCounts
 from streaming.spark.wake_times import Wakes
 from streaming.system.http_server import Page, Server
 from streaming.wire.decoding import RecordDecoder
@@ -108,7 +108,7 @@ class Metrics(Collector):
             query_name: The query's name.
             wakes: What the workers tell of when each shard is due.
         """
-        self._written = spark.sparkContext.accumulator(Counter(), RowCountsParam())
+        self._written = spark.sparkContext.accumulator(Counter(), CounterParam())
         self._wakes = wakes
         spark.streams.addListener(Listener(query_name, self))
         return self._written

@@ -5,8 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from pyspark import AccumulatorParam
-
+from streaming.spark.row_counts import CounterParam
 from streaming.system.logs import printable
 from streaming.wire.output_records import OutputRow
 
@@ -36,16 +35,12 @@ def _bounded(reasons: Refusals) -> Refusals:
     return kept
 
 
-class RefusalsParam(AccumulatorParam[Refusals]):
-    """Adds what workers tell."""
-
-    def zero(self, value: Refusals) -> Refusals:  # noqa: ARG002  (Spark's signature)
-        """Nothing refused yet."""
-        return Counter()
+class RefusalsParam(CounterParam):
+    """Adds up refusals, and tells MAX_REASONS of them apart."""
 
     def addInPlace(self, value1: Refusals, value2: Refusals) -> Refusals:  # noqa: N802  (Spark's name)
-        """A new counter: the driver reads the old one from another thread."""
-        return _bounded(value1 + value2)
+        """Returns a new counter: the driver reads the old one in another thread."""
+        return _bounded(super().addInPlace(value1, value2))
 
 
 class RefusalLog:
