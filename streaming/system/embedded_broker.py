@@ -1,8 +1,10 @@
-"""A real Kafka broker of one node on this machine, without Docker: for the demo, for tests, for trying things out."""
+"""A real, single-node Kafka broker on this machine, without Docker: for the demo, tests and experiments."""
 
 import base64
 import contextlib
 import fcntl
+import os
+import shlex
 import shutil
 import signal
 import socket
@@ -26,21 +28,25 @@ from streaming.system.stop_signals import STOP_SIGNALS, Stopped
 
 HOST = "127.0.0.1"
 
-# 2 cores, Java 17, a new data directory, otherwise idle: format 0.7 s with the JVM's defaults and 0.5 s with these
-# options, start 1.7 s, stop 0.2 to 0.4 s. One run of each for the broker: only C1 1.3 s, serial collector 1.75 s, both
-# 2.0 s. That is too little, and too uneven, to give up C2 for a broker that runs on; its throughput was not compared.
+# Measured on an otherwise idle machine with 2 cores and Java 17, with a new data directory: format 0.7 s with the JVM's
+# defaults and 0.5 s with these options, start 1.7 s, stop 0.2 to 0.4 s. Other options for the broker, one run each:
+# only C1 1.3 s, serial collector 1.75 s, both 2.0 s. The gain is too small, and too uneven, to give up C2 for a broker
+# that keeps running. Throughput was not compared.
 _FORMAT_JVM_OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_BROKER_JVM_OPTIONS = ("-Xmx512m", "-XX:+UseG1GC")
+_BROKER_JVM_OPTIONS = ("-Xmx512m",)
+# The variable of Kafka's own scripts for compilers and collectors, and the value without it.
+_JVM_OPTIONS_VARIABLE = "KAFKA_JVM_PERFORMANCE_OPTS"
+_DEFAULT_JVM_OPTIONS = "-XX:+UseG1GC"
 _LOG4J_FILE = Path(__file__).with_name("broker-log4j2.properties")
 
 _SETTINGS_FILE = "server.properties"
 _LOCK_FILE = "broker.lock"
 _READY_LINE = b"Kafka Server started"
 _TAKEN_LINES = (b"Address already in use", b"BindException")
-# Twenty times what a start takes, for a machine with much else to do.
+# Twenty times the duration of a start, for a busy machine.
 _START_TIMEOUT_S = 60
 _POLL_INTERVAL_S = 0.02
-# A port that was free can be taken before the broker binds it.
+# Another process can take a free port before the broker binds it.
 _MAX_PORT_ATTEMPTS = 3
 _LOG_TAIL_LINES = 15
 
@@ -53,40 +59,40 @@ listener.security.protocol.map={protocol}:{protocol},CONTROLLER:PLAINTEXT
 inter.broker.listener.name={protocol}
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@{host}:{controller_port}
-# Relative to the data directory, in which the broker runs: a path here would need Java's escapes.
+# Relative to the data directory, in which the broker runs. An absolute path would need Java's escapes.
 log.dirs=kafka
-# One node has one replica of everything.
+# A single node can hold one replica only.
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-# Kafka's 50 partitions are made when the first group or transaction comes, which waits for them.
+# Kafka's default is 50. The first group, and the first transaction, wait until all are created.
 offsets.topic.num.partitions=8
 transaction.state.log.num.partitions=8
 share.coordinator.state.topic.num.partitions=1
-# Kafka waits 3 s for further members of a new group; readers here start one by one.
+# By default Kafka waits 3 s for further members of a new group. Readers here start one by one.
 group.initial.rebalance.delay.ms=0
-# A mistyped topic is an error, and our topics have settings of their own.
+# A mistyped topic name must be an error, and the monitor's topics need settings of their own.
 auto.create.topics.enable=false
-# An open transaction hides all later records: look for those over their time-out each second, not each ten.
+# An open transaction hides all later records. Look for transactions past their time-out every second, not every 10 s.
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
-# After a broker that was killed, the next one waits until its session has ended: 4 s, not 9.
+# After a broker is killed, the next one waits until the session of the killed one has ended: 4 s instead of 9 s.
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=500
-# Kafka's 128 MiB would be a quarter of the heap.
+# Kafka's default of 128 MiB would be a quarter of the heap.
 log.cleaner.dedupe.buffer.size=8388608
 """
 
 
 @dataclass(frozen=True)
 class BrokerSecurity:
-    """Who may do what on the broker; by default everybody may do everything.
+    """Access control of the broker. By default every client may do everything.
 
     Attributes:
-        protocol: Kafka's security protocol of the port for clients, which is also the name of its listener.
+        protocol: Kafka's security protocol for the clients' port; also the name of the listener.
         settings: Further lines of server.properties.
-        format_arguments: Further arguments of `StorageTool format`, for the users there are from the start.
+        format_arguments: Further arguments of `StorageTool format`, for users that exist from the start.
     """
 
     protocol: str = "PLAINTEXT"
@@ -99,19 +105,19 @@ class _PortTakenError(Exception):
 
 
 class EmbeddedBroker:
-    """A Kafka broker that runs as long as the context lasts, and no longer than this process.
+    """A Kafka broker that runs while the context is open, and never longer than this process.
 
-    With a data directory a later broker finds the topics and groups of this one again; without, everything is gone
-    afterwards.
+    With a data directory, a later broker in that directory has the same topics and groups. Without one, everything is
+    deleted at the end.
     """
 
     def __init__(self, port: int = 0, data_dir: Path | None = None, security: BrokerSecurity | None = None) -> None:
-        """Only takes note; `with` starts it.
+        """Stores the arguments; `with` starts the broker.
 
         Args:
-            port: Where it listens on 127.0.0.1; 0: on a free port.
-            data_dir: Where topics, settings and log (broker.log) are kept; None: in a temporary folder.
-            security: Who may do what; None: everybody everything.
+            port: The port on 127.0.0.1; 0 for a free one.
+            data_dir: The folder for topics, settings and the log (broker.log); None for a temporary folder.
+            security: Access control; None if every client may do everything.
         """
         self._security = security or BrokerSecurity()
         self._wanted_port = port
@@ -135,7 +141,7 @@ class EmbeddedBroker:
         """Waits until the broker dies, which is an error.
 
         Raises:
-            UserError: It has died; the message has the end of its log.
+            UserError: The broker has died; the message has the end of its log.
         """
         exit_code = self._running().wait()
         raise UserError(f"The Kafka broker ended with exit code {exit_code}. {_log_tail(self._log_file)}")
@@ -144,11 +150,12 @@ class EmbeddedBroker:
         """Starts the broker and returns once it serves clients.
 
         Raises:
-            UserError: Java or the jars are missing, the port is taken, the directory cannot be used, or it died.
+            UserError: Java or the jars are missing, the port is taken, the directory cannot be used, or the broker
+                died.
         """
         with contextlib.ExitStack() as resources:
             self._start(resources, find_java(), broker_jars())
-            # Until here an error undoes what was done; from here on __exit__ does.
+            # Up to here, an error closes these resources. From here on, __exit__ closes them.
             self._resources = resources.pop_all()
         return self
 
@@ -160,7 +167,7 @@ class EmbeddedBroker:
 
     def _running(self) -> ChildProcess:
         if self._process is None:
-            raise RuntimeError("the broker is not running")
+            raise RuntimeError("The broker is not running")
         return self._process
 
     def _start(self, resources: contextlib.ExitStack, java: Path, jars: list[Path]) -> None:
@@ -179,7 +186,8 @@ class EmbeddedBroker:
             if not (folder / "kafka" / "meta.properties").exists():
                 java_command = [java, *_FORMAT_JVM_OPTIONS, *java_options]
                 _format(java_command, self._security.format_arguments, folder, self._log_file)
-            broker = [java, *_BROKER_JVM_OPTIONS, *java_options, "kafka.Kafka", _SETTINGS_FILE]
+            tuning = shlex.split(os.environ.get(_JVM_OPTIONS_VARIABLE, _DEFAULT_JVM_OPTIONS))
+            broker = [java, *_BROKER_JVM_OPTIONS, *tuning, *java_options, "kafka.Kafka", _SETTINGS_FILE]
             with contextlib.suppress(_PortTakenError):
                 self._process = resources.enter_context(_run(broker, folder, self._log_file))
                 return
@@ -187,10 +195,10 @@ class EmbeddedBroker:
 
 
 def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int:
-    """Runs a broker until SIGINT, SIGTERM or SIGHUP; prints `broker ready HOST:PORT` and returns the exit code.
+    """Runs a broker until SIGINT, SIGTERM or SIGHUP. Prints `broker ready HOST:PORT`, and returns the exit code.
 
     Raises:
-        UserError: It could not start, or it died.
+        UserError: The broker could not start, or it died.
     """
     numbers = (*STOP_SIGNALS, signal.SIGHUP)
     with contextlib.suppress(Stopped), stop_signals.taken(numbers), EmbeddedBroker(port, data_dir) as broker:
@@ -206,13 +214,13 @@ def _temporary_folder() -> Iterator[str]:
     try:
         yield folder
     finally:
-        # A file that a broker ended by force still wrote is no reason to fail.
+        # A broker that was killed may have written a last file meanwhile, which is no reason to fail.
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keeps a second broker from a data directory: Kafka locks a part of it, and only after it has read the rest."""
+    """Keeps a second broker out of a data directory. Kafka locks only a part of it, after it has read the rest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / _LOCK_FILE).open("ab")
@@ -223,18 +231,18 @@ def _lock(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"Another broker uses the data directory {folder}. Stop it, or choose another one."
+                f"Another broker uses the data directory {folder}. Stop that broker, or choose another directory."
             ) from None
         yield
 
 
 def _unusable(error: OSError) -> UserError:
-    return UserError(f"The broker's data directory cannot be used: {error}. Choose a folder that can be written.")
+    return UserError(f"The broker's data directory cannot be used: {error}. Choose a writable folder.")
 
 
 def _prepare(log_file: Path) -> None:
     try:
-        # The log of the run before may say why it ended; older ones are of no use.
+        # The log of the previous run may say why that run ended. Older logs are of no use.
         with contextlib.suppress(FileNotFoundError):
             log_file.replace(log_file.with_suffix(".log.1"))
         log_file.touch()
@@ -243,16 +251,16 @@ def _prepare(log_file: Path) -> None:
 
 
 def _free_ports(wanted_port: int) -> tuple[int, int]:
-    """The broker's port and one for its controller."""
+    """Returns the broker's port and one for its controller."""
     with socket.socket() as broker, socket.socket() as controller:
-        # As Java does: connections of a broker that has just ended do not keep the port taken.
+        # Java sets it too: connections of a broker that has just ended do not block the port.
         broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             broker.bind((HOST, wanted_port))
         except OSError as error:
             raise UserError(
                 f"The broker cannot listen on {HOST}:{wanted_port}: {error.strerror}. "
-                "Stop what listens there, or choose another port (0 takes a free one)."
+                "Stop the program that listens there, or choose another port (0 takes a free one)."
             ) from error
         controller.bind((HOST, 0))
         return broker.getsockname()[1], controller.getsockname()[1]
@@ -261,15 +269,15 @@ def _free_ports(wanted_port: int) -> tuple[int, int]:
 def _write_settings(path: Path, port: int, controller_port: int, security: BrokerSecurity) -> None:
     text = _SETTINGS.format(protocol=security.protocol, host=HOST, port=port, controller_port=controller_port)
     text += "".join(f"{name}={value}\n" for name, value in security.settings.items())
-    # There may be passwords in it: nobody else may ever read it, not even while it is written.
+    # The file may have passwords in it. Other users must not be able to read it, even while it is being written.
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(text, encoding="ascii")
 
 
 def _format(java: list[str | Path], arguments: Sequence[str], folder: Path, log_file: Path) -> None:
-    """Makes the data directory of a new cluster; its meta.properties, written last, says that it is complete."""
-    # A first bit of 0, so that the id does not begin with a dash and look like an option.
+    """Creates the data directory of a new cluster. Its meta.properties, written last, marks it as complete."""
+    # The first bit is 0, so that the id cannot begin with a dash and look like an option.
     cluster_id = base64.urlsafe_b64encode(bytes([uuid.uuid4().bytes[0] & 0x7F]) + uuid.uuid4().bytes[1:])
     tool = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster_id.decode().rstrip("=")]
     with ChildProcess([*java, *tool, "--config", _SETTINGS_FILE, *arguments], log_file=log_file, cwd=folder) as process:
@@ -278,12 +286,12 @@ def _format(java: list[str | Path], arguments: Sequence[str], folder: Path, log_
         except subprocess.TimeoutExpired:
             exit_code = process.stop()
     if exit_code != 0:
-        raise UserError(f"The Kafka broker's data directory could not be made. {_log_tail(log_file)}")
+        raise UserError(f"The Kafka broker's data directory could not be created. {_log_tail(log_file)}")
 
 
 @contextlib.contextmanager
 def _run(command: list[str | Path], folder: Path, log_file: Path) -> Iterator[ChildProcess]:
-    """Runs the broker; the context begins when it is ready."""
+    """Runs the broker. The context begins when the broker is ready."""
     begin = log_file.stat().st_size
     with ChildProcess(command, log_file=log_file, cwd=folder) as process:
         deadline_s = time.monotonic() + _START_TIMEOUT_S

@@ -1,7 +1,7 @@
 """The monitor as its users meet it: restarts, crashes, bad input, refusals."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +24,17 @@ QUEUES = [f"queue-{number}" for number in range(25)]
 @pytest.fixture
 def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
     return Monitored(broker.bootstrap_servers, tmp_path, [])
+
+
+@pytest.fixture(scope="module")
+def running(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+    """One monitor with default settings, for the tests that need neither its start nor its end."""
+    folder = tmp_path_factory.mktemp("running")
+    monitored = Monitored(broker.bootstrap_servers, folder, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_DIRS", str(folder / "scratch"))
+        with monitored.running():
+            yield monitored
 
 
 def test_restart_from_the_checkpoint_goes_on_where_it_was(monitored: Monitored) -> None:
@@ -185,16 +196,16 @@ BAD_RECORDS: list[tuple[str, bytes | None, bytes | None, str]] = [
 ]
 
 
-def test_bad_input_becomes_dead_letters_and_the_queue_beside_it_goes_on(monitored: Monitored) -> None:
+def test_bad_input_becomes_dead_letters_and_the_queue_beside_it_goes_on(running: Monitored) -> None:
     for topic, key, value, _ in BAD_RECORDS:
-        monitored.send_bytes(getattr(monitored.topics, topic), key, value)
-    monitored.arrive("good")
-    letters = Tail(monitored.bootstrap_servers, monitored.topics.dead_letters, "read_committed")
-    with monitored.running(), monitored.activations() as activations:
+        running.send_bytes(getattr(running.topics, topic), key, value)
+    running.arrive("good")
+    letters = Tail(running.bootstrap_servers, running.topics.dead_letters, "read_committed")
+    with running.activations() as activations:
         good = activations.wait_for("good", 1)
         wait_until(lambda: len(letters.records()) >= len(BAD_RECORDS), DEADLINE_S, "the dead letters")
-        monitored.receive("good")
-        monitored.arrive("good")
+        running.receive("good")
+        running.arrive("good")
         good = activations.wait_for("good", 2)
     assert [record["unread_messages"] for record in good] == [1, 1]
     found: list[tuple[str, bytes | None, bytes | None, str]] = []
@@ -214,36 +225,33 @@ def test_bad_input_becomes_dead_letters_and_the_queue_beside_it_goes_on(monitore
         assert any(cut == letter[:3] and reason in letter[3] for letter in found), f"no dead letter: {cut!r}"[:300]
 
 
-def test_monitors_view_follows_the_queues(monitored: Monitored) -> None:
+def test_monitors_view_follows_the_queues(running: Monitored) -> None:
     def is_in(state: State) -> Callable[[dict[str, Any]], bool]:
         return lambda row: row["state"] == state.name
 
-    with monitored.running(), monitored.view() as view:
-        monitored.arrive("sales.dbo.orders")
+    with running.view() as view:
+        running.arrive("sales.dbo.orders")
         notified = view.wait_for("sales.dbo.orders", is_in(State.NOTIFIED))
-        monitored.receive("sales.dbo.orders", result="WAITING", messages=1)
+        running.receive("sales.dbo.orders", result="WAITING", messages=1)
         view.wait_for("sales.dbo.orders", is_in(State.RECEIVES_OCCURRING))
-        monitored.receive("sales.dbo.orders")
+        running.receive("sales.dbo.orders")
         view.wait_for("sales.dbo.orders", is_in(State.INACTIVE))
-        monitored.send("queue-commands", {"type": "DROP_QUEUE", "queue": "sales.dbo.orders"})
-        monitored.producer.flush()
+        running.send("queue-commands", {"type": "DROP_QUEUE", "queue": "sales.dbo.orders"})
+        running.producer.flush()
         wait_until(lambda: view.row("sales.dbo.orders") is None, DEADLINE_S, "the tombstone")
     assert (notified["database_name"], notified["schema_name"], notified["queue_name"]) == ("sales", "dbo", "orders")
     assert (notified["unread_messages"], notified["activation_sequence"]) == (1, 1)
 
 
-def test_what_a_batch_has_shuffled_does_not_stay_on_the_disk(
-    monitored: Monitored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scratch = tmp_path / "scratch"
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(scratch))
-    with monitored.activations() as activations, monitored.running():
+def test_what_a_batch_has_shuffled_does_not_stay_on_the_disk(running: Monitored) -> None:
+    scratch = running.folder / "scratch"
+    with running.activations() as activations:
         for number in range(3):
-            monitored.arrive(f"queue-{number}")
+            running.arrive(f"queue-{number}")
             activations.wait_for(f"queue-{number}", 1)
-        assert list(scratch.rglob("blockmgr-*"))
-        # Batches go on, one for each tick: in most moments none is under way.
-        wait_until(lambda: not list(scratch.rglob("shuffle_*")), DEADLINE_S, "no file of a shuffle")
+    assert list(scratch.rglob("blockmgr-*"))
+    # Batches go on, one for each tick: in most moments none is under way.
+    wait_until(lambda: not list(scratch.rglob("shuffle_*")), DEADLINE_S, "no file of a shuffle")
 
 
 def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_there(monitored: Monitored) -> None:
@@ -265,7 +273,7 @@ def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_the
         wait_until(lambda: Admin(cluster).create_topics(specs, 1, 1), DEADLINE_S, "the new topic")
         refused = monitored.fails()
         assert refused.returncode == 2
-        assert "--continue-from with this one" in refused.stderr
+        assert "set --continue-from to the old one" in refused.stderr
         activations.read_all()
         last = activations.of("Q")[-1]["sequence"]
         monitored.options += ["--continue-from", str(monitored.checkpoint)]

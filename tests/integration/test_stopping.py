@@ -135,7 +135,7 @@ def test_a_start_with_a_kafka_that_never_answers(number: signal.Signals, tmp_pat
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("command", "instants"), [(name, 6 if name == "monitor" else 3) for name in RANGES_S])
+@pytest.mark.parametrize(("command", "instants"), [(name, 4 if name == "monitor" else 3) for name in RANGES_S])
 def test_a_signal_at_a_random_instant_of_a_start(
     broker: EmbeddedBroker, tmp_path: Path, command: str, instants: int
 ) -> None:

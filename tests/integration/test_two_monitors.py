@@ -2,11 +2,16 @@
 
 import json
 import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import own_environment
 from tests.support.monitors import DEADLINE_S, Monitored, kill
 
 
@@ -23,7 +28,7 @@ def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_
         monitored.checkpoint = second
         for options in ([], ["--continue-from", str(first)]):
             monitored.options = options
-            said = refuses(monitored, "another monitor runs on the same topics")
+            said = refuses(monitored, "Another monitor runs on the same topics")
             for part in (f"{socket.gethostname()}_{pid}_checkpoint at 127.0.0.1", checkpoint_id, "--topic-prefix"):
                 assert part in said
         assert not second.exists(), "who is refused leaves nothing behind"
@@ -45,8 +50,8 @@ def test_the_same_checkpoint_starts_at_once_after_a_kill_and_ends_a_monitor_that
         with monitored.running() as third:
             assert third.stop(60) == 0
     said = capsys.readouterr().out
-    assert said.count("another monitor has been started on the same checkpoint") == 1
-    assert "Waiting for its end" not in said, "it waited for the session of the one that was killed"
+    assert said.count("Another monitor was started on the same checkpoint") == 1
+    assert "for it to end" not in said, "it waited for the session of the one that was killed"
     assert "Traceback" not in said
 
 
@@ -55,22 +60,59 @@ def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(moni
         assert process.stop(60) == 0
     layout, metadata = monitored.checkpoint / "queue-activation.json", monitored.checkpoint / "metadata"
     content = layout.read_bytes()
-    layout.write_bytes(content[:40])
-    # Hadoop checks a file against the sum beside it, if there is one.
-    refuses(monitored, "queue-activation.json is not whole. Put it back from any backup")
-    layout.with_name(".queue-activation.json.crc").unlink()
-    refuses(monitored, "queue-activation.json is not whole. Put it back from any backup")
-    layout.write_bytes(content)
-    metadata.write_bytes(b"")
-    said = refuses(monitored, "metadata is missing or not whole. Put it back from any backup")
-    metadata.unlink()
-    refuses(monitored, "metadata is missing or not whole. Put it back from any backup")
+    with opening(monitored) as problem:
+        layout.write_bytes(content[:40])
+        # Hadoop checks a file against the sum beside it, if there is one.
+        assert "queue-activation.json is corrupt. Restore the file from any backup" in problem()
+        layout.with_name(".queue-activation.json.crc").unlink()
+        assert "queue-activation.json is corrupt. Restore the file from any backup" in problem()
+        layout.write_bytes(content)
+        metadata.write_bytes(b"")
+        assert "metadata is missing or corrupt. Restore the file from any backup" in problem()
+        metadata.unlink()
+        said = problem()
+    assert said == refuses(monitored, "metadata is missing or corrupt. Restore the file from any backup")
     metadata.write_text(said[said.index("{") : said.index("}") + 1])
     metadata.with_name(".metadata.crc").unlink()
     with monitored.running() as process, monitored.activations() as activations:
         monitored.arrive("Q")
         activations.wait_for("Q", 1)
         assert process.stop(60) == 0
+
+
+# Opens a checkpoint as `monitor` does, each time it is asked to, and says what is wrong with it: one start of Java.
+_OPENS = """
+import sys
+from streaming.errors import UserError
+from streaming.spark import progress_files, session
+from streaming.spark.activation import checkpoint_layout
+_, location, prefix = sys.argv
+spark = session.create(location, "512m")
+for _ in sys.stdin:
+    try:
+        progress_files.require_whole(spark, location)
+        checkpoint_layout.settle(spark, location, checkpoint_layout.Wanted(None, prefix, {}, None))
+    except UserError as error:
+        print(f"error: {error}", flush=True)
+spark.stop()
+"""
+
+
+@contextmanager
+def opening(monitored: Monitored) -> Iterator[Callable[[], str]]:
+    """Gives a function that opens the checkpoint, and returns the error."""
+    command = [sys.executable, "-c", _OPENS, str(monitored.checkpoint), monitored.prefix]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own_environment()
+    ) as process:
+        asked, answers = process.stdin, process.stdout
+        assert answers is not None
+
+        def problem() -> str:
+            print(file=asked, flush=True)
+            return answers.readline().strip()
+
+        yield problem
 
 
 def refuses(monitored: Monitored, advice: str) -> str:
