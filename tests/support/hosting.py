@@ -166,6 +166,7 @@ class ThreadedHost:
     def end(self) -> None:
         self.stop.set()
         self.hurry.set()
-        self._thread.join()
+        self._thread.join(DEADLINE_S)
         sys.stdout.write("\n".join([*self.lines, ""]))  # shown by pytest if the test fails
+        assert not self._thread.is_alive(), "the host does not end"
         assert self._error is None, self._error

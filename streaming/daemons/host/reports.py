@@ -1,4 +1,4 @@
-"""What a host tells the monitor, kept until Kafka has it, and the outages of Kafka that it notices."""
+"""Sends a host's reports to the monitor, keeps them until Kafka has them, and notices outages of Kafka."""
 
 import time
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from streaming.kafka.session_event_reporter import SessionEventReporter
 from streaming.system.stop_signals import GRACE_S
 from streaming.wire.input_records import ReceiveRecord
 
-# How often Kafka is asked during an outage whether it is back, and how long the host waits for the answer. It has
-# other things to do meanwhile.
+# How often the host checks during an outage whether Kafka is back, and how long a check waits for the answer. The host
+# has other work meanwhile.
 _PROBE_INTERVAL_MS = 5_000
 _PROBE_TIMEOUT_S = 0.5
 
 _SETTINGS = {
-    # However long Kafka is away.
+    # Reports are kept however long the outage of Kafka lasts.
     "message.timeout.ms": 0,
-    # In their order, one request at a time. An idempotent producer keeps the order too, but there are errors that end
-    # it; here a report may come twice, which says the same.
+    # One request at a time keeps the reports in order. An idempotent producer would too, but some errors end such a
+    # producer. Without idempotence a report may come twice, which does no harm.
     "enable.idempotence": False,
     "max.in.flight.requests.per.connection": 1,
     "acks": "all",
@@ -31,19 +31,19 @@ class Reports:
     """Sends reports without waiting for Kafka.
 
     Attributes:
-        is_kafka_away: Whether Kafka could not be reached, and has not been since.
+        is_kafka_away: Whether an outage of Kafka was noticed that has not ended yet.
     """
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
-        """Connects lazily.
+        """Creates the client, which connects for the first report.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-receives.
             say: Writes a line to the host's log.
 
         Raises:
-            UserError: The client does not take its properties.
+            UserError: The client rejects its properties.
         """
         self.is_kafka_away = False
         self._say = say
@@ -56,18 +56,18 @@ class Reports:
 
     @property
     def denied(self) -> RightMissingError | None:
-        """Kafka does not allow the reports; None: it does."""
+        """Returns the error if Kafka does not allow the reports, otherwise None."""
         return self._reporter.denied
 
     def are_delivered(self) -> bool:
-        """Whether Kafka has all reports."""
+        """Returns whether Kafka has all reports."""
         return not self._reporter.unanswered()
 
     def serve(self, now_ms: int) -> None:
-        """Takes note of what was delivered, and looks whether Kafka is back; to be called often.
+        """Handles Kafka's answers, and checks during an outage whether Kafka is back. Must be called often.
 
         Args:
-            now_ms: The time, in milliseconds of a clock that never runs backwards.
+            now_ms: The time in milliseconds, from a clock that never runs backwards.
         """
         self._reporter.poll()
         if self.is_kafka_away and now_ms >= self._next_probe_ms:
@@ -76,23 +76,25 @@ class Reports:
                 self._reporter.knows_topic(_PROBE_TIMEOUT_S)
             except KafkaException:
                 return
+            # Errors that were queued before Kafka answered are part of this outage, not of a new one.
+            self._reporter.poll()
             self.is_kafka_away = False
             self._say("Kafka is back")
 
     def away(self, reason: str) -> None:
-        """Kafka does not answer; said once for each outage."""
+        """Notes that Kafka does not answer, and logs it once for each outage."""
         if not self.is_kafka_away:
             self.is_kafka_away = True
-            self._say(f"Kafka cannot be reached ({reason}): tasks run on, and reports are kept until it is back")
+            self._say(f"Kafka cannot be reached ({reason}): tasks keep running, and reports are kept until it is back")
 
     def close(self, timeout_s: float) -> None:
-        """Waits until all is delivered, for as long as Kafka takes reports, and says how many it has not taken."""
+        """Waits for delivery while Kafka takes reports, up to `timeout_s`, and logs how many it has not taken."""
         deadline_s = time.monotonic() + timeout_s
         before, undelivered = self._reporter.unanswered() + 1, self._reporter.unanswered()
         while undelivered < before and time.monotonic() < deadline_s:
             before, undelivered = undelivered, self._reporter.flush(GRACE_S)
         if undelivered:
-            self._say(f"{undelivered} reports did not reach Kafka; the monitor learns of these tasks by its leases")
+            self._say(f"{undelivered} reports did not reach Kafka; the monitor waits for the leases of these tasks")
         self._reporter.close()
 
     def _on_error(self, error: KafkaError) -> None:
