@@ -1,4 +1,4 @@
-"""The monitor job and what attaches its core to Spark and Kafka.
+"""The monitor job: its core, and the code that connects the core to Spark and Kafka.
 
-This file imports nothing, so that `streaming.core` can be used without Spark or Kafka.
+This file imports nothing, so `streaming.core` can be used without Spark or Kafka.
 """

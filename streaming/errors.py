@@ -1,8 +1,8 @@
-"""The one error a user is meant to read."""
+"""The error whose message is written for users."""
 
 
 class UserError(Exception):
-    """Something the user can put right: the message says what is wrong and what to do.
+    """A problem that the user can fix. The message says what is wrong and what to do.
 
-    The command line prints it without a traceback and ends with exit code 2.
+    The command line prints the message without a traceback and exits with code 2.
     """

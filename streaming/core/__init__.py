@@ -1,1 +1,1 @@
-"""The state machines: pure, standard library only, time passed in."""
+"""The state machines. They are pure: they use only the standard library, and the caller passes in the time."""

@@ -1,44 +1,44 @@
-"""Instants and durations in whole milliseconds, the two that stand for "never", and the clock of a shard."""
+"""Instants and durations in whole milliseconds, the two values that mean "never", and the clock of a shard."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-# Far outside every real clock in both directions (some 31,000 years), so that plain arithmetic needs no special case:
-# now - NEVER_MS is longer than any window, now + FOREVER_MS is later than any instant.
+# Far outside every real clock in both directions (some 31,000 years), so plain arithmetic needs no special case:
+# now - NEVER_MS is longer than any window, and now + FOREVER_MS is later than any instant.
 NEVER_MS = -(10**15)
 FOREVER_MS = 10**15
 
 
 def instant_or_none(instant_ms: int) -> int | None:
-    """The instant for people and programs: None for one that never was or never comes."""
+    """Returns the instant, or None for "never" in the past or in the future."""
     return instant_ms if NEVER_MS // 2 < instant_ms < FOREVER_MS // 2 else None
 
 
-@lru_cache(maxsize=1024)  # a batch names few instants, and each of them in many records
+@lru_cache(maxsize=1024)  # a batch has few distinct instants, each in many records
 def iso_time(wall_ms: int) -> str:
-    """An instant as ISO 8601, UTC, milliseconds, `Z`."""
+    """Returns an instant as ISO 8601 in UTC, with milliseconds and `Z`."""
     seconds, milliseconds = divmod(wall_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
 @dataclass(slots=True)
 class Clock:
-    """The shard's clock, moved by the batches' timestamps; it never runs backwards.
+    """The shard's clock. The timestamps of the batches move it, and it never runs backwards.
 
     Attributes:
         now_ms: The shard's time.
-        batch_ms: The timestamp of the batch that moved it last, by the wall clock.
+        batch_ms: The timestamp of the latest batch, by the wall clock.
     """
 
     now_ms: int
     batch_ms: int
 
     def advance(self, batch_ms: int) -> None:
-        """Moves on to the next batch: a wall clock set back loses nothing but the jump."""
+        """Moves the clock to the next batch. If the wall clock was set back, only the jump is lost."""
         self.now_ms += max(0, batch_ms - self.batch_ms)
         self.batch_ms = batch_ms
 
     def wall_ms(self, instant_ms: int) -> int:
-        """An instant of this clock by the wall clock of the current batch."""
+        """Converts an instant of this clock to the wall clock of the current batch."""
         return instant_ms + self.batch_ms - self.now_ms

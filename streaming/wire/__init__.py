@@ -1,1 +1,1 @@
-"""The records that are read and written, one module per family of topics."""
+"""The records that the programs read and write. Each module is for one family of topics."""

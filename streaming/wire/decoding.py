@@ -1,6 +1,6 @@
-"""Decodes records that anybody may have written, so that none of them ends a program.
+"""Decodes untrusted records, so that no invalid record ends a program.
 
-Every program decodes what it reads from Kafka here, whatever the topic: msgspec alone raises errors of four kinds.
+All programs decode all records from Kafka here, because msgspec itself raises four kinds of errors.
 """
 
 import time
@@ -11,10 +11,10 @@ import msgspec
 from confluent_kafka import Message
 from msgspec import Meta
 
-# No integer of ours is longer, and a database or another language could not take one that is.
+# Our integers fit into 64 bits. A database or another language could not hold longer ones.
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
-# A flood of such records must not fill the disk with lines about them.
+# The most log lines per interval, so that a flood of invalid records does not fill the disk with its log lines.
 MAX_TOLD = 100
 TOLD_INTERVAL_S = 60.0
 _MAX_REASON_LENGTH = 300
@@ -24,11 +24,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class InvalidRecordError(ValueError):
-    """A record that breaks the contract; the message is the reason."""
+    """A record that breaks the contract. The message is the reason."""
 
 
 class Decoder(Protocol[T_co]):
-    """What decodes a value; raises what msgspec's decoders raise."""
+    """A decoder of values; it raises the same errors as msgspec's decoders."""
 
     def decode(self, value: bytes | str, /) -> T_co:
         """Decodes a value."""
@@ -39,13 +39,14 @@ def decode_json(decoder: Decoder[T], value: bytes | None) -> T:
     """Decodes and checks a record's value.
 
     Raises:
-        InvalidRecordError: It is missing, no UTF-8, no JSON, nested too deeply, or not what the decoder wants.
+        InvalidRecordError: The value is missing, is not UTF-8 or JSON, is nested too deeply, or fails the decoder's
+            checks.
     """
     if value is None:
         raise InvalidRecordError("the record has no value")
     try:
         if not value.isascii():
-            value.decode()  # the decoder does not look into strings it ignores
+            value.decode()  # the decoder does not check strings that it ignores
         return decoder.decode(value)
     except UnicodeDecodeError as error:
         raise InvalidRecordError(f"invalid UTF-8: {error}") from None
@@ -58,22 +59,22 @@ def decode_json(decoder: Decoder[T], value: bytes | None) -> T:
 
 
 class RecordDecoder(Generic[T]):
-    """Decodes the records of a topic, and passes over those that cannot be decoded.
+    """Decodes the records of a topic, and skips invalid ones.
 
-    It counts them, and tells of each once, unless there are too many. One that is read again is neither counted nor
-    told again.
+    It counts each invalid record and logs it, up to MAX_TOLD lines in TOLD_INTERVAL_S. A record that is read again is
+    neither counted nor logged again.
 
     Attributes:
-        passed_over: How many there were.
+        passed_over: The number of invalid records.
     """
 
     def __init__(self, wanted: str, decode: Callable[[Message], T], say: Callable[[str], None]) -> None:
-        """Starts to count.
+        """Starts the count at 0.
 
         Args:
-            wanted: What a record of the topic should be, such as `notification`.
+            wanted: The name of a valid record of the topic, such as `notification`.
             decode: Decodes a record; raises InvalidRecordError.
-            say: Is told of what is passed over, MAX_TOLD lines in TOLD_INTERVAL_S at most.
+            say: Logs a line about an invalid record.
         """
         self.passed_over = 0
         self._wanted = wanted
@@ -82,11 +83,11 @@ class RecordDecoder(Generic[T]):
         self._untold = 0
         self._told = 0
         self._interval_end_s = 0.0
-        # The last one's offset in each partition.
+        # The last invalid record's offset in each partition.
         self._last: dict[int | None, int] = {}
 
     def decode(self, message: Message) -> T | None:
-        """Returns what a record says; None if it is passed over."""
+        """Returns the decoded record, or None if it is invalid."""
         try:
             return self._decode(message)
         except InvalidRecordError as error:
@@ -107,6 +108,6 @@ class RecordDecoder(Generic[T]):
             return
         self._told += 1
         untold, self._untold = self._untold, 0
-        more = f" (and {untold} before it, of which nothing was said)" if untold else ""
+        more = f" (and {untold} before it that were not logged)" if untold else ""
         place = f"record {offset} of {message.topic()}[{message.partition()}]"
-        self._say(f"{place} is no {self._wanted}: {reason[:_MAX_REASON_LENGTH]}{more}")
+        self._say(f"{place} is not a valid {self._wanted}: {reason[:_MAX_REASON_LENGTH]}{more}")

@@ -1,7 +1,7 @@
-"""The wire: the JSON records of the three input topics, checked once on the way in.
+"""The JSON records of the three input topics.
 
-Each class is one `type` of the contract's tables; `msgspec` checks required fields, types and bounds while it decodes.
-Producers encode with the same classes, so that there is one place for each field's name.
+Each class is one record `type` of docs/contract.md. While `msgspec` decodes a record, it checks required fields, types
+and bounds. Producers encode with the same classes, so each field's name is in one place.
 """
 
 import re
@@ -19,17 +19,17 @@ from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
 
 MAX_RECORD_BYTES = 64 * 1024
 
-# Too short to be over the limit, however long the key of a valid name is.
+# A value of this length is within the limit with the key of any valid name.
 SURELY_SHORT_BYTES = MAX_RECORD_BYTES - 2048
 
-# `[[database.]schema.]object`, each part 1-128 characters without control characters (contract, "All topics").
+# `[[database.]schema.]object`; each part has 1-128 characters and no control characters.
 _PART = r"[^.\x00-\x1f\x7f-\x9f]{1,128}"
 _QUEUE_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
 
-# Identifiers are the sender's own; the limit bounds the state that one record can add.
+# Senders choose identifiers freely. The limit bounds the state that one record can add.
 Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
 NotificationName = Annotated[str, Meta(min_length=1, max_length=128)]
-# Three parts of 128 characters with their dots, as a queue's name.
+# Three parts of 128 characters and two dots, as in a queue's name.
 ProcedureName = Annotated[str, Meta(min_length=1, max_length=386)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
 Unread = Annotated[int, Meta(ge=0, le=10**12)]
@@ -37,11 +37,11 @@ TimeoutMs = Annotated[int, Meta(ge=0, le=10**12)]
 OnOff = Literal["ON", "OFF"]
 
 
-# A dictionary is looked up in C, an Enum in Python.
+# For speed: the look-up in a dictionary runs in C, that of an Enum in Python.
 _RESULTS = {result.name: result for result in events.ReceiveResult}
 
 
-# The collector need not follow what there are most of: nothing in them refers to anything else.
+# gc=False for the most frequent records, so the garbage collector skips them: they cannot be part of a cycle.
 class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defaults=True, gc=False):
     """`count` messages became visible in the queue."""
 
@@ -49,12 +49,12 @@ class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defau
     count: Count = 1
 
     def event(self) -> events.MessageArrived:
-        """The core's event."""
+        """Returns the core's event."""
         return events.MessageArrived(self.count)
 
 
 class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=False):
-    """A RECEIVE statement's result, or that it began to wait."""
+    """The result of a RECEIVE statement, or its wait."""
 
     queue: str
     session_id: Identifier
@@ -66,16 +66,16 @@ class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=Fa
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """The core's event; `messages` of another result than MESSAGES is ignored.
+        """Returns the core's event. It ignores `messages` unless the result is MESSAGES.
 
         Raises:
-            InvalidRecordError: The result MESSAGES without a number. Checked here, and not by `__post_init__`, which
-                takes as long as all the rest of the decoding.
+            InvalidRecordError: The result is MESSAGES, without `messages`. `__post_init__` does not check this, because
+                it would take as long as all the rest of the decoding.
         """
         messages = 0
         if self.result == "MESSAGES":
             if self.messages is None:
-                raise InvalidRecordError("Object missing required field `messages`, which the result MESSAGES needs")
+                raise InvalidRecordError("Object missing required field `messages`, which the result MESSAGES requires")
             messages = self.messages
         return events.Receive(
             self.session_id,
@@ -89,7 +89,7 @@ class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=Fa
 
 
 class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type", omit_defaults=True):
-    """A GET CONVERSATION GROUP statement's result, or that it began to wait."""
+    """The result of a GET CONVERSATION GROUP statement, or its wait."""
 
     queue: str
     session_id: Identifier
@@ -99,7 +99,7 @@ class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """The core's event: it counts as a RECEIVE without WHERE (D6)."""
+        """Returns the core's event, a RECEIVE without WHERE (D6)."""
         return events.Receive(
             self.session_id,
             _RESULTS[self.result],
@@ -117,7 +117,7 @@ class Commit(Struct, tag="COMMIT", tag_field="type"):
     transaction_id: Identifier
 
     def event(self) -> events.Commit:
-        """The core's event."""
+        """Returns the core's event."""
         return events.Commit(self.session_id, self.transaction_id)
 
 
@@ -129,29 +129,29 @@ class Rollback(Struct, tag="ROLLBACK", tag_field="type"):
     transaction_id: Identifier
 
     def event(self) -> events.Rollback:
-        """The core's event."""
+        """Returns the core's event."""
         return events.Rollback(self.session_id, self.transaction_id)
 
 
 class SessionAlive(Struct, tag="SESSION_ALIVE", tag_field="type"):
-    """A session that waits or works is still there."""
+    """A session that waits or has an open transaction is still alive."""
 
     queue: str
     session_id: Identifier
 
     def event(self) -> events.SessionAlive:
-        """The core's event."""
+        """Returns the core's event."""
         return events.SessionAlive(self.session_id)
 
 
 class SessionEnded(Struct, tag="SESSION_ENDED", tag_field="type"):
-    """A session is gone."""
+    """A session has ended."""
 
     queue: str
     session_id: Identifier
 
     def event(self) -> events.SessionEnded:
-        """The core's event."""
+        """Returns the core's event."""
         return events.SessionEnded(self.session_id)
 
 
@@ -163,12 +163,12 @@ class TaskStarted(Struct, tag="TASK_STARTED", tag_field="type", omit_defaults=Tr
     host: Identifier | None = None
 
     def event(self) -> events.TaskStarted:
-        """The core's event."""
+        """Returns the core's event."""
         return events.TaskStarted(self.task_id, self.host)
 
 
 class TaskExited(Struct, tag="TASK_EXITED", tag_field="type", omit_defaults=True):
-    """An activated task has exited; a negative code: killed by that signal."""
+    """An activated task has exited. Exit code -9 means that signal 9 killed it."""
 
     queue: str
     task_id: Identifier
@@ -176,7 +176,7 @@ class TaskExited(Struct, tag="TASK_EXITED", tag_field="type", omit_defaults=True
     reason: str | None = None
 
     def event(self) -> events.TaskExited:
-        """The core's event."""
+        """Returns the core's event."""
         return events.TaskExited(self.task_id, self.exit_code)
 
 
@@ -189,7 +189,7 @@ class TaskFailedToStart(Struct, tag="TASK_FAILED_TO_START", tag_field="type", om
     reason: str | None = None
 
     def event(self) -> events.TaskFailedToStart:
-        """The core's event."""
+        """Returns the core's event."""
         return events.TaskFailedToStart(self.task_id, self.reason)
 
 
@@ -202,7 +202,7 @@ class ActivationFields(Struct, omit_defaults=True):
     execute_as: Identifier | None = None
 
     def options(self) -> events.ActivationOptions:
-        """The core's form of it."""
+        """Returns the options in the core's form."""
         return events.ActivationOptions(
             _is_on(self.status), self.procedure_name, self.max_queue_readers, self.execute_as
         )
@@ -218,11 +218,11 @@ class CreateQueue(Struct, tag="CREATE_QUEUE", tag_field="type", omit_defaults=Tr
     external_activation_timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)] | UnsetType | None = UNSET
 
     def event(self) -> events.Event:
-        """The core's event."""
+        """Returns the core's event."""
         return events.CreateQueue(self.options())
 
     def options(self) -> events.QueueOptions:
-        """The core's form of what the command names."""
+        """Returns the named options in the core's form."""
         timeout_ms = self.external_activation_timeout_ms
         return events.QueueOptions(
             status=_is_on(self.status),
@@ -236,10 +236,10 @@ class CreateQueue(Struct, tag="CREATE_QUEUE", tag_field="type", omit_defaults=Tr
 
 
 class AlterQueue(CreateQueue, tag="ALTER_QUEUE", tag_field="type", omit_defaults=True):
-    """ALTER QUEUE: changes only what it names."""
+    """ALTER QUEUE: changes only the options it names."""
 
     def event(self) -> events.Event:
-        """The core's event."""
+        """Returns the core's event."""
         return events.AlterQueue(self.options())
 
 
@@ -249,7 +249,7 @@ class DropQueue(Struct, tag="DROP_QUEUE", tag_field="type"):
     queue: str
 
     def event(self) -> events.DropQueue:
-        """The core's event."""
+        """Returns the core's event."""
         return events.DropQueue()
 
 
@@ -261,7 +261,7 @@ class CreateEventNotification(Struct, tag="CREATE_EVENT_NOTIFICATION", tag_field
     service: Identifier | None = None
 
     def event(self) -> events.CreateEventNotification:
-        """The core's event."""
+        """Returns the core's event."""
         return events.CreateEventNotification(self.notification, self.service)
 
 
@@ -272,7 +272,7 @@ class DropEventNotification(Struct, tag="DROP_EVENT_NOTIFICATION", tag_field="ty
     notification: NotificationName
 
     def event(self) -> events.DropEventNotification:
-        """The core's event."""
+        """Returns the core's event."""
         return events.DropEventNotification(self.notification)
 
 
@@ -282,17 +282,18 @@ CommandRecord = CreateQueue | AlterQueue | DropQueue | CreateEventNotification |
 InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 
 _Record = TypeVar("_Record", bound=InputRecord)
-# How like a known field's name, of 1, an unknown one must be to count as misspelt: `procedure` is (0.783), and
-# `queue_id` is not (0.769).
+# The similarity to a known field's name, from 0 to 1, from which an unknown field counts as misspelt: `procedure` does
+# (0.783), `queue_id` does not (0.769).
 _MISSPELT = 0.78
-# Nobody misspells more, and to compare each costs time.
+# The most unknown fields that are compared, because each comparison costs time.
 _MAX_COMPARED = 50
 
 
 class _CommandDecoder:
-    """Decodes commands, and refuses fields that look misspelt: a definition would silently be another one than meant.
+    """Decodes commands, and refuses fields that look misspelt.
 
-    All other unknown fields are ignored, as in every record.
+    If such a field were ignored, the definition would silently differ from the intended one. All other unknown fields
+    are ignored, as in every record.
     """
 
     def __init__(self) -> None:
@@ -300,7 +301,7 @@ class _CommandDecoder:
         self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def decode(self, value: bytes | str, /) -> CommandRecord:
-        """Decodes a command; raises msgspec.ValidationError, too, for a field that looks misspelt."""
+        """Decodes a command; also raises msgspec.ValidationError for a field that looks misspelt."""
         command: CommandRecord = self._command.decode(value)
         fields = self._fields.decode(value)
         inner = ActivationFields.__struct_fields__ if isinstance(command, CreateQueue) else ()
@@ -315,9 +316,9 @@ def _refuse_misspelt(fields: Iterable[str], known: Collection[str], inner: Colle
         if field in inner:
             raise msgspec.ValidationError(f"unknown field `{field}`: it belongs in `activation`")
         for meant in get_close_matches(field.lower(), [*known, *inner], 1, _MISSPELT):
-            # With a word more, as in `notification_id`, it is another name.
+            # A known name with one more word, such as `notification_id`, is a different name.
             if f"_{meant}_" not in f"_{field}_":
-                raise msgspec.ValidationError(f"unknown field `{field}`: is `{meant}` meant?")
+                raise msgspec.ValidationError(f"unknown field `{field}`: did you mean `{meant}`?")
 
 
 arrivals_decoder = msgspec.json.Decoder(MessageArrived)
@@ -330,7 +331,7 @@ def _is_on(value: OnOff | UnsetType) -> bool | None:
 
 
 def is_queue_name(name: str) -> bool:
-    """Whether a name has one to three parts of 1-128 characters without control characters."""
+    """Returns whether a name has one to three parts of 1-128 characters without control characters."""
     return _QUEUE_NAME.fullmatch(name) is not None
 
 
@@ -340,11 +341,11 @@ def decode(decoder: Decoder[_Record], key: bytes | None, value: bytes | None, va
     Args:
         decoder: The decoder of the record's topic.
         key: The record's key.
-        value: The record's value, possibly cut.
+        value: The record's value, which may be cut.
         value_bytes: The length of the whole value.
 
     Raises:
-        InvalidRecordError: It breaks the contract; the text says how.
+        InvalidRecordError: The record breaks the contract. The message says how.
     """
     if key is None:
         raise InvalidRecordError("the record has no key; it must be the queue's name")
@@ -353,9 +354,9 @@ def decode(decoder: Decoder[_Record], key: bytes | None, value: bytes | None, va
     record = decode_json(decoder, value)
     if not is_queue_name(record.queue):
         raise InvalidRecordError(
-            "`queue` must have one to three parts of 1-128 characters, none of them a control character"
+            "`queue` must have one to three parts of 1-128 characters with dots between them, and no control characters"
         )
     if record.queue.encode() != key:
         raise InvalidRecordError("the record's key differs from its `queue`")
-    record.event()  # what no type can say
+    record.event()  # for the checks that types cannot express
     return record

@@ -1,8 +1,8 @@
-"""The records of queue-activations, as the monitor writes them and as others read them.
+"""The records of queue-activations: encodes them for the monitor, and decodes them for all other programs.
 
-The value is JSON, or for programs written for Service Broker the XML of its EVENT_INSTANCE. The headers are those of a
-CloudEvent (CloudEvents 1.0, Kafka protocol binding, binary mode). The XML has no place for what Service Broker does
-not have, so then further headers carry it, as extension attributes.
+The value is JSON or, for programs written for Service Broker, the XML of its EVENT_INSTANCE. The headers are those of a
+CloudEvent (CloudEvents 1.0, Kafka protocol binding, binary mode). The XML has no elements for fields that Service
+Broker lacks, so with XML further headers carry these fields as extension attributes.
 """
 
 import re
@@ -34,19 +34,19 @@ _EXTENSIONS = {
     "taskswaiting": "tasks_waiting",
     "expiresat": "expires_at",
 }
-# Characters that a queue's name may have and XML 1.0 may not.
+# Characters that queue names may contain and XML 1.0 must not.
 _NO_XML = re.compile("[\ufffe\uffff]")
 
 
 class ActivationFormat(StrEnum):
-    """How the value is written."""
+    """The format of the value."""
 
     JSON = "json"
     XML = "xml"
 
 
 class ActivationRecord(Struct):
-    """The value of a record of queue-activations, as JSON."""
+    """The value of a record of queue-activations in JSON."""
 
     event_type: str = field(name="EventType")
     post_time: str = field(name="PostTime")
@@ -70,9 +70,9 @@ class ActivationRecord(Struct):
 
 
 class Activation(Struct):
-    """Holds what a program that acts on notifications needs, whatever the format.
+    """The fields of a notification that its readers need, from either format.
 
-    Anybody who may write the topic chooses what stands here, so everything has a limit.
+    Any program with write access to the topic chooses these values, so each of them has a limit.
     """
 
     event_type: Short = field(name="EventType")
@@ -88,7 +88,7 @@ class Activation(Struct):
     expires_at: Short | None = None
 
 
-# The elements of EVENT_INSTANCE, in the documented order [E: QUEUE_ACTIVATION event].
+# The elements of EVENT_INSTANCE, in the order that Microsoft documents for the QUEUE_ACTIVATION event.
 _EVENT_INSTANCE = {
     "EventType": "event_type",
     "PostTime": "post_time",
@@ -107,7 +107,7 @@ _decoder = msgspec.json.Decoder(Activation)
 
 
 def encode(record: ActivationRecord, activation_format: ActivationFormat) -> bytes:
-    """The record's value."""
+    """Returns the record's value."""
     if activation_format is ActivationFormat.JSON:
         return _encoder.encode(record)
     instance = ET.Element("EVENT_INSTANCE")
@@ -117,7 +117,7 @@ def encode(record: ActivationRecord, activation_format: ActivationFormat) -> byt
 
 
 def headers_of(record: ActivationRecord, activation_format: ActivationFormat) -> Headers:
-    """The record's headers."""
+    """Returns the record's headers."""
     headers = [
         ("ce_specversion", b"1.0"),
         ("ce_id", record.notification_id.encode()),
@@ -139,8 +139,8 @@ def decode(message: Message) -> Activation:
     """Decodes a record of queue-activations, in either format.
 
     Raises:
-        InvalidRecordError: It is no notification, or not about a queue: whoever may write the topic must not get other
-            characters into command lines.
+        InvalidRecordError: The record is not a notification, or its queue's name is invalid. The check of the name
+            keeps other characters out of command lines.
     """
     headers = dict(message.headers() or [])
     if headers.get("content-type") == b"application/xml" and message.value() is not None:
@@ -148,14 +148,14 @@ def decode(message: Message) -> Activation:
     else:
         activation = decode_json(_decoder, message.value())
     if not is_queue_name(activation.queue):
-        raise InvalidRecordError("`queue` is no name of a queue")
+        raise InvalidRecordError("`queue` is not a valid queue name")
     return activation
 
 
 def _from_headers(headers: Mapping[str, str | bytes | None]) -> Activation:
-    """Makes an activation of the headers alone, which say more than the XML; raises InvalidRecordError."""
+    """Decodes an activation from the headers, which have more fields than the XML; raises InvalidRecordError."""
     try:
-        # Headers of others may be anything.
+        # Other programs may write headers of any kind.
         texts = {
             name: text.decode() for name, text in headers.items() if name.startswith("ce_") and isinstance(text, bytes)
         }
@@ -166,9 +166,11 @@ def _from_headers(headers: Mapping[str, str | bytes | None]) -> Activation:
             "notification_id": texts["ce_id"],
         }
     except UnicodeDecodeError as error:
-        raise InvalidRecordError(f"invalid UTF-8 in its headers: {error}") from None
+        raise InvalidRecordError(f"invalid UTF-8 in the headers: {error}") from None
     except KeyError as error:
-        raise InvalidRecordError(f"its header ce_type, ce_time, ce_subject or ce_id is not right: {error}") from None
+        raise InvalidRecordError(
+            f"header ce_type, ce_time, ce_subject or ce_id is missing, or ce_type is unknown: {error}"
+        ) from None
     fields |= {attribute: texts[f"ce_{name}"] for name, attribute in _EXTENSIONS.items() if f"ce_{name}" in texts}
     try:
         return msgspec.convert(fields, Activation, strict=False)

@@ -1,6 +1,7 @@
-"""The records the monitor writes beside notifications, field by field (contract, "Outputs").
+"""The fields of the records that the monitor writes, except notifications; docs/contract.md explains them.
 
-They are not where they are made, in output_rows.py: that is compiled, and mypyc does not know msgspec's classes.
+The classes are not in output_rows.py, which creates the records: that module is compiled, and mypyc does not support
+msgspec's classes.
 """
 
 from typing import Annotated, Literal
@@ -11,21 +12,21 @@ from msgspec import Meta, Struct
 from streaming.wire.decoding import Int64
 from streaming.wire.input_records import Identifier, ProcedureName
 
-# The names of `core.queue_monitor.State`, but for ABSENT, which is null.
+# The names of `queue_monitor.State`. ABSENT is null instead.
 MonitorState = Literal["INACTIVE", "NOTIFIED", "RECEIVES_OCCURRING"]
 # The name of a state, or a time: ISO 8601, UTC.
 Short = Annotated[str, Meta(max_length=64)]
 
 
 Headers = list[tuple[str, bytes]]
-# What is written of any record: topic, key, value, headers.
+# The topic, key, value and headers of a record.
 OutputRow = tuple[str, bytes | None, bytes | None, Headers | None]
 
 
 class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
-    """A record of queue-tasks: internal activation wants a task to be started.
+    """A record of queue-tasks: a request of internal activation to start a task.
 
-    From `expires_at` on it counts as lost unless it was heard of: who comes later must not start it.
+    At `expires_at` a task that no host has reported counts as lost. From then on no host may start it.
     """
 
     queue: str
@@ -37,7 +38,7 @@ class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
 
 
 class ActivatedTaskRow(Struct):
-    """The value of a record of queue-activated-tasks: a row of sys.dm_broker_activated_tasks, and ours."""
+    """The value of a record of queue-activated-tasks: a row of sys.dm_broker_activated_tasks, with more fields."""
 
     task_id: str
     database_name: str
@@ -53,9 +54,10 @@ class ActivatedTaskRow(Struct):
 
 
 class MonitorRow(Struct, omit_defaults=True):
-    """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, and ours.
+    """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, with more fields.
 
-    The last fields are there only if tasks of the queue fail: what became of the last one, and since when.
+    The last four fields are present only if tasks of the queue fail: how many in a row, how the last one failed, since
+    when tasks have failed, and the procedure.
     """
 
     database_name: str
@@ -82,9 +84,9 @@ class MonitorRow(Struct, omit_defaults=True):
 
 
 class BatchRecord(Struct):
-    """A record of queue-batches: the events one batch gave one queue, and both clocks. For audits and tests.
+    """A record of queue-batches: the events of one queue in one batch, and both clocks. For audits and tests.
 
-    Events that are too many for one record are in several: `part` counts them from 1 to `parts`.
+    Events that do not fit into one record are split among several: `part` counts these from 1 to `parts`.
     """
 
     queue: str

@@ -1,28 +1,28 @@
-"""The topics of the contract: their names and how they are created."""
+"""The names and settings of the monitor's topics."""
 
 from dataclasses import dataclass
 
-# Kafka's own limit for a topic's name, and the characters it allows (org.apache.kafka.common.internals.Topic).
+# The longest topic name and the characters that Kafka allows (org.apache.kafka.common.internals.Topic).
 MAX_TOPIC_NAME_LENGTH = 249
 TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-# Of what anybody may write. The broker's clock orders the events of a batch, so no producer's clock can (contract, "All
-# topics"); and the broker unpacks what comes in, so a record of a gigabyte cannot come as a packet of a megabyte.
+# The input topics. The broker's clock orders the events of a batch, so a producer's clock cannot disturb the order. The
+# broker decompresses records on arrival, so a record of a gigabyte cannot arrive as a batch of a megabyte.
 _INPUT = {"message.timestamp.type": "LogAppendTime", "compression.type": "uncompressed"}
 _COMPACTED = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """How one topic is created.
+    """The properties of a topic to create.
 
     Attributes:
-        name: The topic's name, prefix included.
-        is_partitioned: Whether it gets the number of partitions asked for; otherwise it has one.
-        config: Topic settings in Kafka's own words.
+        name: The topic's name, including the prefix.
+        is_partitioned: Whether it gets the requested number of partitions; otherwise it gets one.
+        config: Kafka's settings of the topic.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Topics:
         self.batches = prefix + "queue-batches"
 
     def specs(self) -> list[TopicSpec]:
-        """All topics there must be, with their settings; commands are kept for ever, to rebuild definitions from."""
+        """Returns all required topics. Kafka keeps commands forever, so that definitions can be rebuilt from them."""
         return [
             TopicSpec(self.arrivals, True, _INPUT),
             TopicSpec(self.receives, True, _INPUT),
@@ -61,28 +61,28 @@ class Topics:
         ]
 
     def counted(self) -> list[str]:
-        """The topics none of whose records may be missed, unlike a tick."""
+        """Returns the topics of which the monitor must not miss a record; a missed tick does no harm."""
         return [self.arrivals, self.receives, self.commands]
 
     def inputs(self) -> list[str]:
-        """The topics that the monitor reads."""
+        """Returns the topics that the monitor reads."""
         return [*self.counted(), self.ticks]
 
     def batches_spec(self) -> TopicSpec:
-        """The log of batches, which only a monitor that is told to write it needs."""
+        """Returns the topic for the log of batches, which only a monitor with `--log-batches` needs."""
         return TopicSpec(self.batches, True, {"retention.ms": str(DAY_MS)})
 
     def names(self) -> frozenset[str]:
-        """The names of all topics."""
+        """Returns the names of all topics."""
         return frozenset(spec.name for spec in (*self.specs(), self.batches_spec()))
 
 
 def topic_name_problem(queue: str, topics: Topics) -> str | None:
-    """Why a queue of this name cannot be a Kafka topic of the same name; None if it can."""
+    """Returns why a queue of this name cannot have a Kafka topic of the same name; None if it can."""
     if len(queue) > MAX_TOPIC_NAME_LENGTH:
         return f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
     if queue in topics.names():
         return "it is the name of one of the monitor's own topics"
     if queue in ("", ".", "..") or not TOPIC_NAME_CHARACTERS.issuperset(queue):
-        return "a topic's name has only ASCII letters, digits, '.', '_' and '-'"
+        return "a topic name may contain only ASCII letters, digits, '.', '_' and '-'"
     return None

@@ -1,1 +1,1 @@
-"""Activation: when one more queue reader would have useful work, and what is done about it."""
+"""Activation: decides that one more queue reader would have useful work, and requests that reader."""

@@ -1,4 +1,4 @@
-"""What CREATE QUEUE, ALTER QUEUE and the event notification statements define."""
+"""The definition of a queue, as CREATE QUEUE, ALTER QUEUE and the event notification statements set it."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from streaming.core.times import FOREVER_MS
 
 @dataclass(slots=True)
 class ActivationClause:
-    """The ACTIVATION clause of a queue that has one. CREATE without a number of readers gets one reader."""
+    """The ACTIVATION clause of a queue. CREATE QUEUE without MAX_QUEUE_READERS allows one reader."""
 
     is_on: bool = True
     procedure_name: str | None = None
@@ -23,10 +23,10 @@ class QueueDefinition:
     """A queue's definition.
 
     Attributes:
-        is_automatic: An event created the queue, no CREATE QUEUE has named it yet.
-        is_on: STATUS; OFF: nothing can be received.
+        is_automatic: True if an event created the queue and no CREATE QUEUE has followed.
+        is_on: STATUS; while it is OFF, no reader can receive.
         handles_poison: POISON_MESSAGE_HANDLING.
-        external_activation_timeout_ms: T of this queue; None: as the settings say; FOREVER_MS: never expires.
+        external_activation_timeout_ms: T of this queue. None: the default of the settings; FOREVER_MS: never expires.
         activation: The ACTIVATION clause, if any.
         notifications: Event notifications for QUEUE_ACTIVATION, name -> service, in order of creation.
     """
@@ -57,26 +57,26 @@ class QueueDefinition:
 
     @classmethod
     def automatic(cls, has_default_notification: bool) -> "QueueDefinition":
-        """The definition of a queue that an event created."""
+        """Returns the definition of a queue that an event creates."""
         return cls(is_automatic=True, notifications={DEFAULT_NOTIFICATION: None} if has_default_notification else {})
 
     def is_as_created(self, has_default_notification: bool) -> bool:
-        """Whether it is exactly what an event would create again."""
+        """Returns whether an event would create exactly this definition again."""
         return self.is_automatic and self == QueueDefinition.automatic(has_default_notification)
 
     def copy(self) -> "QueueDefinition":
-        """Returns one that can be changed without this one."""
+        """Returns an independent copy."""
         return QueueDefinition(
             self.is_automatic,
             self.is_on,
             self.handles_poison,
             self.external_activation_timeout_ms,
-            self.activation,  # replaced by ALTER QUEUE, not changed
+            self.activation,  # ALTER QUEUE replaces it and never changes it in place
             dict(self.notifications),
         )
 
     def texts_bytes(self) -> int:
-        """Returns what its texts take in a snapshot: all of it that is long."""
+        """Returns the bytes that the texts take in a snapshot; the rest of the definition is short."""
         clause = self.activation
         size_bytes = 0 if clause is None else text_bytes(clause.procedure_name) + text_bytes(clause.execute_as)
         for name, service in self.notifications.items():
@@ -85,28 +85,28 @@ class QueueDefinition:
 
     @property
     def is_activation_on(self) -> bool:
-        """Whether there is internal activation and it is ON."""
+        """Returns whether the queue has internal activation and it is ON."""
         return self.activation is not None and self.activation.is_on
 
     @property
     def procedure_name(self) -> str | None:
-        """What internal activation starts."""
+        """The procedure that internal activation starts, if any."""
         return self.activation.procedure_name if self.activation is not None else None
 
     @property
     def is_monitored(self) -> bool:
-        """Whether the queue has a monitor [E: sys.dm_broker_queue_monitors]."""
+        """Returns whether the queue has a monitor, by the rule of sys.dm_broker_queue_monitors."""
         return self.is_on and (self.is_activation_on or bool(self.notifications))
 
     def timeout_ms(self, default_ms: int) -> int:
-        """Returns T; FOREVER_MS if it never expires. Without an event notification T has no part (D2)."""
+        """Returns T, or FOREVER_MS if it never expires. T applies only to queues with an event notification (D2)."""
         if not self.notifications:
             return FOREVER_MS
         own_ms = self.external_activation_timeout_ms
         return default_ms if own_ms is None else own_ms
 
     def create(self, options: QueueOptions) -> None:
-        """CREATE QUEUE of a queue that exists: sets it, and keeps its event notifications but the automatic one."""
+        """Applies CREATE QUEUE to an existing queue. Event notifications stay, except the automatic one."""
         if self.is_automatic:
             self.notifications.pop(DEFAULT_NOTIFICATION, None)
         self.is_automatic = False
@@ -117,13 +117,13 @@ class QueueDefinition:
         self.alter(options)
 
     def create_notification(self, name: str, service: str | None) -> None:
-        """CREATE EVENT NOTIFICATION, or a new service for one that exists; beyond the limit RefusedEventError."""
+        """Adds an event notification, or changes its service; raises RefusedEventError if there are too many."""
         if name not in self.notifications and len(self.notifications) >= MAX_EVENT_NOTIFICATIONS:
-            raise RefusedEventError(f"too many event notifications: the queue has {MAX_EVENT_NOTIFICATIONS}")
+            raise RefusedEventError(f"too many event notifications: the queue already has {MAX_EVENT_NOTIFICATIONS}")
         self.notifications[name] = service
 
     def alter(self, options: QueueOptions) -> None:
-        """ALTER QUEUE: changes only what the options name."""
+        """Applies ALTER QUEUE: changes only what the options name."""
         if options.status is not None:
             self.is_on = options.status
         if options.poison_message_handling is not None:

@@ -1,15 +1,15 @@
-"""What can happen to a queue. An event names no queue and no time: whoever applies it knows both."""
+"""The events of a queue. An event carries neither queue nor time: the caller that applies it knows both."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class RefusedEventError(Exception):
-    """An event that a limit forbids: it changes nothing. The message is the reason for the dead letter."""
+    """An event that a limit forbids. The event changes nothing, and the message is the reason of the dead letter."""
 
 
 class ReceiveResult(Enum):
-    """How a RECEIVE or GET CONVERSATION GROUP ended, or that it began to wait."""
+    """The result of a RECEIVE or GET CONVERSATION GROUP; WAITING means that it began to wait."""
 
     MESSAGES = "MESSAGES"
     EMPTY = "EMPTY"
@@ -26,16 +26,16 @@ class MessageArrived:
 
 @dataclass(slots=True, init=False)
 class Receive:
-    """A RECEIVE, or a GET CONVERSATION GROUP, which counts as one everywhere (D6).
+    """A RECEIVE, or a GET CONVERSATION GROUP, which counts as a RECEIVE everywhere (D6).
 
     Attributes:
-        session_id: Who executed it.
+        session_id: The session that executed it.
         result: Its result, or WAITING.
-        messages: How many messages it took; 0 unless the result is MESSAGES.
-        where: Whether it looked at a part of the queue only.
+        messages: The number of messages it took; 0 unless the result is MESSAGES.
+        where: Whether it looked at only a part of the queue.
         transaction_id: The open transaction it belongs to; None if the statement committed by itself.
-        timeout_ms: When a wait ends by itself at the latest; None if only its session's lease ends it.
-        unread: How many messages the reader knows to be left; None if it does not know.
+        timeout_ms: The longest wait, in milliseconds; None if only the session's lease ends the wait.
+        unread: The number of messages left, as the reader counted them; None if the reader does not know.
     """
 
     session_id: str
@@ -46,7 +46,7 @@ class Receive:
     timeout_ms: int | None
     unread: int | None
 
-    # Written out, as there are many of them: mypyc leaves the one that a dataclass has by itself to the interpreter.
+    # Written out for speed, since there are many of these: mypyc does not compile a dataclass's own __init__.
     def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
         self,
         session_id: str,
@@ -68,7 +68,7 @@ class Receive:
 
 @dataclass(slots=True)
 class Commit:
-    """A transaction was committed: what it received is gone for good."""
+    """A transaction was committed: its messages are gone for good."""
 
     session_id: str
     transaction_id: str
@@ -76,7 +76,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Rollback:
-    """A transaction was rolled back: what it received is unread again."""
+    """A transaction was rolled back: its messages are unread again."""
 
     session_id: str
     transaction_id: str
@@ -84,21 +84,21 @@ class Rollback:
 
 @dataclass(slots=True)
 class SessionAlive:
-    """A session that waits or works is still there."""
+    """A session that waits or has an open transaction is still alive."""
 
     session_id: str
 
 
 @dataclass(slots=True)
 class SessionEnded:
-    """A session is gone: its wait ends and its open transactions are rolled back."""
+    """A session has ended: its wait ends, and its open transactions are rolled back."""
 
     session_id: str
 
 
 @dataclass(slots=True)
 class TaskStarted:
-    """A task host runs an activated task; repeated while it lives."""
+    """A task host runs an activated task. The host repeats this event while the task runs."""
 
     task_id: str
     host: str | None = None
@@ -106,7 +106,7 @@ class TaskStarted:
 
 @dataclass(slots=True)
 class TaskExited:
-    """An activated task has exited; with a negative code: killed by that signal; None: by itself, as far as known."""
+    """An activated task has exited. Code -9 means that signal 9 killed it; None counts as an exit by itself."""
 
     task_id: str
     exit_code: int | None = None
@@ -114,7 +114,7 @@ class TaskExited:
 
 @dataclass(slots=True)
 class TaskFailedToStart:
-    """An activated task could not be started, and why, if its host says so."""
+    """An activated task could not be started, with the host's reason, if any."""
 
     task_id: str
     reason: str | None = None
@@ -122,7 +122,7 @@ class TaskFailedToStart:
 
 @dataclass(slots=True)
 class ActivationOptions:
-    """The ACTIVATION clause of CREATE or ALTER QUEUE; None where the clause does not name a part."""
+    """The ACTIVATION clause of CREATE or ALTER QUEUE; None for each part that the clause does not name."""
 
     status: bool | None = None
     procedure_name: str | None = None
@@ -132,14 +132,14 @@ class ActivationOptions:
 
 @dataclass(slots=True)
 class QueueOptions:
-    """What CREATE or ALTER QUEUE names; None for what it does not name.
+    """The options of CREATE or ALTER QUEUE; None for each option that the statement does not name.
 
     Attributes:
         status: ON or OFF.
         activation: The ACTIVATION clause.
         drop_activation: ACTIVATION (DROP).
         poison_message_handling: ON or OFF.
-        external_activation_timeout_ms: T of this queue; FOREVER_MS never expires.
+        external_activation_timeout_ms: T of this queue; FOREVER_MS: never expires.
     """
 
     status: bool | None = None
@@ -151,26 +151,26 @@ class QueueOptions:
 
 @dataclass(slots=True)
 class CreateQueue:
-    """CREATE QUEUE; of a queue that exists it sets the definition."""
+    """CREATE QUEUE. If the queue exists, it replaces the definition and keeps the event notifications."""
 
     options: QueueOptions
 
 
 @dataclass(slots=True)
 class AlterQueue:
-    """ALTER QUEUE: changes only what it names."""
+    """ALTER QUEUE: changes only the options it names."""
 
     options: QueueOptions
 
 
 @dataclass(slots=True)
 class DropQueue:
-    """DROP QUEUE: everything about the queue is forgotten."""
+    """DROP QUEUE: removes the queue with all its state."""
 
 
 @dataclass(slots=True)
 class CreateEventNotification:
-    """CREATE EVENT NOTIFICATION for QUEUE_ACTIVATION, or a new service for one that exists."""
+    """CREATE EVENT NOTIFICATION for QUEUE_ACTIVATION. If it exists, only its service changes."""
 
     notification: str
     service: str | None = None
@@ -200,6 +200,6 @@ Event = (
     | DropEventNotification
 )
 
-# Only these create a queue nobody has heard of (activation.md, "Creating and dropping").
+# Only these events create a queue that does not exist yet.
 CREATING_COMMANDS = (CreateQueue, AlterQueue, CreateEventNotification)
 CREATING_EVENTS = (MessageArrived, Receive, *CREATING_COMMANDS)

@@ -1,4 +1,4 @@
-"""Why a queue monitor is in its state, in sentences: the rules of queue_monitor, told about one queue."""
+"""Explains in sentences why a queue monitor is in its state, by the rules of `queue_monitor`."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,21 @@ from streaming.core.activation.queue_monitor import State
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known of a queue, as its row of the monitors view has it. Times are texts, None for never.
+    """The facts about a queue, from its row of the monitors view. Times are texts; None means never.
 
     Attributes:
         state: The monitor's state; ABSENT without a monitor.
         is_on: The queue's STATUS.
-        unread: Its unread messages.
-        waiting: Sessions that wait in RECEIVE.
+        unread: The number of its unread messages.
+        waiting: The number of sessions that wait in RECEIVE.
         activations: How often it was activated.
-        activated_at: When, the last time.
-        empty_at: When a RECEIVE found nothing, the last time.
-        next_check_at: When the monitor looks again if nothing happens before.
-        tasks_running: Tasks of internal activation that run.
-        max_queue_readers: So many may; None without internal activation.
-        is_procedure_failed: Its tasks exited without a RECEIVE.
-        has_notifications: It has an event notification.
+        activated_at: When it was last activated.
+        empty_at: When a RECEIVE last found nothing.
+        next_check_at: When the monitor checks again without an event.
+        tasks_running: The number of running tasks of internal activation.
+        max_queue_readers: The task limit; None without internal activation.
+        is_procedure_failed: Whether all its tasks exited without a RECEIVE.
+        has_notifications: Whether it has an event notification.
     """
 
     state: State
@@ -39,7 +39,7 @@ class Situation:
 
 
 def why(now: Situation) -> list[str]:
-    """Returns why the monitor is in its state, and what would change that."""
+    """Returns sentences that say why the monitor is in its state, and what would change the state."""
     if now.state is State.ABSENT:
         return _absent(now)
     if now.state is State.INACTIVE:

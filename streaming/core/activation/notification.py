@@ -1,4 +1,4 @@
-"""What a queue tells its event notifications."""
+"""The notifications that a queue sends to its event notifications."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from streaming.core.activation.queue_monitor import Reason
 
 
 class EventType(Enum):
-    """What a notification tells."""
+    """The type of a notification."""
 
     QUEUE_ACTIVATION = "QUEUE_ACTIVATION"
     BROKER_QUEUE_DISABLED = "BROKER_QUEUE_DISABLED"
@@ -15,16 +15,16 @@ class EventType(Enum):
 
 @dataclass(slots=True)
 class Notification:
-    """One activation, or that the queue was disabled; written once for each event notification.
+    """Reports one activation, or that the queue was disabled. One record is written for each event notification.
 
     Attributes:
-        event_type: What it tells.
+        event_type: The type of the notification.
         sequence: 1, 2, 3 ... per queue.
         reason: Why the queue was activated; None for BROKER_QUEUE_DISABLED.
-        unread_messages: The count at the decision.
-        tasks_waiting: Sessions waiting at the decision, with WHERE or not.
-        expires_ms: Until when the monitor stays silent unless somebody calls RECEIVE; None for never.
-        notifications: The event notifications to write it for, with their services.
+        unread_messages: The count of unread messages at the decision.
+        tasks_waiting: The number of waiting sessions at the decision, with or without WHERE.
+        expires_ms: When the suppression ends if no reader calls RECEIVE; None: it does not expire.
+        notifications: The event notifications that get a record, with their services.
     """
 
     event_type: EventType

@@ -1,9 +1,9 @@
-"""What the external activator decides for one queue: whether a reader program is started, and why (not).
+"""The decisions of the activator for one queue: whether it starts a reader program, and the reason.
 
-A notification is either started, or held with the reason that blocks it, or dropped with the reason that makes it void.
-It is held without a limit of time, but only as long as the queue's monitor is silent because of it, which the monitors
-view tells: somebody who has received since then has woken the monitor, and it notifies again if one more is useful.
-Nothing here has a clock or a process: instants are passed in as wall-clock milliseconds, decisions are returned.
+The activator answers a notification with a start, or holds it with the reason that blocks it, or drops it with the
+reason that makes it void. It holds a notification without a limit of time, but only while the monitors view shows that
+the monitor is silent because of it. A RECEIVE ends that silence; then the monitor notifies again if needed.
+This module has no clock and no processes: the caller passes in wall-clock milliseconds and carries out the decisions.
 """
 
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from enum import StrEnum
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# The leaving reader's last reports pass a batch of the monitor (p99 0.45 s) before the view tells of them; four times.
+# The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
 SETTLE_MS = 2_000
 
-# How soon a notification that was given up is tried again: no burden, and soon enough after the program was mended
-# without a change of the config.
+# The pause before a notification that was given up is tried again: long enough to cost little, and short enough after
+# the program was fixed without a change of the config.
 RETRY_MS = 600_000
 
-# Repeats follow their record closely, and one queue has at most one activation per quiet window (5 s).
+# Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).
 MAX_REMEMBERED = 64
 
-# The view's name of the one state in which the monitor is silent.
+# The view's name for the only state in which the monitor is silent.
 _NOTIFIED = "NOTIFIED"
-# This reason means that readers do read already: the new one is wanted besides those that still start.
+# With this reason readers are already receiving, so the new reader is needed in addition to those still starting.
 _ACCUMULATING = "MESSAGES_ACCUMULATING"
 
 
@@ -34,13 +34,13 @@ class Notified:
     """A record of queue-activations.
 
     Attributes:
-        notification_id: Its id; a repeat has the same.
-        sequence: The number of its activation. A queue that is created again counts from 1 again.
-        post_time: When the monitor activated the queue: with `sequence` the same for all event notifications of one
-            activation, and for no other activation.
+        notification_id: Its id; a repeat has the same id.
+        sequence: The number of its activation. A queue that is created again starts at 1.
+        post_time: When the monitor activated the queue. `sequence` and `post_time` together identify an activation:
+            the records for all its event notifications have the same.
         reason: Why the monitor wrote it.
-        unread: What was unread then.
-        is_old: It was written before this activator began to read.
+        unread: The number of unread messages at that time.
+        is_old: Whether it was written before this activator began to read.
     """
 
     notification_id: str
@@ -53,7 +53,7 @@ class Notified:
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """What the monitors view says about the queue now."""
+    """The current row of the queue in the monitors view."""
 
     sequence: int
     state: str | None
@@ -61,7 +61,7 @@ class ViewRow:
 
 
 class Action(StrEnum):
-    """What was decided, or what happened."""
+    """The kind of a decision."""
 
     START = "started"
     HOLD = "held"
@@ -72,13 +72,13 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision and its reason in words.
+    """A decision and its reason in words.
 
     Attributes:
-        action: What is done.
+        action: The kind of the decision.
         why: The reason.
-        session_id: Of the program that is to be started now, or has exited.
-        notification_id: What it is about, if it is about a notification.
+        session_id: The session of the program to start now, or of the program that has exited.
+        notification_id: The notification that the decision is about, if any.
     """
 
     action: Action
@@ -89,20 +89,20 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A notification that was acted on, which is enough for its activation."""
+    """A notification that was acted on; other notifications of the same activation need no action."""
 
     notification_id: str
     sequence: int
     post_time: str
 
     def is_same_activation(self, new: Notified) -> bool:
-        """Returns whether both tell of one activation."""
+        """Returns whether both notifications are of the same activation."""
         return (self.sequence, self.post_time) == (new.sequence, new.post_time)
 
 
 @dataclass(slots=True)
 class Program:
-    """A running program; without a notification it runs because of `min`."""
+    """A running program. One without a notification was started because of `min`."""
 
     started_ms: int
     notification_id: str | None = None
@@ -117,15 +117,15 @@ class Held:
 
     Attributes:
         notification_id: Its id.
-        sequence: Its activation.
+        sequence: The number of its activation.
         reason: Why the monitor wrote it.
-        unread: What was unread then.
-        settled_ms: Until then waiting until the view has caught up.
-        is_fresh: It has just come: the view need not know it yet.
-        is_restart: It was answered by a program that crashed, or whose end nobody saw.
-        blocked: What blocked it last, as it was said.
+        unread: The number of unread messages at that time.
+        settled_ms: When the view has had enough time to catch up.
+        is_fresh: It has just come, so the view may not show it yet.
+        is_restart: The program started for it crashed, or ended with an unknown exit code.
+        blocked: The last blocking reason that was reported.
         post_time: When the monitor wrote it.
-        retry_ms: It was given up, and is not tried again before.
+        retry_ms: When it is tried again after it was given up.
     """
 
     notification_id: str
@@ -142,25 +142,25 @@ class Held:
 
 _RETRY = f"{RETRY_MS // 60_000} min"
 _NO_ENTRY = Policy("")
-_NO_LONGER = "the config has no program any more that may be started for this queue"
+_NO_LONGER = "the config no longer has a program that may be started for this queue"
 
 
 @dataclass(slots=True)
 class QueueActivator:
-    """The activator's state for one queue; plain values only, so that it can be kept as they are.
+    """The activator's state for one queue. It has only plain values, so it can be stored as it is.
 
-    The caller hands in what happened (`notified`, `disabled`, `exited`), then calls `decide` until it starts nothing
-    more, and again when the view or the policy has changed or `next_ms` has come.
+    The caller reports an event (`notified`, `disabled`, `exited`), then calls `decide` until it starts no further
+    program. It calls `decide` again when the view or the policy has changed, and at `next_ms`.
 
     Attributes:
         running: session_id -> program.
-        held: The notification that waits; one is enough, since a later one says all that it said.
+        held: The notification that waits. One is enough, since a later one replaces it.
         seen: The latest notifications that were acted on, one for each activation.
-        crashes: In a row.
-        backoff_until_ms: Nothing is started before.
-        fatal_exit_code: A program has ended with it under this entry.
-        min_from_ms: Nothing is started for `min` before.
-        entry: The config's entry that crashes and fatal_exit_code are about.
+        crashes: The number of crashes in a row.
+        backoff_until_ms: No program is started before this instant.
+        fatal_exit_code: The fatal exit code of a program of the current entry.
+        min_from_ms: No program is started for `min` before this instant.
+        entry: The config's entry that `crashes` and `fatal_exit_code` belong to.
     """
 
     running: dict[str, Program] = field(default_factory=dict)
@@ -174,18 +174,18 @@ class QueueActivator:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost but the memory of repeats, if it were forgotten."""
+        """Returns whether the state can be forgotten; only the protection against repeats would be lost."""
         return not self.running and self.held is None and not self.crashes and self.fatal_exit_code is None
 
     def resumed(self, now_ms: int) -> None:
-        """The activator was started again. Should the clock have been set back: nothing past may lie ahead."""
+        """Corrects instants after a restart of the activator, because the clock may have been set back."""
         for program in self.running.values():
             program.started_ms = min(program.started_ms, now_ms)
         if self.held is not None:
             self.held.settled_ms = min(self.held.settled_ms, now_ms + SETTLE_MS)
 
     def notified(self, new: Notified, row: ViewRow | None, now_ms: int) -> list[Decision]:
-        """A notification came."""
+        """Takes in a notification; returns what was decided at once."""
         if (known := self._known(new)) is not None:
             return [known]
         settled_ms = now_ms + SETTLE_MS
@@ -194,15 +194,15 @@ class QueueActivator:
             why = f"old notification #{new.sequence}: {void}"
             return [Decision(Action.IGNORE, why, notification_id=new.notification_id)]
         self.seen = [*self.seen[1 - MAX_REMEMBERED :], Seen(new.notification_id, new.sequence, new.post_time)]
-        # Only a view that is ahead of a new notification is waited for: it may be that of a monitor whose checkpoint is
-        # gone, and then it will soon be written anew.
+        # Wait only for a view that is ahead of a new notification: a monitor that has lost its checkpoint may have
+        # written that view, and soon writes it again.
         held.is_fresh = not new.is_old and (row is None or row.sequence <= new.sequence)
         if row is not None and row.sequence == new.sequence:
             held.settled_ms = now_ms
         return self._hold(held)
 
     def _known(self, new: Notified) -> Decision | None:
-        """Returns what becomes of a notification whose activation was acted on; None for a new activation."""
+        """Returns the decision about a notification whose activation was acted on; None for a new activation."""
         running = [
             Seen(program.notification_id, program.sequence, program.post_time)
             for program in self.running.values()
@@ -217,18 +217,18 @@ class QueueActivator:
             action, why = Action.DROP, f"another notification of activation #{new.sequence} is held already"
         else:
             action = Action.IGNORE
-            why = f"another notification of activation #{new.sequence}, which was acted on"
+            why = f"another notification of activation #{new.sequence} was acted on before"
         return Decision(action, why, notification_id=new.notification_id)
 
     def disabled(self, sequence: int) -> list[Decision]:
-        """BROKER_QUEUE_DISABLED came."""
+        """Takes in BROKER_QUEUE_DISABLED; drops the held notification if it is older."""
         why = f"#{sequence} says that the queue was disabled after too many rollbacks; set it ON again"
         if self.held is None or self.held.sequence > sequence:
             return [Decision(Action.IGNORE, why)]
         return [self._drop(why)]
 
     def exited(self, session_id: str, exit_code: int | None, policy: Policy | None, now_ms: int) -> list[Decision]:
-        """A program has exited; a negative code: killed by that signal; None: nobody saw the code."""
+        """Takes in a program's exit. Code -9 means that signal 9 killed it; None means that the code is unknown."""
         program = self.running.pop(session_id)
         policy = policy or _NO_ENTRY
         if self.held is not None:
@@ -237,7 +237,7 @@ class QueueActivator:
         is_restarted, retry_ms = True, NEVER_MS
         if exit_code is None:
             self._forget_crashes()
-            why = "ended, nobody saw its exit code"
+            why = "ended, exit code unknown"
         elif exit_code in policy.fatal_exit_codes:
             self.fatal_exit_code = exit_code
             why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
@@ -253,20 +253,20 @@ class QueueActivator:
             if self.crashes > policy.max_restarts and program.sequence is not None:
                 retry_ms = now_ms + RETRY_MS
                 why += (
-                    f"; gave up after {policy.max_restarts} restarts: tried again every {_RETRY}, by the next "
+                    f"; gave up after {policy.max_restarts} restarts: tried again every {_RETRY}, at the next "
                     "notification, and when the entry changes"
                 )
         decisions = [Decision(Action.EXIT, why, session_id, program.notification_id)]
         return decisions + (self._renew(program, now_ms, retry_ms) if is_restarted else [])
 
     def decide(self, policy: Policy | None, row: ViewRow | None, now_ms: int, fresh_id: str) -> list[Decision]:
-        """Decides about what is held, and about `min`; at most one program is started.
+        """Decides about the held notification and about `min`; starts one program at most.
 
         Args:
-            policy: The config's entry for the queue; None: there is none any more.
-            row: The queue's row of the view; None: there is none.
+            policy: The config's entry for the queue; None if the config no longer has one.
+            row: The queue's row of the view, if any.
             now_ms: The time.
-            fresh_id: The session of the program, unless it is the first one of a notification.
+            fresh_id: A new session id, for a program that is not the first one of its notification.
         """
         if policy is not None:
             self._take_entry(policy, now_ms)
@@ -290,13 +290,13 @@ class QueueActivator:
         return decisions
 
     def next_ms(self, policy: Policy | None, now_ms: int) -> int:
-        """When to decide again although nothing happens; FOREVER_MS for never."""
+        """Returns when to decide again even without an event; FOREVER_MS for never."""
         return min((instant_ms for instant_ms in self._instants(policy) if instant_ms > now_ms), default=FOREVER_MS)
 
     def _instants(self, policy: Policy | None) -> Iterator[int]:
-        """When something that blocks ends."""
+        """Yields the instants at which something that blocks a start ends."""
         if policy is None or self.fatal_exit_code is not None:
-            # A void notification is dropped nevertheless; the view's change tells.
+            # No instant is needed to drop a void notification: the view's change leads to the next decision.
             policy = _NO_ENTRY
         if self.held is not None:
             yield self.held.settled_ms
@@ -308,11 +308,11 @@ class QueueActivator:
 
     def _take_entry(self, policy: Policy, now_ms: int) -> None:
         if policy.entry != self.entry:
-            # Whoever changed it has put something right, or wants to see whether.
+            # A change of the entry may have fixed the problem.
             self.entry = policy.entry
             self._forget_crashes()
             self.fatal_exit_code, self.backoff_until_ms = None, NEVER_MS
-        # A clock that was set back must not make anything longer.
+        # A clock that was set back must not lengthen a pause.
         self.backoff_until_ms = min(self.backoff_until_ms, now_ms + policy.max_backoff_ms)
         self.min_from_ms = min(self.min_from_ms, now_ms + policy.startup_grace_ms)
         if self.held is not None:
@@ -328,13 +328,13 @@ class QueueActivator:
         return len(self.running) < policy.min_programs and is_time and self.fatal_exit_code is None
 
     def _blockers(self, held: Held, policy: Policy, now_ms: int) -> Iterator[str]:
-        """What keeps a held notification from being started."""
+        """Yields the reasons why no program may be started for a held notification now."""
         if self.fatal_exit_code is not None:
             yield f"exit code {self.fatal_exit_code} was fatal; change the entry in the config"
         if len(self.running) >= policy.max_programs:
             yield f"{len(self.running)} of max {policy.max_programs} are running"
         if now_ms < held.retry_ms:
-            yield f"gave up after crash {self.crashes} in a row, tried again every {_RETRY}"
+            yield f"gave up after crash {self.crashes} in a row; tried again every {_RETRY}"
         if now_ms < self.backoff_until_ms:
             yield f"back-off after crash {self.crashes} in a row"
         grace_ms = policy.startup_grace_ms
@@ -343,7 +343,7 @@ class QueueActivator:
         ):
             yield f"a program of this queue is still starting (grace {grace_ms / 1000:g} s)"
         if not held.is_fresh and now_ms < held.settled_ms:
-            yield "waiting until the view has caught up"
+            yield "waiting for the monitors view to catch up"
 
     def _hold(self, held: Held) -> list[Decision]:
         decisions = [self._drop(f"superseded by #{held.sequence}")] if self.held is not None else []
@@ -357,7 +357,7 @@ class QueueActivator:
         return Decision(Action.DROP, self._about(held, why), None, held.notification_id)
 
     def _renew(self, program: Program, now_ms: int, retry_ms: int) -> list[Decision]:
-        """What the program was started for counts as not answered."""
+        """Holds the program's notification again, because the program has not answered it."""
         if program.notification_id is None or program.sequence is None:
             return []
         if self.held is not None and self.held.sequence >= program.sequence:
@@ -371,7 +371,7 @@ class QueueActivator:
         session_id = fresh_id if held.is_restart else held.notification_id
         self.running[session_id] = Program(now_ms, held.notification_id, held.sequence, held.unread, held.post_time)
         self.held = None
-        why = f"{held.reason}, {held.unread} unread" if held.reason else "the program before has not answered it"
+        why = f"{held.reason}, {held.unread} unread" if held.reason else "the previous program did not answer it"
         if held.blocked:
             why += f"; was held: {held.blocked}"
         return Decision(Action.START, self._about(held, why), session_id, held.notification_id)
@@ -382,16 +382,16 @@ class QueueActivator:
 
 
 def _void(held: Held, row: ViewRow | None, now_ms: int) -> str:
-    """Why the monitor does not wait for an answer; empty: it does, or the view cannot tell."""
+    """Returns why the monitor no longer waits for an answer; empty if it waits or the view does not show it yet."""
     if row is None or row.sequence < held.sequence:
         is_late = held.is_restart and now_ms >= held.settled_ms
-        return "the view does not say that it is still needed" if is_late else ""
+        return "the monitors view does not show that it is still needed" if is_late else ""
     if row.sequence > held.sequence:
         return f"superseded, the monitor is at #{row.sequence}" if now_ms >= held.settled_ms else ""
     if row.unread <= 0:
         return "nothing is left to read"
     if row.state != _NOTIFIED:
-        return "somebody has received since; the monitor notifies again if one more is useful"
+        return "a reader has received since; the monitor notifies again if one more is useful"
     return ""
 
 

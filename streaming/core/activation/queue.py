@@ -1,8 +1,7 @@
-"""A queue: its definition, its count of unread messages, its sessions and its monitor, moved by events.
+"""A queue: its definition, its count of unread messages, its sessions, its tasks and its monitor.
 
-A batch does three things to a queue, in this order (activation.md, "One clock, one check a batch"): it applies the
-queue's events without checking, ends what is due, and checks once. So what is written is true at the end of the
-batch, and an outage ends with one notification per queue that still needs it.
+A batch applies the queue's events without checking, then ends what is due, then checks once. So the records that it
+writes are true at the end of the batch. After an outage each queue that still needs a reader gets one notification.
 """
 
 from collections.abc import Callable
@@ -24,21 +23,21 @@ class Queue:
     """One queue. All times are milliseconds of its shard's clock.
 
     Attributes:
-        definition: What commands have defined.
+        definition: The definition that commands have set.
         monitor: Its queue monitor.
-        sessions: Who waits, and which transactions are open.
+        sessions: Its waits and open transactions.
         tasks: The tasks of internal activation.
-        room: What is left of the shard's room.
-        unread: Visible messages not taken by an open or committed RECEIVE; signed, as a receive may be heard of before
-            its arrival (D4).
+        room: The remaining room of the shard.
+        unread: Visible messages that no open or committed RECEIVE has taken. Signed, because the report of a RECEIVE
+            may come before that of the arrival (D4).
         negative_since_ms: When the count fell below zero.
-        last_added_ms: When an arrival or a rollback last added to the count.
+        last_added_ms: When an arrival, a rollback or the end of a lease last added to the count.
         rollbacks: Consecutive rollbacks of transactions that had received messages.
-        sequence: Number of the last notification.
+        sequence: The number of the last notification.
         last_event_ms: When the last event came.
-        view_written_ms: When the monitors view was last written.
-        is_view_stale: A count has changed since.
-        is_definition_changed: So has the definition, in this batch.
+        view_written_ms: When the queue's row of the monitors view was last written.
+        is_view_stale: Whether a count has changed since that write.
+        is_definition_changed: Whether the definition has changed since that write.
     """
 
     __slots__ = (
@@ -77,20 +76,20 @@ class Queue:
             self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
 
     def enter(self, room: Room) -> None:
-        """Counts in this room from now on what the queue takes up or gives back."""
+        """Makes the queue and its parts take their bytes from this room from now on."""
         self.room = self.sessions.room = self.tasks.room = room
 
     @property
     def tasks_running(self) -> int:
-        """Tasks of internal activation that run, or are just being started."""
+        """The number of tasks of internal activation that run or are being started."""
         return len(self.tasks.running)
 
     # 1. events
 
     def apply(self, event: Event, now_ms: int) -> None:
-        """Applies one event without checking; raises RefusedEventError if a limit forbids it."""
+        """Applies one event without a check; raises RefusedEventError if a limit forbids the event."""
         if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
-            self._set_unread(0, now_ms)  # D4: a surplus activation is harmless, a missing one is not
+            self._set_unread(0, now_ms)  # D4: one activation too many is harmless, a missing one is not
         _APPLY[type(event)](self, event, now_ms)
         self.last_event_ms = now_ms
         if self.unread <= 0:
@@ -108,7 +107,7 @@ class Queue:
         transaction_id = event.transaction_id if event.messages else None
         if begins_to_wait or transaction_id is not None:
             sessions.require_room(event.session_id, transaction_id, event.messages, begins_to_wait)
-        if sessions.by_id:  # most neither wait nor have a transaction open
+        if sessions.by_id:  # most queues have none
             sessions.received_or_waits(event.session_id, is_wait, now_ms)
         if begins_to_wait:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
@@ -137,7 +136,7 @@ class Queue:
 
     def _rollback(self, event: events.Rollback, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
-        self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)  # it was given back already
+        self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)  # its messages are already given back
         self._rolled_back(self.sessions.end_transaction(event.session_id, event.transaction_id), now_ms)
 
     def _session_alive(self, event: events.SessionAlive, now_ms: int) -> None:
@@ -161,7 +160,7 @@ class Queue:
     def _task_ended(self, task_id: str, by_itself: bool, why: str, now_ms: int) -> None:
         if (task := self.tasks.end(task_id)) is None:
             return
-        # D9: until somebody calls RECEIVE, the activation that started a task is unanswered.
+        # D9: the activation that started a task is unanswered until a reader calls RECEIVE.
         if self.monitor.state is State.NOTIFIED and self.tasks.started_sequence == self.sequence:
             self.tasks.failed(task, by_itself, why, now_ms)
         if not self.tasks.running:
@@ -180,7 +179,7 @@ class Queue:
         self._define(lambda definition: definition.notifications.pop(event.notification, None), now_ms)
 
     def _define(self, change: Callable[[QueueDefinition], object], now_ms: int) -> None:
-        """Changes the definition; its monitor comes to be, is renewed, or goes with it."""
+        """Changes the definition; creates, renews or drops the monitor accordingly."""
         before = self.definition
         changed = before.copy()
         change(changed)
@@ -212,21 +211,21 @@ class Queue:
         self.unread = unread
 
     def _add(self, messages: int, now_ms: int) -> None:
-        """Messages became unread: by an arrival, a rollback, or the end of a lease."""
+        """Adds unread messages after an arrival, a rollback or the end of a lease."""
         self.monitor.work_was_found()
         self.last_added_ms = now_ms
         self._set_unread(self.unread + messages, now_ms)
 
     def _heal(self, unread: int, now_ms: int) -> None:
-        """Believes a reader's count: upwards always; downwards unless it may be older than what was just added."""
-        # A tenth of W, and at least the batch itself (activation.md, "Self-healing").
+        """Accepts a reader's count. A lower count is accepted only if no messages were added recently."""
+        # A tenth of W, and at least the batch itself: the reader may have counted before messages were added.
         too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
         if unread > self.unread or now_ms - self.last_added_ms >= too_young_ms:
             self._set_unread(unread, now_ms)
 
     def _rolled_back(self, messages: int, now_ms: int) -> None:
         if messages == 0:
-            return  # an empty transaction counts for nothing
+            return  # an empty transaction does not count
         self._add(messages, now_ms)
         if not (self.definition.is_on and self.definition.handles_poison):
             return
@@ -241,18 +240,18 @@ class Queue:
     # 2. what is due, 3. the check
 
     def end_due(self, now_ms: int) -> None:
-        """Ends waits, transactions and tasks that are due; messages given back count as no rollback for poison."""
+        """Ends waits, transactions and tasks that are due. The end of a lease does not count as a poison rollback."""
         given_back = self.sessions.end_due(now_ms, self.settings)
         if given_back:
             self._add(given_back, now_ms)
-        # Once a batch is enough: none can add what 64 bits do not hold.
+        # Once per batch is enough: one batch cannot exceed 64 bits.
         self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
         for task_id in self.tasks.lost(now_ms, self.settings):
-            why = "its host fell silent" if self.tasks.running[task_id].is_confirmed else "no host took it"
+            why = "its host stopped reporting it" if self.tasks.running[task_id].is_confirmed else "no host took it"
             self._task_ended(task_id, False, why, now_ms)
 
     def check(self, now_ms: int, name_task: NameTask) -> None:
-        """Checks once, at the end of a batch."""
+        """Decides about activation, once at the end of a batch."""
         clause, work = self.definition.activation, self._work()
         if lacks_room := self.tasks.lacks_room(clause):
             work.can_activate = bool(self.definition.notifications)
@@ -268,15 +267,15 @@ class Queue:
                 expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
                 self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms)
             if now_ms >= self.tasks.back_off_until_ms():
-                self.tasks.retry_ms = FOREVER_MS  # that was for the activation before
+                self.tasks.retry_ms = FOREVER_MS  # this retry was for the previous activation
                 self._start_task(now_ms, name_task)
         elif self._is_task_to_be_retried and self.tasks.retry_ms <= now_ms:
             self._start_task(now_ms, name_task)
-        self._has_arrived = False  # rule A is remembered to the end of its batch only
+        self._has_arrived = False  # rule A holds only until the end of its batch
 
     @property
     def _is_task_to_be_retried(self) -> bool:
-        """Whether, at its time, a task is started again for the activation that nobody has answered (D9)."""
+        """Returns whether a task is started again at `retry_ms`, because the activation is unanswered (D9)."""
         is_unanswered = self.monitor.state is State.NOTIFIED and self.unread > 0
         return is_unanswered and self.tasks.is_to_be_retried(self.definition.activation, self.sequence)
 
@@ -290,7 +289,7 @@ class Queue:
             self.tasks.start(clause, self.sequence, name_task, now_ms)
 
     def take_notifications(self) -> list[Notification]:
-        """What has been notified since the last call, in order."""
+        """Returns the notifications made since the last call, in order."""
         notifications, self._notifications = self._notifications, []
         return notifications
 
@@ -319,7 +318,7 @@ class Queue:
 
     # the monitors view
     def counts(self) -> tuple[int, ...]:
-        """What the monitors view shows besides the state and the definition."""
+        """Returns the values that the monitors view shows besides the state and the definition."""
         monitor = self.monitor
         return (
             self.unread,
@@ -334,7 +333,7 @@ class Queue:
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
-        """Whether the view's row is to be written now: at once for a change, for a count once per check interval."""
+        """Returns whether to write the view's row: at once for a change, once per check interval for a count."""
         self.is_view_stale |= is_count_changed
         has_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
         if not (is_changed or self.is_definition_changed or (self.is_view_stale and has_rested)):
@@ -343,10 +342,10 @@ class Queue:
         self.is_view_stale = self.is_definition_changed = False
         return True
 
-    # when to look again
+    # the next step
 
     def next_check_ms(self) -> int:
-        """The next instant at which the answer could change without an event; FOREVER_MS if there is none."""
+        """Returns the next instant at which a check could decide differently without an event, or FOREVER_MS."""
         decision_ms = self.tasks.room_check_ms
         if decision_ms == FOREVER_MS:
             decision_ms = self.monitor.next_decision_ms(self._work(), self.settings)
@@ -358,11 +357,11 @@ class Queue:
         )
 
     def next_wake_ms(self) -> int:
-        """When the queue must be stepped at the latest: to check, to write its view, or to be forgotten."""
+        """Returns the latest instant of the next step: for a check, for the view, or to forget the queue."""
         return self.wake_ms_by(self.next_check_ms())
 
     def wake_ms_by(self, wake_ms: int) -> int:
-        """The same, given the next check."""
+        """Returns `next_wake_ms`, given `next_check_ms`."""
         if self.is_view_stale:
             wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
         if self._can_be_forgotten():
@@ -370,7 +369,7 @@ class Queue:
         return wake_ms
 
     def is_idle_expired(self, now_ms: int) -> bool:
-        """Whether an automatic queue has been idle for so long that it is forgotten."""
+        """Returns whether the queue is automatic and has been idle for so long that it is forgotten."""
         return self._can_be_forgotten() and now_ms - self.last_event_ms >= self.settings.queue_idle_expiry_ms
 
     def _can_be_forgotten(self) -> bool:

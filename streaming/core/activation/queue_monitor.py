@@ -1,25 +1,24 @@
-"""The queue monitor: when one more queue reader would have useful work.
+"""The queue monitor: decides when one more queue reader would have useful work.
 
-The theory. Activation is necessary when one more reader would find something to do. A backlog does not tell: 100,000
-messages of one conversation group are work for one reader only. So the monitor watches what readers find. A reader
-that waits in RECEIVE, or that got an empty result a moment ago, is proof that one more would be useless.
+A backlog alone does not show that. 100,000 messages of one conversation group are work for one reader only. So the
+monitor watches the results of the readers. A reader that waits in RECEIVE, or that has just got an empty result, proves
+that one more reader would be useless. Activation is necessary in two cases:
 
     A   A message arrives on a queue with no unread messages, and no task started by the monitor is running.
-    B   There are unread messages, no session waits in a RECEIVE without WHERE, and none got an empty result
-        within the quiet window W.
+    B   There are unread messages, no session waits in a RECEIVE without WHERE, and no such RECEIVE returned an
+        empty result within the quiet window W.
 
 A monitor is in one of three states, or absent:
 
     INACTIVE              nothing to receive
-    NOTIFIED              a notification was sent, or a task started; nothing more until a RECEIVE, or the time-out T
+    NOTIFIED              a notification was sent or a task started; silent until a RECEIVE or the time-out T
     RECEIVES_OCCURRING    a RECEIVE has been executed since
 
-Each event of the queue fires at most a few triggers, and the check at the end of a batch fires the rest. TRANSITIONS
-says what each trigger does in each state; the rest of this file computes which trigger it is. The one time a
-transition sets is the *anchor*: when readers began to receive. Under `observed` semantics the quiet window starts
-there, so that readers ramp up one per W (D1).
+Events fire some of the triggers, and the check at the end of a batch fires the others. TRANSITIONS lists the effect of
+each trigger in each state. A transition may set one instant, the *anchor*: when readers began to receive. Under
+`observed` semantics the quiet window starts at the anchor, so the number of readers grows by one per W (D1).
 
-Sources: the design's activation.md, sections "The step" and "Decisions"; D1 to D12 are its decisions.
+docs/decisions.md explains D1 to D12.
 """
 
 from dataclasses import dataclass
@@ -44,29 +43,29 @@ class State(IntEnum):
 
 
 class Trigger(IntEnum):
-    """What a monitor reacts to."""
+    """The inputs of a monitor's state machine."""
 
-    MONITOR_CREATED = 0  # queue or activation set ON, or the first event notification
-    MONITOR_DROPPED = 1  # queue set OFF, or activation OFF and no event notification left
-    RECEIVE = 2  # executed, or its wait begun; with or without WHERE, whatever its result (D5, D6)
+    MONITOR_CREATED = 0  # the queue or its activation set ON, or the first event notification
+    MONITOR_DROPPED = 1  # the queue set OFF, or its activation OFF and no event notification left
+    RECEIVE = 2  # executed or begun to wait; with or without WHERE, with any result (D5, D6)
     NOTHING_UNREAD = 3  # after an event, and at the check
     TASKS_EXITED = 4  # the last running task has exited (D11)
-    TIMEOUT_EXPIRED = 5  # at the check: the suppression ends
+    TIMEOUT_EXPIRED = 5  # at the check: T is over, and the suppression ends
     ACTIVATED = 6  # at the check: A or B holds
     NOT_NECESSARY = 7  # at the check: there are unread messages, but neither A nor B holds
-    TASK_LIMIT_REACHED = 8  # at the check: A or B holds, but nobody may be started and nobody notified (D9)
+    TASK_LIMIT_REACHED = 8  # at the check: A or B holds, but no task can be started and no notification sent (D9)
 
 
 class Anchor(IntEnum):
-    """What a transition does to the anchor."""
+    """The effect of a transition on the anchor."""
 
     KEEP = 0
     NOW = 1
     NEVER = 2
-    ALL_NEVER = 3  # and to the other times too: this is a new monitor
+    ALL_NEVER = 3  # the other times become "never" too: the monitor is new or gone
 
 
-# (state, trigger) -> (next state, anchor). A pair that is missing cannot happen, and is a defect if it does.
+# (state, trigger) -> (next state, anchor). A missing pair cannot happen; if it does, the code has a bug.
 TRANSITIONS: dict[tuple[State, Trigger], tuple[State, Anchor]] = {
     (State.ABSENT, Trigger.MONITOR_CREATED): (State.INACTIVE, Anchor.ALL_NEVER),
     (State.ABSENT, Trigger.RECEIVE): (State.ABSENT, Anchor.KEEP),
@@ -97,12 +96,12 @@ TRANSITIONS: dict[tuple[State, Trigger], tuple[State, Anchor]] = {
 }
 
 
-# TRANSITIONS by number: the hash of an Enum is computed in Python, and this is looked up for nearly every event.
+# TRANSITIONS by number, for speed: nearly every event looks one up, and Python code computes the hash of an Enum.
 _BY_STATE = [[TRANSITIONS.get((state, trigger)) for trigger in Trigger] for state in State]
 
 
 class Reason(Enum):
-    """Why an activation is necessary."""
+    """The reason why an activation is necessary."""
 
     MESSAGE_ARRIVED_ON_EMPTY_QUEUE = "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"
     MESSAGES_ACCUMULATING = "MESSAGES_ACCUMULATING"
@@ -111,14 +110,15 @@ class Reason(Enum):
 
 @dataclass(slots=True, init=False)
 class Work:
-    """What the check needs to know of the queue.
+    """The facts about the queue that the check needs.
 
     Attributes:
-        unread: Signed count of unread messages (D4).
-        has_arrived: Rule A's premise: in this batch a message arrived on the empty queue, and not all were taken.
-        waiting: Sessions that wait without WHERE.
+        unread: The signed count of unread messages (D4).
+        has_arrived: The premise of rule A: in this batch a message arrived on the empty queue, and some are still
+            unread.
+        waiting: The number of sessions that wait without WHERE.
         timeout_ms: T; FOREVER_MS if it never expires, or if the queue has no event notification.
-        can_activate: Whether there is an event notification to notify, or a task that may be started.
+        can_activate: Whether the queue has an event notification, or a task can be started.
     """
 
     unread: int
@@ -137,7 +137,7 @@ class Work:
 
 
 class QueueMonitor:
-    """One queue's monitor: its state and its times, in milliseconds of the shard's clock."""
+    """The monitor of one queue: its state, and its times in milliseconds of the shard's clock."""
 
     __slots__ = (
         "anchor_ms",
@@ -160,7 +160,7 @@ class QueueMonitor:
         self.awaits_answer = False
 
     def fire(self, trigger: Trigger, now_ms: int) -> None:
-        """Does what TRANSITIONS says; raises KeyError, and changes nothing, for a pair that cannot happen."""
+        """Applies the transition for a trigger; raises KeyError and changes nothing if TRANSITIONS lacks the pair."""
         transition = _BY_STATE[self.state][trigger]
         if transition is None:
             raise KeyError((self.state, trigger))
@@ -173,12 +173,12 @@ class QueueMonitor:
             self._forget()
 
     def work_was_found(self) -> None:
-        """MESSAGES, an arrival or a rollback: the activations before were not useless, the window is W again (D12)."""
+        """Forgets useless activations after MESSAGES, an arrival or a rollback; the quiet window is W again (D12)."""
         self.useless_activations = 0
         self.awaits_answer = False
 
     def nothing_was_found(self, now_ms: int) -> None:
-        """An empty result without WHERE: one more reader would be useless for a quiet window from now on."""
+        """Starts the quiet window after an empty result without WHERE; counts an unanswered activation as useless."""
         if self.state is State.ABSENT:
             return
         self.last_empty_ms = now_ms
@@ -187,7 +187,7 @@ class QueueMonitor:
             self.useless_activations += 1
 
     def quiet_window_ms(self, settings: CoreSettings) -> int:
-        """W of this queue: doubled by the third and each further useless activation in a row (D12)."""
+        """Returns W of this queue. The third and each further useless activation in a row doubles it (D12)."""
         doublings = self.useless_activations - USELESS_ACTIVATIONS_TOLERATED
         if doublings <= 0:
             return settings.quiet_window_ms
@@ -195,17 +195,17 @@ class QueueMonitor:
         return min(settings.quiet_window_ms << min(doublings, 32), longest_ms)
 
     def quiet_until_ms(self, settings: CoreSettings) -> int:
-        """When the quiet window ends; as if never begun under `literal` without an empty result (D1)."""
+        """Returns the end of the quiet window; an instant in the past if no window has begun (D1)."""
         since_ms = self.last_empty_ms
         if settings.semantics is Semantics.OBSERVED:
             since_ms = max(since_ms, self.anchor_ms)
         return since_ms + self.quiet_window_ms(settings)
 
     def check(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger | None, Reason | None]:
-        """Decides once, at the end of a batch.
+        """Decides, once at the end of a batch, whether the queue is activated.
 
         Returns:
-            What it decided, None for nothing; and the reason if the queue is to be activated now.
+            The trigger that was fired, or None; and the reason, if the queue is activated now.
         """
         if self.state is State.ABSENT:
             return None, None
@@ -225,7 +225,7 @@ class QueueMonitor:
     def _decide(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger, Reason | None]:
         if work.unread <= 0:
             return Trigger.NOTHING_UNREAD, None
-        # D3: the messages go to the sessions that already wait, as long as those are enough.
+        # D3: sessions that already wait take the messages, if there are at least as many sessions as messages.
         is_taken_care_of = settings.semantics is Semantics.OBSERVED and work.unread <= work.waiting
         rule_a = work.has_arrived and not is_taken_care_of
         rule_b = work.waiting == 0 and now_ms >= self.quiet_until_ms(settings)
@@ -236,7 +236,7 @@ class QueueMonitor:
         return Trigger.ACTIVATED, Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE if rule_a else Reason.MESSAGES_ACCUMULATING
 
     def next_decision_ms(self, work: Work, settings: CoreSettings) -> int:
-        """The next instant at which a check could decide otherwise without an event; FOREVER_MS if there is none."""
+        """Returns the next instant at which a check could decide differently without an event, or FOREVER_MS."""
         if self.state is State.NOTIFIED:
             return min(self.last_activated_ms + work.timeout_ms, FOREVER_MS)
         if self.state is State.ABSENT or work.unread <= 0 or work.waiting > 0 or not work.can_activate:

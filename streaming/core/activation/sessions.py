@@ -1,7 +1,8 @@
-"""The sessions of a queue: who waits, and which transactions are open.
+"""The sessions of a queue: their waits and their open transactions.
 
-A session is known while it waits or has received something in a transaction that is still open. It may fall silent
-(killed, cut off), so both count for a lease only, which any record of the session renews.
+A session is in memory while it waits, or while a transaction in which it received messages is open. Its reader may be
+killed or disconnected without a report. So waits and transactions last only for a lease, which any record of the
+session renews.
 """
 
 from dataclasses import dataclass
@@ -22,18 +23,21 @@ from streaming.core.times import FOREVER_MS
 
 @dataclass(slots=True)
 class Lease:
-    """Since when something of a silent session counts, and whether it was found overdue and given once more."""
+    """The start of a session's or task's lease, and whether it was extended because it was found overdue."""
 
     from_ms: int
     is_extended: bool = False
 
     def renew(self, now_ms: int) -> None:
-        """The session was heard."""
+        """Starts the lease again, after a report."""
         self.from_ms = now_ms
         self.is_extended = False
 
     def has_ended(self, now_ms: int, lease_ms: int) -> bool:
-        """Whether it is over; overdue for long, it is given once more: nobody looked, so nobody heard the session."""
+        """Returns whether the lease is over.
+
+        A lease that is overdue by more than LEASE_OVERDUE_MS is extended once: the monitor was down and saw no reports.
+        """
         overdue_ms = now_ms - self.from_ms - lease_ms
         if overdue_ms > LEASE_OVERDUE_MS and not self.is_extended:
             self.from_ms = now_ms
@@ -44,7 +48,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Wait:
-    """A wait in RECEIVE or GET CONVERSATION GROUP; it ends by itself at `ends_ms`, FOREVER_MS: by the lease only."""
+    """A wait in RECEIVE or GET CONVERSATION GROUP. It ends at `ends_ms`; FOREVER_MS: only the lease ends it."""
 
     where: bool
     ends_ms: int
@@ -57,8 +61,8 @@ class Session:
 
     Attributes:
         wait: Its wait, if it waits.
-        transactions: Open transactions, transaction_id -> messages received.
-        transactions_lease: How long they stay open.
+        transactions: Open transactions, transaction_id -> number of messages received.
+        transactions_lease: The lease of its open transactions.
     """
 
     wait: Wait | None
@@ -66,10 +70,10 @@ class Session:
     transactions_lease: Lease
 
 
-# What a snapshot has of each besides texts, at most.
+# The most bytes that each takes in a snapshot, without its texts.
 _SESSION_BYTES = NUMBER_BYTES + 6
 _WAIT_BYTES = 2 * NUMBER_BYTES + 3
-_TRANSACTION_BYTES = 1  # and its number of messages
+_TRANSACTION_BYTES = 1  # without its number of messages
 _MARK_BYTES = 2 * NUMBER_BYTES + 1
 
 
@@ -77,9 +81,9 @@ class Sessions:
     """All sessions of one queue, and the marks of transactions that were given back.
 
     Attributes:
-        room: What is left of the shard's room.
-        by_id: The sessions that wait or have a transaction open.
-        open_transactions: How many they have.
+        room: The remaining room of the shard.
+        by_id: The sessions that wait or have an open transaction.
+        open_transactions: The number of their open transactions.
         marks: (session_id, transaction_id) -> (messages, when they were given back); the oldest first.
     """
 
@@ -92,7 +96,7 @@ class Sessions:
         self.marks: dict[tuple[str, str], tuple[int, int]] = {}
 
     def heard(self, session_id: str, now_ms: int) -> None:
-        """Any record of a session renews its leases."""
+        """Renews the leases of a session that has sent a record."""
         session = self.by_id.get(session_id)
         if session is not None:
             session.transactions_lease.renew(now_ms)
@@ -100,31 +104,33 @@ class Sessions:
                 session.wait.lease.renew(now_ms)
 
     def received_or_waits(self, session_id: str, is_wait: bool, now_ms: int) -> None:
-        """A RECEIVE renews the session's leases and ends its wait, unless it begins to wait."""
+        """Renews the leases of a session that has executed RECEIVE; ends its wait unless the RECEIVE waits."""
         if session_id in self.by_id:
             self.heard(session_id, now_ms)
             if not is_wait:
                 self.end_wait(session_id)
 
     def require_room(self, session_id: str, transaction_id: str | None, messages: int, begins_to_wait: bool) -> None:
-        """Makes sure that there is room for a session that begins to wait or has received something in a transaction.
+        """Checks that there is room for a session that begins to wait or has received messages in a transaction.
 
         Args:
             session_id: The session.
             transaction_id: The transaction in which it has received messages, if any.
-            messages: How many.
-            begins_to_wait: Whether it begins to wait, or goes on with it.
+            messages: The number of messages received.
+            begins_to_wait: Whether it begins or continues to wait.
 
         Raises:
-            RefusedEventError: There are too many sessions, or too many open transactions, to remember this one.
+            RefusedEventError: There are already too many sessions or open transactions, or the room is used up.
         """
         session = self.by_id.get(session_id)
         if session is None and len(self.by_id) >= MAX_SESSIONS:
-            raise RefusedEventError(f"too many sessions: {MAX_SESSIONS} of the queue wait or have a transaction open")
+            raise RefusedEventError(
+                f"too many sessions: {MAX_SESSIONS} already wait or have an open transaction in this queue"
+            )
         if transaction_id is not None:
             before = None if session is None else session.transactions.get(transaction_id)
             if before is None and self.open_transactions >= MAX_TRANSACTIONS:
-                raise RefusedEventError(f"too many transactions: {MAX_TRANSACTIONS} of the queue are open")
+                raise RefusedEventError(f"too many transactions: {MAX_TRANSACTIONS} are already open in this queue")
             if self.room.is_used_up and (before is None or _sum_bytes(before, messages) > number_bytes(before)):
                 raise no_room("transactions")
         elif begins_to_wait and self.room.is_used_up and (session is None or session.wait is None):
@@ -146,12 +152,12 @@ class Sessions:
                 self.room.take(-_SESSION_BYTES - text_bytes(session_id))
 
     def is_waiting(self, session_id: str, now_ms: int) -> bool:
-        """Whether the session waits; a wait whose time is over has ended, though nobody has looked yet."""
+        """Returns whether the session waits. A wait whose time is over has ended, even before `end_due` removes it."""
         session = self.by_id.get(session_id)
         return session is not None and session.wait is not None and session.wait.ends_ms > now_ms
 
     def waits(self, session_id: str, where: bool, timeout_ms: int | None, now_ms: int) -> None:
-        """The session begins to wait, or renews its wait; a renewal without a time-out keeps the one it had."""
+        """Starts or renews the session's wait. A renewal without a time-out keeps the time-out of before."""
         ends_ms = FOREVER_MS
         session = self._open(session_id, now_ms)
         if timeout_ms is not None:
@@ -163,7 +169,7 @@ class Sessions:
         session.wait = Wait(where, ends_ms, Lease(now_ms))
 
     def end_wait(self, session_id: str) -> None:
-        """The wait of a session that is known, if it waits, has a result."""
+        """Ends the wait, if any, of a session in `by_id`."""
         self._forget_wait(self.by_id[session_id])
         self._close_if_idle(session_id)
 
@@ -173,12 +179,12 @@ class Sessions:
             self.room.take(-_WAIT_BYTES)
 
     def end_all_waits(self) -> None:
-        """The queue is OFF: nobody can wait."""
+        """Ends the waits of all sessions, because the queue is OFF."""
         for session_id in list(self.by_id):
             self.end_wait(session_id)
 
     def received(self, session_id: str, transaction_id: str, messages: int, now_ms: int) -> None:
-        """The session received messages in an open transaction."""
+        """Adds messages that the session received to one of its open transactions."""
         transactions = self._open(session_id, now_ms).transactions
         before = transactions.get(transaction_id)
         received = messages if before is None else min(before + messages, MAX_MESSAGES)
@@ -190,7 +196,7 @@ class Sessions:
             self.room.take(_transaction_bytes(transaction_id, received) - before_bytes)
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
-        """Forgets an open transaction and returns what it received; 0 if it is not known."""
+        """Removes an open transaction; returns the number of its messages, 0 if the transaction is unknown."""
         session = self.by_id.get(session_id)
         if session is None or transaction_id not in session.transactions:
             return 0
@@ -200,13 +206,13 @@ class Sessions:
         return messages
 
     def _ended(self, transaction_id: str, messages: int) -> None:
-        """An open transaction is open no more."""
+        """Counts down for a transaction that has ended, and gives back its room."""
         self.open_transactions -= 1
         if self.room.is_counted:
             self.room.take(-_transaction_bytes(transaction_id, messages))
 
     def take_mark(self, session_id: str, transaction_id: str, now_ms: int) -> int:
-        """Takes off the mark of a transaction that was given back; returns its messages, 0 without a valid mark."""
+        """Removes a transaction's mark; returns the number of its messages, 0 without a valid mark."""
         key = session_id, transaction_id
         if key not in self.marks:
             return 0
@@ -219,7 +225,7 @@ class Sessions:
         return self.marks.pop(key)
 
     def end(self, session_id: str) -> list[int]:
-        """The session is gone: returns what each of its open transactions received."""
+        """Removes a session that has ended; returns the number of messages of each of its open transactions."""
         session = self.by_id.get(session_id)
         if session is None:
             return []
@@ -231,21 +237,21 @@ class Sessions:
         return received
 
     def waiting(self) -> int:
-        """How many sessions wait without WHERE."""
-        if not self.by_id:  # as in most queues at most times
+        """Returns how many sessions wait without WHERE."""
+        if not self.by_id:  # the usual case
             return 0
         return sum(session.wait is not None and not session.wait.where for session in self.by_id.values())
 
     def tasks_waiting(self) -> int:
-        """How many sessions wait, with WHERE or not: the column tasks_waiting."""
+        """Returns how many sessions wait, with or without WHERE: the column tasks_waiting."""
         if not self.by_id:
             return 0
         return sum(session.wait is not None for session in self.by_id.values())
 
     def end_due(self, now_ms: int, settings: CoreSettings) -> int:
-        """Ends the waits and transactions that are due; returns how many messages are given back."""
+        """Ends the waits and transactions that are due; returns the number of messages given back."""
         given_back = 0
-        if not (self.by_id or self.marks):  # as in most queues at most times
+        if not (self.by_id or self.marks):  # the usual case
             return given_back
         for session_id, session in list(self.by_id.items()):
             wait = session.wait
@@ -261,7 +267,7 @@ class Sessions:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
             self._ended(transaction_id, messages)
-            earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and then gone on with
+            earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and continued
             self._mark((session_id, transaction_id), min(earlier + messages, MAX_MESSAGES), now_ms)
         session.transactions.clear()
         return given_back
@@ -269,9 +275,9 @@ class Sessions:
     def _mark(self, key: tuple[str, str], messages: int, now_ms: int) -> None:
         """Marks a transaction that was given back, if there is room.
 
-        A session has its id once for all its open transactions, but each mark has it: marks take a hundred times the
-        room of small transactions. Without its mark a COMMIT that comes late takes nothing off, so the count is too
-        high until a reader reports how much is unread.
+        A session stores its id once for all its open transactions, but each mark stores the id again. So marks can take
+        a hundred times the room of small transactions. A late COMMIT without a mark subtracts nothing, so the count is
+        too high until a reader reports `unread`.
         """
         if self.room.is_used_up:
             return
@@ -289,7 +295,7 @@ class Sessions:
             self._drop_mark(oldest)
 
     def next_due_ms(self, settings: CoreSettings) -> int:
-        """The next instant at which a wait or a transaction ends; FOREVER_MS if there is none."""
+        """Returns the next instant at which a wait or a transaction ends; FOREVER_MS if there is none."""
         due_ms = FOREVER_MS
         for session in self.by_id.values():
             if session.wait is not None:
@@ -300,15 +306,15 @@ class Sessions:
 
 
 def _sum_bytes(before: int, messages: int) -> int:
-    """Returns what the number of a transaction's messages takes after more have been received."""
+    """Returns the bytes of a transaction's number of messages after the session has received more."""
     return number_bytes(min(before + messages, MAX_MESSAGES))
 
 
 def _transaction_bytes(transaction_id: str, messages: int) -> int:
-    """Returns what an open transaction takes in a snapshot, at most."""
+    """Returns the most bytes that an open transaction takes in a snapshot."""
     return _TRANSACTION_BYTES + number_bytes(messages) + text_bytes(transaction_id)
 
 
 def _mark_bytes(key: tuple[str, str]) -> int:
-    """Returns what a mark takes in a snapshot, at most."""
+    """Returns the most bytes that a mark takes in a snapshot."""
     return _MARK_BYTES + text_bytes(key[0]) + text_bytes(key[1])

@@ -1,4 +1,4 @@
-"""A shard: some of the queues, on one clock, moved batch by batch."""
+"""A shard: some of the queues, which share one clock and move batch by batch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from streaming.core.times import FOREVER_MS
 
 @dataclass(slots=True, init=False)
 class Step:
-    """What a batch did to one queue.
+    """The result of one batch for one queue.
 
     Attributes:
-        queue: The queue afterwards; None if there is none.
-        notifications: What is to be notified, in order.
-        tasks: The tasks that were started (those not confirmed yet), or changed otherwise; None for one that has ended.
-        refused: The events that a limit forbids, and why; they have changed nothing.
-        writes_view: Whether its row of the monitors view is to be written; without a queue: a tombstone.
-        next_check_ms: The next instant at which its check could decide otherwise without an event.
-        wake_ms: When it must be stepped at the latest.
+        queue: The queue after the batch; None if it does not exist.
+        notifications: The notifications to write, in order.
+        tasks: task_id -> a task that was started (still unconfirmed) or changed, or None for a task that has ended.
+        refused: The events that a limit forbids, with the reasons. They have changed nothing.
+        writes_view: Whether to write the queue's row of the monitors view, or a tombstone if `queue` is None.
+        next_check_ms: The next instant at which a check could decide differently without an event.
+        wake_ms: The latest instant of the next step.
     """
 
     queue: Queue | None
@@ -63,7 +63,7 @@ class Step:
         self.wake_ms = wake_ms
 
 
-def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and nothing that belongs together)
+def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on; no two of them form a group)
     queue: Queue | None,
     batch: Iterable[Event],
     now_ms: int,
@@ -74,12 +74,12 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
     """Takes one queue through one batch: applies its events, ends what is due, checks once.
 
     Args:
-        queue: The queue before; None if nobody has heard of it. It is changed.
-        batch: The batch's events of this queue, in order; none if it is only due.
+        queue: The queue before the batch, changed in place; None if it does not exist.
+        batch: The events of this queue in the batch, in order; empty if the queue is only due.
         now_ms: The shard's time.
         settings: The settings of all queues.
-        name_task: Gives a task that is started its id, by the activation's sequence.
-        room: What is left of the shard's room. It is changed.
+        name_task: Returns the id of a new task, given the activation's sequence.
+        room: The remaining room of the shard, changed in place.
     """
     existed = queue is not None
     state, counts = _enter(queue, room)
@@ -116,7 +116,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on, and noth
 
 
 def _enter(queue: Queue | None, room: Room) -> tuple[State | None, tuple[int, ...] | None]:
-    """Lets a queue take up room from now on; returns its state and its counts."""
+    """Makes a queue use this room from now on; returns the queue's state and counts."""
     if queue is None:
         return None, None
     queue.enter(room)
@@ -124,10 +124,10 @@ def _enter(queue: Queue | None, room: Room) -> tuple[State | None, tuple[int, ..
 
 
 def _create(event: Event, settings: CoreSettings, room: Room) -> Queue | None:
-    """The queue that an event creates before it is applied; None if it creates none.
+    """Returns a new queue for an event that creates one, before the event is applied; None for all other events.
 
     Raises:
-        RefusedEventError: It would create one, and the shard has too many.
+        RefusedEventError: The shard has too many queues, or its room is used up.
     """
     if not isinstance(event, CREATING_EVENTS):
         return None
@@ -135,7 +135,7 @@ def _create(event: Event, settings: CoreSettings, room: Room) -> Queue | None:
     if isinstance(event, CREATING_COMMANDS):
         limit, is_used_up = limit * COMMANDS_QUEUES_FACTOR, room.is_used_up_for_commands
     if room.other_queues >= limit:
-        raise RefusedEventError(f"too many queues: its shard has {limit}")
+        raise RefusedEventError(f"too many queues: the shard already has {limit}")
     if is_used_up:
         raise no_room("queues")
     is_automatic = not isinstance(event, CreateQueue)

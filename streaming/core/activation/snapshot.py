@@ -1,7 +1,7 @@
-"""A queue as plain values and back: the format in which a checkpoint keeps it.
+"""Converts a queue to plain values and back, in the format that a checkpoint keeps.
 
-A snapshot is nested lists of None, bool, int and str. FORMAT_VERSION names its layout: whoever changes the layout adds
-a version and a step that turns the older one into it, so that an older checkpoint opens.
+A snapshot is nested lists of None, bool, int and str. FORMAT_VERSION is the version of its layout. Each change of the
+layout needs a new version, and a step that converts the version before, so that older checkpoints open.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ FORMAT_VERSION = 4
 
 Snapshot = list[Any]
 
-# By number; to call State would run Python code.
+# By number, for speed: a call of State runs Python code.
 _STATES = tuple(State)
 _TASK_FIELDS = ("procedure_name", "execute_as", "sequence", "started_ms", "host", "is_confirmed")
 
 
 def take(queue: Queue) -> Snapshot:
-    """The queue as plain values."""
+    """Returns the queue as plain values."""
     monitor = queue.monitor
     return [
         _take_definition(queue.definition),
@@ -52,7 +52,7 @@ def take(queue: Queue) -> Snapshot:
 
 
 def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
-    """The queue of a snapshot of this FORMAT_VERSION."""
+    """Returns the queue of a snapshot of this FORMAT_VERSION."""
     definition, monitor, *counts, sessions, marks, tasks = snapshot
     queue = Queue(_restore_definition(definition), settings)
     state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
@@ -72,7 +72,7 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
 
 
 def upgrade(snapshot: Snapshot, version: int) -> Snapshot:
-    """A snapshot of an older version as one of this FORMAT_VERSION."""
+    """Converts a snapshot of an older version to this FORMAT_VERSION."""
     for older in range(version, FORMAT_VERSION):
         snapshot = _UPGRADES[older](snapshot)
     return snapshot
@@ -83,11 +83,11 @@ def _add_tasks(snapshot: Snapshot) -> Snapshot:
 
 
 def _as_it_is(snapshot: Snapshot) -> Snapshot:
-    """Version 3 changed how a shard keeps its queues; version 4 added to tasks what `_restore_tasks` does without."""
+    """Changes nothing: version 3 changed only shards, and `_restore_tasks` accepts tasks without version 4's fields."""
     return snapshot
 
 
-# version -> what makes the next one of it
+# version -> the step that converts it to the next version
 _UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is, 3: _as_it_is}
 
 
@@ -126,7 +126,7 @@ def _restore_session(snapshot: Snapshot) -> Session:
 
 
 def _take_tasks(tasks: Tasks) -> Snapshot | None:
-    """None for a queue that never had a task, as nearly all have none."""
+    """Returns the tasks as plain values; None, the usual case, if the queue never had a task."""
     if not (tasks.running or tasks.started_sequence or tasks.limit_reached):
         return None
     return [
@@ -146,7 +146,7 @@ def _take_tasks(tasks: Tasks) -> Snapshot | None:
 
 def _restore_tasks(tasks: Tasks, snapshot: Snapshot) -> None:
     running, tasks.started_sequence, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached, *failed = snapshot
-    # A queue that has rested since version 3 lacks them.
+    # A queue that has not changed since version 3 lacks these fields.
     tasks.failures, tasks.failing_since_ms, tasks.failure = failed or (0, NEVER_MS, None)
     tasks.running = {
         task_id: Task(**dict(zip(_TASK_FIELDS, rest, strict=True)), lease=Lease(from_ms, is_extended))

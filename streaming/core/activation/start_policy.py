@@ -1,4 +1,4 @@
-"""What the activator's config says about a queue's program, as the decisions need it."""
+"""The part of the activator's config that its decisions about a queue need."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ _MAX_DOUBLINGS = 40
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the config says about a queue's program.
+    """The config's settings for the programs of a queue.
 
     Attributes:
-        entry: Changes whenever anything in the config's entry changes.
-        min_programs: So many are kept running without a notification.
-        max_programs: So many run at most.
-        startup_grace_ms: For so long a program counts as still starting.
-        success_exit_codes: What means that the work was done.
-        fatal_exit_codes: What means that starting it again is useless until the entry changes.
-        backoff_ms: How long nothing is started after a first crash; doubled by each further one in a row.
-        max_backoff_ms: How long at most.
-        max_restarts: Restarts in a row without another notification.
+        entry: A text that changes whenever anything in the config's entry changes.
+        min_programs: The number of programs kept running without a notification.
+        max_programs: The most programs that run at a time.
+        startup_grace_ms: How long a program counts as still starting.
+        success_exit_codes: The exit codes of a program that has done its work.
+        fatal_exit_codes: The exit codes after which no program is started until the entry changes.
+        backoff_ms: The pause after a first crash. Each further crash in a row doubles it.
+        max_backoff_ms: The longest pause.
+        max_restarts: The most restarts in a row without another notification.
     """
 
     entry: str
@@ -32,5 +32,5 @@ class Policy:
     max_restarts: int = 5
 
     def backoff_after_ms(self, crashes: int) -> int:
-        """Returns how long nothing is started after so many crashes in a row."""
+        """Returns the pause after this number of crashes in a row."""
         return min(self.backoff_ms << min(crashes - 1, _MAX_DOUBLINGS), self.max_backoff_ms)

@@ -1,10 +1,10 @@
-"""What a task host has to do next, and which tasks it has had (activation.md, D9).
+"""The duties of a task host, and the tasks that it has already taken (D9).
 
-A handler is busy from the moment the host takes a task until the task has exited. A task is started at once. If that
-fails for a reason that may pass, it is tried again until the monitor gives the task up. While it runs, the host repeats
-that it does, so that the monitor's lease does not end.
+A handler is busy from the moment the host takes a task until the task has exited. The host starts the task at once. If
+the start fails for a temporary reason, the host tries again until the monitor gives the task up. While the task runs,
+the host repeats TASK_STARTED, so that the task's lease in the monitor does not end.
 
-Time is the host's monotonic clock in milliseconds: a lease must not depend on somebody setting the time of day.
+Times are milliseconds of the host's monotonic clock, so a change of the time of day does not affect a lease.
 """
 
 import re
@@ -14,9 +14,9 @@ from hashlib import sha256
 
 # Three of these fit into the monitor's task lease of 60 s (D9).
 REPORT_INTERVAL_MS = 20_000
-# When a handler that could not start its task tries again.
+# The pause before a handler tries again to start its task.
 RETRY_INTERVAL_MS = 5_000
-# The monitor writes a record again only right after a crash, and then those of one batch.
+# The monitor repeats records only right after a crash, and only those of one batch.
 MAX_RECENT_TASKS = 100
 
 # 64 bits as hexadecimal digits: 100 of them stay below the 4,096 bytes that Kafka keeps with an offset
@@ -26,7 +26,7 @@ _MARKS = re.compile(rf"(?:[0-9a-f]{{{_MARK_LENGTH}}})*")
 
 
 class Duty(Enum):
-    """What is to be done for a task."""
+    """An action that is due for a task."""
 
     START = auto()
     REPORT = auto()
@@ -35,12 +35,12 @@ class Duty(Enum):
 
 @dataclass(slots=True)
 class _Handler:
-    """A handler that is busy.
+    """A busy handler.
 
     Attributes:
-        expires_ms: From when on its task must not be started.
+        expires_ms: The instant from which its task must not be started.
         is_running: Whether its task runs.
-        due_ms: When there is something to do.
+        due_ms: When its next duty is due.
     """
 
     expires_ms: int
@@ -49,7 +49,7 @@ class _Handler:
 
 
 class TaskHandlers:
-    """The handlers of one host that are busy, by the task they have."""
+    """The busy handlers of one host, by task."""
 
     def __init__(self) -> None:
         self._busy: dict[str, _Handler] = {}
@@ -58,34 +58,34 @@ class TaskHandlers:
         return len(self._busy)
 
     def take(self, task_id: str, expires_ms: int, now_ms: int) -> None:
-        """A handler takes a task, which is to be started at once."""
+        """Gives a task to a handler; its start is due at once."""
         self._busy[task_id] = _Handler(expires_ms, False, now_ms)
 
     def started(self, task_id: str, now_ms: int) -> None:
-        """The task runs, and the monitor was told so a moment ago."""
+        """Records that the task runs and was reported just now."""
         handler = self._busy[task_id]
         handler.is_running = True
         handler.due_ms = now_ms + REPORT_INTERVAL_MS
 
     def not_started(self, task_id: str, now_ms: int) -> None:
-        """The task could not be started, for a reason that may pass."""
+        """Schedules another try for a task that could not be started for a temporary reason."""
         handler = self._busy[task_id]
         handler.due_ms = min(now_ms + RETRY_INTERVAL_MS, handler.expires_ms)
 
     def reported(self, task_id: str, now_ms: int) -> None:
-        """The monitor was told that the task runs."""
+        """Records that the task was reported just now."""
         self._busy[task_id].due_ms = now_ms + REPORT_INTERVAL_MS
 
     def free(self, task_id: str) -> None:
-        """The task has exited, or will not be started."""
+        """Frees the handler of a task that has exited or will not be started."""
         del self._busy[task_id]
 
     def waiting(self) -> list[str]:
-        """The tasks that do not run yet."""
+        """Returns the tasks that do not run yet."""
         return [task_id for task_id, handler in self._busy.items() if not handler.is_running]
 
     def due(self, now_ms: int) -> list[tuple[str, Duty]]:
-        """What is to be done now; it stays due until it was done."""
+        """Returns the duties that are due now. A duty stays due until it is done."""
         due = {task_id: handler for task_id, handler in self._busy.items() if handler.due_ms <= now_ms}
         return [(task_id, _duty(handler, now_ms)) for task_id, handler in due.items()]
 
@@ -99,12 +99,12 @@ def _duty(handler: _Handler, now_ms: int) -> Duty:
 class RecentTasks:
     """The last tasks that were taken from one partition of queue-tasks.
 
-    The monitor writes a record at least once, but a task is started once. What is known here is kept with the
-    partition's offset, so that the host that has the partition next knows it too.
+    The monitor may write a record more than once, but each task is started only once. The host commits this list with
+    the partition's offset, so the next host that is assigned the partition knows these tasks too.
     """
 
     def __init__(self, text: str = "") -> None:
-        """Nothing, or what `text()` gave; anything else that stands with an offset is nothing."""
+        """Restores a list from the result of `text()`; any other text gives an empty list."""
         marks = text if _MARKS.fullmatch(text) else ""
         self._marks = dict.fromkeys(marks[start : start + _MARK_LENGTH] for start in range(0, len(marks), _MARK_LENGTH))
 
@@ -112,13 +112,13 @@ class RecentTasks:
         return _mark(task_id) in self._marks
 
     def add(self, task_id: str) -> None:
-        """A task was taken; the oldest is forgotten beyond MAX_RECENT_TASKS."""
+        """Adds a task that was taken; drops the oldest one beyond MAX_RECENT_TASKS."""
         self._marks[_mark(task_id)] = None
         if len(self._marks) > MAX_RECENT_TASKS:
             del self._marks[next(iter(self._marks))]
 
     def text(self) -> str:
-        """All of it in ASCII characters."""
+        """Returns the list as ASCII text."""
         return "".join(self._marks)
 
 

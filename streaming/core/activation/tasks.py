@@ -1,7 +1,8 @@
-"""The tasks that internal activation has started for a queue (activation.md, D9).
+"""The tasks that internal activation has started for a queue (D9).
 
-A task counts as running from the moment it is asked for, so that no second one is asked for while the first still
-starts. Its host repeats that it lives; one not heard of for the task lease is lost, and counts no more.
+A task counts as running as soon as the monitor requests it, so the monitor requests no second task while the first one
+is starting. The task's host repeats TASK_STARTED while the task runs. A task without a report for the task lease is
+lost and no longer counts.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from streaming.core.activation.settings import (
 )
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# Gives the task that an activation starts its id, by the activation's sequence.
+# Returns the id of a new task, given the activation's sequence.
 NameTask = Callable[[int], str]
 
 
@@ -29,13 +30,13 @@ class Task:
     """A task that counts as running.
 
     Attributes:
-        procedure_name: What it runs; None if the definition names none, or for a task that this monitor did not start.
-        execute_as: As whom.
+        procedure_name: The procedure it runs; None if the definition names none or this monitor did not start it.
+        execute_as: The user that EXECUTE AS names.
         sequence: The number of the activation it was started for; 0 if this monitor did not start it.
-        started_ms: When it was asked for.
-        host: Which task host runs it; None as long as none has said so.
-        is_confirmed: Whether a host has said that it runs.
-        lease: How long it counts although it is not heard of.
+        started_ms: When it was requested.
+        host: The task host that runs it; None until a host has reported it.
+        is_confirmed: Whether a host has reported that it runs.
+        lease: How long it counts as running without a report.
     """
 
     procedure_name: str | None
@@ -47,7 +48,7 @@ class Task:
     lease: Lease
 
 
-# What a snapshot has of a task besides texts: three instants and numbers, and what is a byte each.
+# The bytes of a task in a snapshot without its texts: three numbers, and three values of one byte.
 _TASK_BYTES = 3 * NUMBER_BYTES + 3
 
 
@@ -55,19 +56,19 @@ class Tasks:
     """All tasks of one queue.
 
     Attributes:
-        room: What is left of the shard's room.
+        room: The remaining room of the shard.
         running: task_id -> task.
-        started_sequence: The number of the last activation that started a task; 0 for none.
-        retry_ms: From when on a task is to be started again; FOREVER_MS if none is.
-        is_procedure_failed: All tasks exited by themselves and nobody called RECEIVE: none is started until something
+        started_sequence: The number of the last activation that started a task; 0 if there was none.
+        retry_ms: When a task is to be started again; FOREVER_MS if none is.
+        is_procedure_failed: All tasks exited by themselves without a RECEIVE. No task is started until something
             changes.
-        failures: How many tasks in a row failed to start, were killed or lost.
-        failing_since_ms: When the first of them did, or the procedure failed; NEVER_MS: nothing has failed.
-        failure: What became of the last of them; None: nothing has failed, or there was no room to keep it.
+        failures: The number of tasks in a row that failed to start, were killed or were lost.
+        failing_since_ms: When the first of them failed, or the procedure failed; NEVER_MS: nothing has failed.
+        failure: How the last of them failed; None if nothing has failed, or if there was no room to keep the text.
         limit_reached: How often an activation was necessary and no task could be started, because max_queue_readers
-            were running or there was no room for one.
-        room_check_ms: When to look whether there is room again for a task that this batch could not start for want of
-            it; FOREVER_MS if there is none.
+            tasks were running or the room was used up.
+        room_check_ms: When to check for room again, if this batch could not start a task because the room was used up;
+            otherwise FOREVER_MS.
     """
 
     __slots__ = (
@@ -98,20 +99,20 @@ class Tasks:
         self._changed: dict[str, Task | None] = {}
 
     def is_at_limit(self, clause: ActivationClause | None) -> bool:
-        """Returns whether internal activation would start a task but for max_queue_readers."""
+        """Returns whether activation is ON and max_queue_readers tasks already run."""
         return clause is not None and clause.is_on and len(self.running) >= clause.max_queue_readers
 
     def startable(self, clause: ActivationClause | None) -> ActivationClause | None:
-        """Returns by what an activation starts a task, if there is room for one; None if it starts none."""
+        """Returns the clause if an activation may start a task, provided there is room; otherwise None."""
         is_held_back = self.is_procedure_failed or self.is_at_limit(clause)
         return clause if clause is not None and clause.is_on and not is_held_back else None
 
     def lacks_room(self, clause: ActivationClause | None) -> bool:
-        """Returns whether a task could be started but for the shard's room, which is used up for commands too."""
+        """Returns whether only the lack of room keeps a task from being started."""
         return self.room.is_used_up_for_commands and self.startable(clause) is not None
 
     def start(self, clause: ActivationClause, sequence: int, name_task: NameTask, now_ms: int) -> None:
-        """Takes up a task that is being asked for."""
+        """Adds a task that the monitor now requests."""
         task = Task(clause.procedure_name, clause.execute_as, sequence, now_ms, None, False, Lease(now_ms))
         self._take_up(name_task(sequence), task)
         self.started_sequence = sequence
@@ -122,20 +123,20 @@ class Tasks:
         self.room.take(_size_bytes(task_id, task))
 
     def heard(self, task_id: str, host: str | None, may_adopt: bool, now_ms: int) -> None:
-        """A host says that it runs a task.
+        """Applies a host's report that it runs a task.
 
-        One that is not known is running nevertheless: it was given up too early, or the monitor began without the
-        checkpoint that knew it. If it may be adopted it counts, so that max_queue_readers is kept. The host of one that
-        is known is only remembered while there is room: a task must not count as lost for its host's long name.
+        An unknown task runs all the same: the monitor gave it up too early, or started without the checkpoint that had
+        the task. If `may_adopt`, it counts as running, so that max_queue_readers still holds. A known task keeps its
+        lease even if there is no room for its host's name, so a long name cannot make the task count as lost.
 
         Raises:
-            RefusedEventError: One that is not known, and there are as many as can be asked for, or there is no room.
+            RefusedEventError: The task is unknown, and MAX_QUEUE_READERS tasks already run or the room is used up.
         """
         task = self.running.get(task_id)
         if task is None:
             if may_adopt:
                 if len(self.running) >= MAX_QUEUE_READERS:
-                    raise RefusedEventError(f"too many tasks: {MAX_QUEUE_READERS} of the queue are running")
+                    raise RefusedEventError(f"too many tasks: {MAX_QUEUE_READERS} already run for this queue")
                 if self.room.is_used_up:
                     raise no_room("tasks")
                 self._take_up(task_id, Task(None, None, 0, now_ms, host, True, Lease(now_ms)))
@@ -151,7 +152,7 @@ class Tasks:
             self._changed[task_id] = task
 
     def end(self, task_id: str) -> Task | None:
-        """A task runs no more; returns it, or None if it is not known."""
+        """Removes a task that no longer runs; returns it, or None if it is unknown."""
         task = self.running.pop(task_id, None)
         if task is not None:
             self.room.take(-_size_bytes(task_id, task))
@@ -159,12 +160,12 @@ class Tasks:
         return task
 
     def failed(self, task: Task, by_itself: bool, why: str, now_ms: int) -> None:
-        """A task has ended, and nobody has answered the last activation: one is started again, or the procedure failed.
+        """Schedules another start or marks the procedure as failed: a task ended, and no reader has called RECEIVE.
 
         Args:
-            task: The task. One of an earlier activation may have done its work, and is no failure.
-            by_itself: It exited, and was neither killed nor lost, and did start.
-            why: What became of it.
+            task: The task. A task of an earlier activation may have done its work, and does not count as a failure.
+            by_itself: Whether it exited by itself: it did start, and was neither killed nor lost.
+            why: How it ended.
             now_ms: The time.
         """
         is_failure = task.sequence == self.started_sequence
@@ -188,11 +189,11 @@ class Tasks:
             self.failure = failure
 
     def back_off_until_ms(self) -> int:
-        """Returns when a task is tried again after more than one has failed: none is started before; else NEVER_MS."""
+        """Returns the instant before which no task is started because several have failed, or NEVER_MS."""
         return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
     def forgive(self) -> None:
-        """A RECEIVE came, or a new monitor: the procedure counts as good, and nothing is to be started again."""
+        """Forgets failures and cancels the retry, after a RECEIVE or a change of the monitor."""
         self.is_procedure_failed = False
         self.retry_ms = FOREVER_MS
         if self.failing_since_ms != NEVER_MS:
@@ -201,39 +202,39 @@ class Tasks:
             self._keep_failure(None)
 
     def try_another_procedure(self, now_ms: int) -> None:
-        """The queue's procedure is another one now."""
+        """Forgets the failures of the previous procedure; starts a task at once if they held one back."""
         is_awaited = self.is_procedure_failed or self.retry_ms < FOREVER_MS
         self.forgive()
         if is_awaited:
             self.retry_ms = now_ms
 
     def is_to_be_retried(self, clause: ActivationClause | None, sequence: int) -> bool:
-        """Returns whether a task is started again, at its time, for the activation of this number (D9)."""
+        """Returns whether a task is started again at `retry_ms` for the activation with this sequence (D9)."""
         if self.retry_ms == FOREVER_MS or self.startable(clause) is None:
             return False
         return all(task.sequence != sequence for task in self.running.values())
 
     def lost(self, now_ms: int, settings: CoreSettings) -> list[str]:
-        """The tasks that were not heard of for the task lease."""
-        if not self.running:  # as in most queues at most times
+        """Returns the tasks whose lease is over."""
+        if not self.running:  # the usual case
             return []
         return [
             task_id for task_id, task in self.running.items() if task.lease.has_ended(now_ms, settings.task_lease_ms)
         ]
 
     def next_due_ms(self, settings: CoreSettings) -> int:
-        """When the next lease ends; FOREVER_MS if there is none."""
+        """Returns the end of the next lease; FOREVER_MS if there is none."""
         if not self.running:
             return FOREVER_MS
         return min(task.lease.from_ms for task in self.running.values()) + settings.task_lease_ms
 
     def take_changes(self) -> dict[str, Task | None]:
-        """What has changed since the last call: task_id -> the task, or None if it runs no more."""
+        """Returns the changes since the last call: task_id -> the task, or None if it no longer runs."""
         changed, self._changed = self._changed, {}
         return changed
 
 
 def _size_bytes(task_id: str, task: Task) -> int:
-    """Returns what a task takes in a snapshot, at most."""
+    """Returns the most bytes that a task takes in a snapshot."""
     texts_bytes = text_bytes(task_id) + text_bytes(task.procedure_name) + text_bytes(task.execute_as)
     return _TASK_BYTES + texts_bytes + text_bytes(task.host)
