@@ -1,1 +1,1 @@
-"""Clients for programs whose queues are Kafka topics: send messages, read them, and tell the monitor."""
+"""Clients for programs whose queues are Kafka topics. They send and read messages, and report both to the monitor."""

@@ -1,4 +1,4 @@
-"""Could one more queue reader find anything? What a reader that finds nothing asks Kafka."""
+"""Asks Kafka, for a queue reader that finds nothing, whether one more reader could find anything."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from confluent_kafka.admin import OffsetSpec
 from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.errors import kafka_error
 
-# A waiting reader cannot receive while it asks, so it must not wait long for a broker that does not answer.
+# A waiting reader cannot receive while it asks Kafka, so it must not wait long for a broker that does not answer.
 QUESTION_TIMEOUT_S = 2.0
 
-# Nobody has answered, or somebody who cannot just now: nothing was found out, and the next look will tell.
+# No broker answered, or one that cannot answer at the moment. The result is unknown, and the next look asks again.
 _NO_ANSWER = frozenset(
     (
         KafkaError._TIMED_OUT,
@@ -45,8 +45,9 @@ class NothingFound:
     """A queue reader has read its own partitions to their ends.
 
     Attributes:
-        where: Whether it looked at a part of the queue only, while a further reader could find something elsewhere.
-        owns_all: Whether its partitions are all there are: then nothing at all is unread.
+        where: Whether the reader looked at a part of the queue only, and a further reader could find something in the
+            rest.
+        owns_all: Whether the reader has all partitions, so that nothing at all is unread.
     """
 
     where: bool
@@ -54,19 +55,19 @@ class NothingFound:
 
 
 def are_read_to_end(positions: Mapping[int, int | None], ends: Mapping[int, int]) -> bool:
-    """Whether each of the partitions is known to be read to its end."""
+    """Returns whether each of the partitions is known to be read to its end."""
     return all(position is not None and position >= ends[number] for number, position in positions.items())
 
 
 class EmptinessProbe:
-    """What Kafka knows about a queue and its readers."""
+    """Asks Kafka about a queue and its readers."""
 
     def __init__(self, admin: WatchfulAdmin, queue: str, consumer_group: str) -> None:
-        """Prepares it.
+        """Stores the arguments.
 
         Args:
-            admin: Asks Kafka.
-            queue: The queue's name, which is its topic's.
+            admin: The client for the requests.
+            queue: The queue's name, which is also its topic's.
             consumer_group: The consumer group of all its readers.
         """
         self._admin = admin
@@ -74,13 +75,13 @@ class EmptinessProbe:
         self._consumer_group = consumer_group
 
     def look(self, own_positions: Mapping[int, int | None]) -> NothingFound | None:
-        """Asks anew, so that an outage is not taken for an empty queue.
+        """Asks Kafka each time, so that an outage is not taken for an empty queue.
 
         Args:
             own_positions: The caller's position in each of its own partitions, of which there may be none.
 
         Returns:
-            None if it is not certain that the caller's partitions are read to their ends, or that they are its share.
+            None unless it is certain that the caller's partitions are its share and are read to their ends.
 
         Raises:
             KafkaException: Kafka refuses to answer.
@@ -100,22 +101,22 @@ class EmptinessProbe:
         others = ends.keys() - own_positions.keys()
         if not others:
             return NothingFound(where=False, owns_all=True)
-        # Asked after the ends: what was committed since can only make a partition look more read than it was.
+        # Asked after the ends. A commit in between can only make a partition look further read than it was.
         if are_read_to_end(self._group_positions(others), ends):
             return NothingFound(where=False, owns_all=False)
         members = self._members()
         if not own_positions and members <= len(ends):
-            return None  # there is a partition for each member: this one's is still to come
+            return None  # there is a partition for each member, so this member will still get one
         return NothingFound(where=members < len(ends), owns_all=False)
 
     def _partitions(self) -> list[int]:
-        """The partitions there are now; a consumer notices new ones minutes later."""
+        """Returns the current partitions. A consumer notices new ones only minutes later."""
         topics = TopicCollection([self._queue])
         description = self._admin.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)[self._queue].result()
         return [partition.id for partition in description.partitions]
 
     def _offsets(self, numbers: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """Offsets as a read_committed consumer sees them: `latest` is the last stable offset."""
+        """Returns offsets as a read_committed consumer sees them: `latest` is the last stable offset."""
         futures = self._admin.list_offsets(
             {TopicPartition(self._queue, number): spec for number in numbers},
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -124,13 +125,13 @@ class EmptinessProbe:
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
     def _group_positions(self, numbers: Iterable[int]) -> dict[int, int | None]:
-        """Where the consumer group would go on in partitions: committed offsets, at least the first offset there is."""
+        """Returns where the consumer group would continue: at the committed offset, but not before the first offset."""
         partitions = [TopicPartition(self._queue, number) for number in numbers]
         request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
         (future,) = self._admin.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
         committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
         first = self._offsets(committed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        # Without a committed offset the answer is negative; expired messages leave one below the first offset.
+        # Without a committed offset the answer is negative. After messages expire, it may be below the first offset.
         return {number: max(offset, first[number]) for number, offset in committed.items()}
 
     def _members(self) -> int:

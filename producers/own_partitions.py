@@ -1,8 +1,8 @@
-"""What a queue reader knows about the partitions that are its own at the moment.
+"""The partitions that are a queue reader's own at the moment, with its positions in them.
 
-Positions are kept here and not taken from the consumer: librdkafka's PARTITION_EOF comes at the last stable offset,
-behind the transaction markers and aborted messages that end a partition, and only a position there makes a partition
-that was read to its end look so to others.
+Positions are kept here and not taken from the consumer. librdkafka's PARTITION_EOF comes at the last stable offset,
+after the transaction markers and aborted messages at the end of a partition. Only a position there shows other readers
+that the partition was read to its end.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class OwnPartition:
-    """One assignment of a partition to this queue reader; assigned again, it is another object.
+    """One assignment of a partition to this queue reader. The next assignment is another object.
 
     Attributes:
-        position: The offset up to which it was read; None until something was.
-        is_at_end: Whether nothing came after the last PARTITION_EOF.
-        committed: The offset known to be the consumer group's committed one; None if none is known.
+        position: The offset up to which the partition was read; None if nothing has been read yet.
+        is_at_end: Whether no message has come since the last PARTITION_EOF.
+        committed: The offset that is known to be committed for the consumer group; None if none is known.
     """
 
     position: int | None = None
@@ -32,26 +32,26 @@ class OwnPartitions:
         self._is_assigned = False
 
     def assign(self, numbers: Iterable[int]) -> None:
-        """Partitions, or none, have become the reader's own; nothing is known about them."""
+        """Adds partitions, or none, that have become the reader's own. Nothing is known about them yet."""
         self._is_assigned = True
         self._partitions.update((number, OwnPartition()) for number in numbers)
 
     def revoke(self, numbers: Iterable[int]) -> None:
-        """Partitions are no longer the reader's own."""
+        """Removes partitions that are no longer the reader's own."""
         for number in numbers:
             self._partitions.pop(number, None)
 
     def lose(self) -> None:
-        """The reader was expelled from the consumer group: nothing is its own until it is assigned something again."""
+        """Removes all: the consumer group has expelled the reader, which has none until its next assignment."""
         self._is_assigned = False
         self._partitions.clear()
 
     def get(self, number: int) -> OwnPartition | None:
-        """The partition as it is assigned now; None if it is not."""
+        """Returns the partition's current assignment; None if it is not assigned."""
         return self._partitions.get(number)
 
     def message(self, number: int, offset: int) -> OwnPartition | None:
-        """A message was read; returns its partition, None if that is not the reader's own any more."""
+        """Records that a message was read. Returns its partition; None if that is no longer the reader's own."""
         partition = self._partitions.get(number)
         if partition is not None:
             partition.position = offset + 1
@@ -59,32 +59,32 @@ class OwnPartitions:
         return partition
 
     def end(self, number: int, offset: int) -> None:
-        """A PARTITION_EOF came: there is nothing to be read before the offset."""
+        """Records a PARTITION_EOF: there is nothing left to read before the offset."""
         partition = self._partitions.get(number)
         if partition is not None:
             partition.position = offset
             partition.is_at_end = True
 
     def seek(self, number: int, offset: int) -> None:
-        """The partition will be read again from the offset."""
+        """Records that the partition will be read again from the offset."""
         partition = self._partitions.get(number)
         if partition is not None:
             partition.position = offset
             partition.is_at_end = False
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """Kafka has taken offsets of the consumer group."""
+        """Records offsets that Kafka has committed for the consumer group."""
         for number, offset in offsets.items():
             partition = self._partitions.get(number)
             if partition is not None:
                 partition.committed = offset
 
     def positions(self) -> dict[int, int | None]:
-        """The position in each partition."""
+        """Returns the position in each partition."""
         return {number: partition.position for number, partition in self._partitions.items()}
 
     def uncommitted(self) -> dict[int, int]:
-        """The positions that the consumer group has not committed."""
+        """Returns the positions that the consumer group has not committed."""
         return {
             number: partition.position
             for number, partition in self._partitions.items()
@@ -92,9 +92,9 @@ class OwnPartitions:
         }
 
     def is_assigned(self) -> bool:
-        """Whether there is an assignment, of no partition too; a reader without one has found nothing out."""
+        """Returns whether there is an assignment, possibly of no partition. A reader without one knows nothing yet."""
         return self._is_assigned
 
     def is_at_end(self) -> bool:
-        """Whether there is an assignment and each partition of it was read to its end."""
+        """Returns whether there is an assignment and each of its partitions was read to its end."""
         return self.is_assigned() and all(partition.is_at_end for partition in self._partitions.values())

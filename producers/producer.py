@@ -28,10 +28,10 @@ class Message:
     """A message to be sent.
 
     Attributes:
-        queue: The queue's name, which is its topic's.
+        queue: The queue's name, which is also its topic's.
         value: The body.
-        conversation_group_id: Messages of one conversation group are received in order, by one queue reader at a
-            time; None if the message belongs to none.
+        conversation_group_id: The conversation group. Its messages are received in order, by one queue reader at a
+            time. None if the message belongs to none.
         headers: Kafka record headers.
     """
 
@@ -58,12 +58,12 @@ class QueueProducer:
         """Connects.
 
         Args:
-            bootstrap_servers: Where Kafka is, `host:port,...`.
+            bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
             topic_prefix: The prefix of the monitor's topics.
-            transaction_timeout_ms: When Kafka aborts a transaction whose producer has died. Until then nobody can
-                read past it, so it should be short; sending one batch must not take longer.
-            kafka_config: More librdkafka properties, for example for security. Those that transactions and the
-                contract of the topics rest on cannot be changed.
+            transaction_timeout_ms: The time after which Kafka aborts the transaction of a producer that has died.
+                Until then no reader can read past it, so it should be short. Sending one batch must not take longer.
+            kafka_config: More librdkafka properties, for example for security. The properties that transactions and the
+                contract of the topics depend on cannot be changed.
 
         Raises:
             UserError: Kafka cannot be reached or refuses the producer.
@@ -72,24 +72,24 @@ class QueueProducer:
         self._topics = Topics(topic_prefix)
         self._known_queues: set[str] = set()
         self._admin = Admin(cluster)
-        # Asked first: it says what is wrong sooner, and better, than a transactional producer.
+        # Checked first: this reports problems sooner, and in better words, than a transactional producer.
         self._admin.find_topics(rights(writes=[self._topics.arrivals]))
         self._producer = TransactionalProducer(cluster, transaction_timeout_ms=transaction_timeout_ms)
 
     def send(
         self, queue: str, value: bytes, *, conversation_group_id: str | None = None, headers: Headers = ()
     ) -> None:
-        """Sends one message; it is visible to queue readers on return. Errors are those of `send_many`."""
+        """Sends one message, which is visible to queue readers on return. Raises what `send_many` raises."""
         self.send_many([Message(queue, value, conversation_group_id, headers)])
 
     def send_many(self, messages: Iterable[Message]) -> None:
-        """Sends messages, to one queue or several: on return all are visible, after an error none.
+        """Sends messages to one queue or several, all of them or none. On return all are visible.
 
         Raises:
-            UserError: A queue's name cannot be a topic's, or the topic does not exist, or Kafka does not allow this
-                client to write to it; nothing was sent.
-            TransactionAbortedError: Kafka did not take them; they can be sent again.
-            ClientUnusableError: This producer can send no more, and whether the messages were sent is not known.
+            UserError: A queue's name is not valid for a topic, the topic does not exist, or Kafka does not allow this
+                client to write to it. Nothing was sent.
+            TransactionAbortedError: Kafka did not take the messages. None is visible, and they can be sent again.
+            ClientUnusableError: This producer cannot continue, and it is unknown whether the messages were sent.
         """
         batch = list(messages)
         counts = Counter(message.queue for message in batch)
@@ -116,7 +116,7 @@ class QueueProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if ends_program(error):
-            # In vain for a Kafka that does not answer.
+            # If Kafka does not answer, this fails, which does not matter: the process ends.
             with suppress(TimeoutError, KafkaException):
                 within(GRACE_S, self.close)
         else:

@@ -1,4 +1,4 @@
-"""The consumer below a queue reader: messages, ends of partitions and rebalances, without a word to the monitor."""
+"""The consumer inside a queue reader: messages, ends of partitions and rebalances, but no reports to the monitor."""
 
 import logging
 from collections.abc import Iterable
@@ -13,29 +13,29 @@ from streaming.kafka.errors import LASTING_ERRORS, unusable
 
 _log = logging.getLogger(__name__)
 
-# What a user's properties may change.
+# Properties that the user's own properties override.
 _DEFAULTS = {
-    # A block may work for an hour: the consumer is not polled meanwhile, and Kafka takes one that is not for dead.
-    # A process that really died is noticed by its heartbeats (session.timeout.ms), long before.
+    # A block may work for an hour. Meanwhile the consumer is not polled, and after this time Kafka takes it for dead.
+    # A process that has died is noticed long before, because its heartbeats stop (session.timeout.ms).
     "max.poll.interval.ms": 3_600_000,
-    # By its heartbeats a reader hears that another one joins, who waits for that; a reader that was killed keeps its
-    # partitions, and those who join waiting, until its session ends. Kafka's defaults are 3 s and 45 s.
+    # A reader learns by its heartbeat that another reader joins, and the joining reader waits for that. A killed reader
+    # keeps its partitions, and lets joining readers wait, until its session ends. Kafka's defaults are 3 s and 45 s.
     "heartbeat.interval.ms": 500,
     "session.timeout.ms": 10_000,
-    # A PARTITION_EOF comes with the answer to a fetch that finds nothing, after this time.
+    # If a fetch finds nothing, Kafka answers after this time, and a PARTITION_EOF comes with the answer.
     "fetch.wait.max.ms": 100,
     # The default of 1 s throttles a fast reader.
     "fetch.queue.backoff.ms": 10,
 }
 
-# What a queue reader's correctness rests on.
+# Properties that a queue reader's correctness depends on.
 _FIXED = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
-    # A new reader takes over single partitions; with the other strategies all readers would have to stop at once.
+    # A new reader takes over single partitions. With the other strategies, all readers would have to stop together.
     "partition.assignment.strategy": "cooperative-sticky",
 }
 
@@ -62,24 +62,24 @@ class ReceivedMessage:
 
     @property
     def conversation_group_id(self) -> str | None:
-        """The conversation group; bytes that are not UTF-8 are shown by their numbers."""
+        """The conversation group. Bytes that are not UTF-8 are escaped with their numbers."""
         return None if self.key is None else self.key.decode(errors="backslashreplace")
 
 
 @dataclass(slots=True)
 class Batch:
-    """Messages taken together, and where to go back to if they are not committed.
+    """Messages taken together, with what is needed to commit them or to go back.
 
     Attributes:
         messages: The messages.
-        member_id: Who took them, in the consumer group.
+        member_id: The id, in the consumer group, of the member that took them.
     """
 
     messages: list[ReceivedMessage] = field(default_factory=list)
     member_id: str | None = None
 
     def first_offsets(self) -> dict[int, int]:
-        """The offset of the first message of each partition."""
+        """Returns the offset of the first message of each partition."""
         return {message.partition: message.offset for message in reversed(self.messages)}
 
 
@@ -87,17 +87,17 @@ class QueueConsumer:
     """A member of the queue's consumer group."""
 
     def __init__(self, cluster: Cluster, queue: str, consumer_group: str) -> None:
-        """Joins the group; its partitions come later, while it is polled."""
+        """Joins the group. The consumer gets its partitions later, while it is polled."""
         self.partitions = OwnPartitions()
         self._queue = queue
         self._consumer = cluster.consumer(_FIXED | {"group.id": consumer_group}, _DEFAULTS)
         self._consumer.subscribe([queue], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def take(self, max_messages: int, wait_s: float) -> Batch:
-        """Takes what is there; waits for the first message, or any other event, and for no further ones.
+        """Takes the messages that are there. Waits only for the first message or another event, not for further ones.
 
         Raises:
-            ClientUnusableError: Kafka does not let this consumer go on.
+            ClientUnusableError: This consumer cannot continue.
         """
         batch = Batch()
         event = self._consumer.poll(wait_s)
@@ -107,29 +107,29 @@ class QueueConsumer:
         self._accept([event], taken)
         if taken and max_messages > 1:
             self._accept(self._consumer.consume(max_messages - 1, 0), taken)
-        # A partition may have been taken away while more was gathered: its messages are another reader's now.
+        # A partition may have been revoked while more messages were taken. Its messages are now another reader's.
         batch.messages = [message for partition, message in taken if self._is_own(message.partition, partition)]
         batch.member_id = self._member_id()
         if batch.messages and batch.member_id is None:
-            # An expelled member goes on fetching until it is told; what it gets is not its own any more.
+            # An expelled member continues to fetch until it learns of that. Its messages are no longer its own.
             self.seek_back(batch)
             return Batch()
         return batch
 
     def seek_back(self, batch: Batch) -> None:
-        """Goes back so that the batch is delivered again; to this reader where the partitions are still its own."""
+        """Goes back, so that the batch is delivered again: to this reader, if the partitions are still its own."""
         for number, offset in batch.first_offsets().items():
             self.partitions.seek(number, offset)
             try:
                 self._consumer.seek(TopicPartition(self._queue, number, offset))
             except KafkaException as exception:
-                # It is not the reader's own any more: whoever gets it goes on at the committed offset.
+                # The partition is no longer the reader's own. Its next reader continues at the committed offset.
                 _log.info("no seek in %s[%d]: %s", self._queue, number, exception)
 
     def offsets_to_commit(self, batch: Batch) -> list[TopicPartition] | None:
-        """The positions behind the batch; None if its partitions have been lost.
+        """Returns the positions after the batch; None if its partitions have been lost.
 
-        A member that was expelled, because it was not polled or not heard of for too long, has another id or none.
+        A member that was expelled, because it did not poll or send heartbeats for too long, has another id or none.
         """
         if self._member_id() != batch.member_id:
             return None
@@ -138,14 +138,14 @@ class QueueConsumer:
         return [TopicPartition(self._queue, number, offset) for number, offset in offsets if offset is not None]
 
     def group_metadata(self) -> object:
-        """What a transaction needs to commit offsets as this member; the broker refuses those of an expelled one."""
+        """Returns what a transaction needs to commit offsets as this member. The broker refuses an expelled member."""
         return self._consumer.consumer_group_metadata()
 
     def ends_to_commit(self) -> list[TopicPartition]:
-        """Positions that only markers and aborted messages separate from the committed ones.
+        """Returns the positions that only markers and aborted messages separate from the committed ones.
 
-        To be asked while nothing is received and uncommitted, and after `group_metadata`: one who is a member still had
-        given its metadata as one.
+        Callers must have no uncommitted messages, and must call `group_metadata` before this method. If the consumer is
+        still a member then, its metadata is that of a member.
         """
         if self._member_id() is None:
             return []
@@ -153,11 +153,11 @@ class QueueConsumer:
         return [TopicPartition(self._queue, number, offset) for number, offset in uncommitted.items()]
 
     def committed(self, offsets: Iterable[TopicPartition]) -> None:
-        """Kafka has taken offsets of the consumer group."""
+        """Records offsets that Kafka has committed for the consumer group."""
         self.partitions.committed({each.partition: each.offset for each in offsets})
 
     def close(self) -> None:
-        """Leaves the consumer group: its partitions are free at once."""
+        """Leaves the consumer group, which frees its partitions at once."""
         self._consumer.close()
 
     def _accept(self, events: Iterable[Message], taken: list[tuple[OwnPartition, ReceivedMessage]]) -> None:
@@ -176,12 +176,12 @@ class QueueConsumer:
         if error.code() == KafkaError._PARTITION_EOF and number is not None and offset is not None:
             self.partitions.end(number, offset)
         elif error.fatal() or error.code() in LASTING_ERRORS:
-            raise unusable(f"queue {self._queue!r} cannot be read", error)
+            raise unusable(f"Queue {self._queue!r} cannot be read", error)
         else:
             _log.warning("queue %s: %s", self._queue, error)
 
     def _member_id(self) -> str | None:
-        """None between being expelled and joining again, whatever confluent-kafka's type stub says."""
+        """Returns the member id; None between expulsion and the next join, although the type stub does not say so."""
         return self._consumer.memberid()
 
     def _is_own(self, number: int, partition: OwnPartition) -> bool:
@@ -199,7 +199,7 @@ class QueueConsumer:
 
 def _received(event: Message) -> ReceivedMessage:
     partition, offset = event.partition(), event.offset()
-    assert partition is not None  # noqa: S101 - every message has both; told to the type checker
+    assert partition is not None  # noqa: S101 - every message has both; for the type checker
     assert offset is not None  # noqa: S101
-    headers = cast("list[tuple[str, bytes | None]]", event.headers() or [])  # of a message received they are a list
+    headers = cast("list[tuple[str, bytes | None]]", event.headers() or [])  # a received message has a list
     return ReceivedMessage(event.value() or b"", event.key(), tuple(headers), partition, offset, event.timestamp()[1])

@@ -1,4 +1,4 @@
-"""The topics that hold queues: queue `orders` is the topic `orders`. Checking and creating them."""
+"""Checks and creates the topics of queues: the queue `orders` is the topic `orders`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,18 +21,18 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     topic_prefix: str = "",
     kafka_config: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Creates the topics of queues; those that exist are left as they are. Returns the queues whose topic is new.
+    """Creates the topics of queues, and returns the queues whose topic is new. Existing topics stay as they are.
 
     Args:
-        bootstrap_servers: Where Kafka is, `host:port,...`.
+        bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
         queues: The queues' names.
-        partitions: Partitions of each new topic: at most so many queue readers can receive at a time.
-        replication_factor: Copies of each partition.
-        topic_prefix: The prefix of the monitor's topics, whose names no queue can have.
+        partitions: The number of partitions of each new topic. At most as many queue readers can receive at a time.
+        replication_factor: The number of copies of each partition.
+        topic_prefix: The prefix of the monitor's topics. No queue can have the name of one of them.
         kafka_config: More librdkafka properties, for example for security.
 
     Raises:
-        UserError: A name cannot be a topic's name, or Kafka cannot be reached or refuses a topic.
+        UserError: A name is not valid for a topic, or Kafka cannot be reached or refuses a topic.
     """
     names = list(dict.fromkeys(queues))
     check_queue_names(names, Topics(topic_prefix))
@@ -40,39 +40,39 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         return []
     admin = Admin(Cluster(bootstrap_servers, kafka_config or {}))
     created = admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
-    admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # who sends next must not miss them
+    admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # so that messages can be sent at once
     return created
 
 
 def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
-    """Checks that each queue can be a topic.
+    """Checks that each queue's name is also valid for a topic.
 
     Raises:
-        UserError: A name cannot be a queue's or a topic's.
+        UserError: A name is not valid for a queue, or not for a topic.
     """
     for queue in queues:
         problem = topic_name_problem(queue, topics)
         if problem is None and not is_queue_name(queue):
             problem = "a queue's name has one to three parts of 1-128 characters with dots between them"
         if problem is not None:
-            raise UserError(f"queue {queue!r} cannot be a Kafka topic: {problem}")
+            raise UserError(f"Queue {queue!r} cannot be a Kafka topic: {problem}")
 
 
 def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:
-    """Checks that topics exist, queues' and one of the monitor's, and that the client has its rights on them.
+    """Checks that the topics of queues and one of the monitor's exist, and that the client has its rights on them.
 
     Raises:
-        UserError: One does not exist, or Kafka refuses or cannot be reached.
+        UserError: A topic does not exist, or Kafka refuses or cannot be reached.
     """
     missing = rights.keys() - admin.find_topics(rights).keys()
     if not missing:
         return
     if monitor_topic in missing:
         raise UserError(
-            f"there is no topic {monitor_topic!r}: create the monitor's topics with `queue-activation topics`"
+            f"There is no topic {monitor_topic!r}. Create the monitor's topics with `queue-activation topics`."
         )
     name = min(missing)
     raise UserError(
-        f"queue {name!r} has no topic. `queue-activation queue create {name}` creates it; so do "
-        f"`kafka-topics.sh --create --topic {name}` and `producers.queue_topics.create_queue_topics`"
+        f"Queue {name!r} has no topic. Create it with `queue-activation queue create {name}`, with "
+        f"`kafka-topics.sh --create --topic {name}` or with `producers.queue_topics.create_queue_topics`."
     )

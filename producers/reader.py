@@ -39,31 +39,34 @@ _log = logging.getLogger(__name__)
 
 SESSION_ID_VARIABLE = "QUEUE_ACTIVATION_SESSION_ID"
 
-# How often a waiting reader looks anew whether a further reader could find something.
+# The interval at which a waiting reader checks again whether a further reader could find something.
 LOOK_INTERVAL_S = 5.0
 
-# A RECEIVE looks at the queue even if it must not wait. The look is over when each partition's end is known,
-# some fetch.wait.max.ms later; this is the bound for a broker that does not answer.
+# A RECEIVE looks at the queue even if it must not wait. The look is over when each partition's end is known, a few
+# times fetch.wait.max.ms later. If the broker does not answer, the look ends after this time.
 LOOK_TIMEOUT_S = 1.0
 
-# A rebalance of the consumer group that the other readers are ready for takes a second or two.
+# If the other readers are ready for it, a rebalance of the consumer group takes a second or two.
 REBALANCE_TIMEOUT_S = 5.0
 _REBALANCE_BACKOFF_S = 0.05
 
-# Ctrl-C comes through between two polls only. A message ends a poll at once.
+# Ctrl-C takes effect only between two polls. A message ends a poll at once.
 _POLL_S = 0.5
 
 
 class QueueReader:
     """Reads a queue together with all other queue readers of its consumer group.
 
-    A context manager. One thread at a time may use it. All readers of a queue must be in one consumer group, whose name
-    is the queue's unless another is given: each message goes to one of them, and what a reader reports about the others
-    comes from the group. The group must read no other queue.
+    A context manager. One thread at a time may use it.
 
-    From one `receive` to the next an hour may pass (`max.poll.interval.ms` in `kafka_config`); after that Kafka gives
-    the reader's partitions to others, and what was received is rolled back. A reader that joins gets a partition from a
-    working one when that comes back for more, so the time of a block is also the time a new reader may have to wait.
+    All readers of a queue must be in one consumer group, which by default has the queue's name. Each message goes to
+    one reader of the group, and the group is the source of a reader's reports about the others. The group must read no
+    other queue.
+
+    From one `receive` to the next, an hour may pass (`max.poll.interval.ms` in `kafka_config`). After that, Kafka gives
+    the reader's partitions to others, and the messages that were received are rolled back. A reader that joins gets a
+    partition from a working reader at that reader's next `receive`. So a new reader may have to wait as long as a block
+    takes.
     """
 
     def __init__(  # noqa: PLR0913 - each is named by the caller
@@ -79,17 +82,18 @@ class QueueReader:
         """Connects and joins the consumer group.
 
         Args:
-            bootstrap_servers: Where Kafka is, `host:port,...`.
-            queue: The queue's name, which is its topic's.
+            bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
+            queue: The queue's name, which is also its topic's.
             group_id: The consumer group of all readers of the queue; the queue's name if None.
             topic_prefix: The prefix of the monitor's topics.
-            session_id: By what the monitor knows this reader. If None, the environment's QUEUE_ACTIVATION_SESSION_ID:
-                whoever started the process can then report the session's end when it exits. Otherwise a new one.
-            kafka_config: More librdkafka properties, for example for security, given to all clients of the reader.
-                Those that its correctness rests on cannot be changed.
+            session_id: The id by which the monitor knows this reader. If None, it is the environment variable
+                QUEUE_ACTIVATION_SESSION_ID, so that the program that started this process can report the session's end
+                when the process exits. If that is not set either, it is a new id.
+            kafka_config: More librdkafka properties, for example for security, for all clients of the reader. The
+                properties that its correctness depends on cannot be changed.
 
         Raises:
-            UserError: The queue's name cannot be a topic's, a topic does not exist, or Kafka refuses or cannot be
+            UserError: The queue's name is not valid for a topic, a topic does not exist, or Kafka refuses or cannot be
                 reached.
         """
         topics = Topics(topic_prefix)
@@ -112,34 +116,35 @@ class QueueReader:
 
     @property
     def has_found_nothing(self) -> bool:
-        """Whether the last `receive` found out that there is nothing for this reader: the end of its share was reached.
+        """Returns whether the last `receive` reached the end of this reader's share, so that there is nothing for it.
 
-        Otherwise an empty list says nothing about the queue: the consumer group is still giving its partitions out, or
-        the broker did not answer in time.
+        If not, an empty list says nothing about the queue: the consumer group is still assigning its partitions, or the
+        broker did not answer in time.
         """
         return self._has_found_nothing
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the consumer group has given it its share of the partitions, which may be none."""
+        """Returns whether the consumer group has assigned the reader its share of the partitions, which may be none."""
         return self._consumer.partitions.is_assigned()
 
     @contextmanager
     def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
-        """Receives messages and commits them at the end of the `with` block, or rolls back if it raises.
+        """Receives messages. Commits them at the end of the `with` block, or rolls back if the block raises.
 
-        The list is empty if no message came in time. That is an empty result, and reported as one, only if
-        `has_found_nothing`.
+        The list is empty if no message came in time. Only if `has_found_nothing` is true is this an empty result, and
+        reported as one.
 
         Args:
-            max_messages: How many messages at most, 1 to 1,000,000.
-            timeout: Seconds to wait for the first message; 0 for a look only. It may take a few seconds longer when
-                the broker does not answer.
+            max_messages: The largest number of messages, 1 to 1,000,000.
+            timeout: The time to wait for the first message, in seconds; 0 for a look only. If the broker does not
+                answer, the call may take a few seconds longer.
 
         Raises:
-            ReceiveRolledBackError: The messages could not be committed, because others have taken over the partitions
-                or Kafka refused the transaction. They will be delivered again.
-            ClientUnusableError: This reader can go on no more; what was not committed will be delivered to others.
+            ReceiveRolledBackError: The messages could not be committed, because other readers have taken over the
+                partitions or Kafka refused the transaction. They will be delivered again.
+            ClientUnusableError: This reader cannot continue. Messages that were not committed will be delivered to
+                other readers.
         """
         self._check_can_receive(max_messages, timeout)
         self._is_receiving, self._has_found_nothing = True, False
@@ -160,7 +165,7 @@ class QueueReader:
             self._is_receiving = False
 
     def close(self) -> None:
-        """Leaves the consumer group and reports the session's end, which rolls back a block still open.
+        """Leaves the consumer group and reports the session's end, which rolls back a block that is still open.
 
         Raises:
             ClientUnusableError: Kafka did not take the last reports.
@@ -175,7 +180,7 @@ class QueueReader:
             self._reports.close()
 
     def _close_quickly(self) -> None:
-        """As `close`, but a Kafka that does not answer is waited for no longer than a moment: the process is to end."""
+        """Does the same as `close`, but each wait for Kafka takes GRACE_S at most, because the process is to end."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -198,18 +203,18 @@ class QueueReader:
             self.close()
 
     def _check_can_receive(self, max_messages: int, timeout: float) -> None:
-        # The upper limits are those of librdkafka's consume and of the contract's timeout_ms.
+        # The upper limits are those of librdkafka's consume, and of `timeout_ms` in the contract of queue-receives.
         if not 1 <= max_messages <= 1_000_000:
             raise ValueError(f"max_messages is {max_messages}; it must be 1 to 1,000,000")
         if not 0 <= timeout <= 1e9:
             raise ValueError(f"timeout is {timeout}; it must be 0 to 1,000,000,000 s")
         if self._is_closed:
-            raise ClientUnusableError("the queue reader is closed")
+            raise ClientUnusableError("The queue reader is closed")
         if self._is_receiving:
-            raise RuntimeError("this queue reader is in a receive block already; a second one needs a second reader")
+            raise RuntimeError("This queue reader is already in a receive block. A second block needs a second reader")
 
     def _wait(self, max_messages: int, timeout: float) -> Batch:
-        """Takes messages, reporting WAITING when there is nothing yet and EMPTY at the end of the time-out."""
+        """Takes messages. Reports WAITING if there are none yet, and EMPTY if there are none at the time-out's end."""
         deadline = time.monotonic() + timeout
         next_look = 0.0
         wait_s = 0.0
@@ -236,7 +241,7 @@ class QueueReader:
             wait_s = min(max(until - time.monotonic(), 0.0), _POLL_S)
 
     def _gives_up(self, late_s: float) -> bool:
-        """Whether a receive whose time is over ends without having found anything out."""
+        """Returns whether a receive whose time is over ends although its result is unknown."""
         return late_s >= LOOK_TIMEOUT_S or not self._consumer.partitions.is_assigned()
 
     def _look(self) -> NothingFound | None:
@@ -249,11 +254,11 @@ class QueueReader:
         return found
 
     def _commit_ends(self) -> None:
-        """Commits the ends of partitions that were read to them.
+        """Commits the ends of the partitions that were read to their ends.
 
-        A transaction's marker comes after its messages, so without this a partition read to its end would look unread
-        to other readers for ever. The consumer could commit as well, but its connection to the group's coordinator is
-        taken while it waits to join again, for as long as another reader is in its block.
+        A transaction's marker comes after its messages. Without this commit, a partition that was read to its end would
+        look unread to other readers forever. The consumer could commit as well, but its connection to the group's
+        coordinator is busy while it waits to join again, for as long as another reader is in its block.
         """
         group_metadata = self._consumer.group_metadata()
         offsets = self._consumer.ends_to_commit()
@@ -263,23 +268,23 @@ class QueueReader:
             with self._producer.transaction():
                 self._producer.send_offsets(offsets, group_metadata)
         except TransactionAbortedError as error:
-            # Most likely a rebalance; the next look comes here again.
+            # Most likely a rebalance. The next look tries again.
             _log.info("queue %s: ends not committed: %s", self._queue, error)
         else:
             self._consumer.committed(offsets)
 
     def _commit(self, batch: Batch, transaction_id: str) -> None:
-        """Commits the positions and reports it, both or neither."""
+        """Commits the positions and reports the commit, in one Kafka transaction."""
         if self._is_closed:
-            raise ReceiveRolledBackError("the queue reader was closed in its receive block")
-        # The monitor must see the RECEIVE before its COMMIT; both go to one partition of queue-receives.
+            raise ReceiveRolledBackError("The queue reader was closed in its receive block")
+        # The monitor must see the RECEIVE before its COMMIT. Both go to one partition of queue-receives.
         self._reports.wait_acknowledged()
         deadline = time.monotonic() + REBALANCE_TIMEOUT_S
         while True:
             try:
                 self._commit_once(batch, transaction_id)
             except TransactionAbortedError as error:
-                # Another reader joined or left just now; this one keeps what it works on, under a new generation.
+                # Another reader has just joined or left. This reader keeps what it works on, under a new generation.
                 if not is_rebalance(error) or time.monotonic() >= deadline:
                     raise _rolled_back(str(error)) from error
                 time.sleep(_REBALANCE_BACKOFF_S)
@@ -287,11 +292,11 @@ class QueueReader:
                 return
 
     def _commit_once(self, batch: Batch, transaction_id: str) -> None:
-        # Before the id is compared: a member that is expelled after that has given its metadata as a member.
+        # Fetched before the ids are compared: if they are the same, the metadata is that of the batch's member.
         group_metadata = self._consumer.group_metadata()
         offsets = self._consumer.offsets_to_commit(batch)
         if offsets is None:
-            raise _rolled_back("Kafka has given its partitions to other readers, it was silent for too long")
+            raise _rolled_back("the reader was silent for too long, and Kafka gave its partitions to other readers")
         record = msgspec.json.encode(Commit(self._queue, self.session_id, transaction_id))
         with self._producer.transaction():
             self._producer.produce(self._receives_topic, record, self._queue.encode())
@@ -302,7 +307,7 @@ class QueueReader:
         if self._is_closed:
             return  # SESSION_ENDED has rolled it back.
         self._consumer.seek_back(batch)
-        # A report that is lost must not hide the error that led here; the monitor's lease rolls back, too.
+        # A lost report must not hide the error that led here. The monitor's lease rolls the transaction back, too.
         with suppress(ClientUnusableError):
             self._reports.send(Rollback(self._queue, self.session_id, transaction_id))
 
@@ -322,10 +327,11 @@ class QueueReader:
         self._reports.send(Receive(self._queue, self.session_id, "WAITING", where=found.where, timeout_ms=timeout_ms))
 
     def _report_empty(self, found: NothingFound) -> None:
-        # Only who owns all partitions has seen all there is; offsets count markers and aborted messages.
+        # Only a reader with all partitions knows the count. Offsets do not tell it: markers and aborted messages have
+        # offsets, too.
         unread = 0 if found.owns_all else None
         self._reports.send(Receive(self._queue, self.session_id, "EMPTY", where=found.where, unread=unread))
 
 
 def _rolled_back(reason: str) -> ReceiveRolledBackError:
-    return ReceiveRolledBackError(f"the messages were not committed and will be delivered again: {reason}")
+    return ReceiveRolledBackError(f"The messages were not committed and will be delivered again: {reason}")

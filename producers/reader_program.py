@@ -1,4 +1,4 @@
-"""The reader program: reads a queue until it is empty, and exits."""
+"""The reader program: reads a queue until it is empty, then exits."""
 
 import sys
 import time
@@ -6,21 +6,21 @@ import time
 from producers.reader import QueueReader
 from streaming.errors import UserError
 
-# Another reader may be in the middle of a long piece of work, and joining must wait for its end.
+# A reader that joins must wait while another reader is in the middle of a long piece of work.
 JOIN_TIMEOUT_S = 300.0
 
 
 def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work_s: float) -> int:
-    """Prints each message on a line of its own; returns how many there were.
+    """Prints each message on its own line; returns the number of messages.
 
     Args:
-        reader: Reads the queue.
-        max_messages: How many to receive at a time, in one transaction.
-        wait_s: How long to wait for more before the queue counts as empty.
-        work_s: How long the work on a message takes; for demonstrations.
+        reader: The reader of the queue.
+        max_messages: The largest number of messages to receive at a time, in one transaction.
+        wait_s: The time to wait for more messages before the queue counts as empty.
+        work_s: The time that the work on a message takes, for demonstrations.
 
     Raises:
-        UserError: The reader could find nothing out about the queue for too long.
+        UserError: For JOIN_TIMEOUT_S, the reader received no message and did not learn whether the queue is empty.
     """
     total = 0
     known_s = time.monotonic()
@@ -36,4 +36,4 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
         if messages:
             known_s = time.monotonic()
         elif time.monotonic() > known_s + JOIN_TIMEOUT_S:
-            raise UserError(f"for {JOIN_TIMEOUT_S:.0f} s neither a message nor the end of this reader's share was seen")
+            raise UserError(f"This reader saw neither a message nor the end of its share for {JOIN_TIMEOUT_S:.0f} s")

@@ -1,4 +1,4 @@
-"""Tells the monitor what a session does: records to queue-receives that go at once, outside any transaction."""
+"""Reports the events of a session to the monitor: records of queue-receives, sent at once, in no transaction."""
 
 import threading
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from streaming.kafka.errors import ClientUnusableError, unusable
 from streaming.kafka.session_event_reporter import SessionEventReporter
 from streaming.wire.input_records import ReceiveRecord, SessionAlive, SessionEnded
 
-# Six of these fit into the monitor's leases of 60 s (contract, queue-receives).
+# Six of these fit into the monitor's leases of 60 s (docs/contract.md, queue-receives).
 SESSION_ALIVE_INTERVAL_S = 10.0
 
 
 class SessionReports:
     """The reports of one session on one queue.
 
-    From opening to closing, a thread of its own says every SESSION_ALIVE_INTERVAL_S that the session is there.
+    Until the reports are closed, a thread sends SESSION_ALIVE every SESSION_ALIVE_INTERVAL_S.
     """
 
     def __init__(self, cluster: Cluster, topic: str, queue: str, session_id: str) -> None:
-        """Connects lazily: the first report does.
+        """Starts the thread. The first report connects to Kafka.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-receives.
             queue: The queue's name.
-            session_id: Whose reports these are.
+            session_id: The id of the session.
         """
         self._queue = queue
         self._session_id = session_id
@@ -49,18 +49,18 @@ class SessionReports:
         self._check()
 
     def wait_acknowledged(self, timeout_s: float = CLIENT_TIMEOUT_S) -> None:
-        """Returns when Kafka has all reports.
+        """Waits until Kafka has all reports.
 
         Raises:
-            ClientUnusableError: It does not take them, or not in time.
+            ClientUnusableError: Kafka does not take the reports, or not in time.
         """
         unsent = self._reporter.flush(timeout_s)
         self._check()
         if unsent:
-            raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports in {timeout_s:.0f} s")
+            raise ClientUnusableError(f"Kafka did not acknowledge {unsent} reports within {timeout_s:.0f} s")
 
     def close(self, timeout_s: float = CLIENT_TIMEOUT_S) -> None:
-        """Reports SESSION_ENDED, waits so long until Kafka has it, and ends the thread.
+        """Ends the thread and reports SESSION_ENDED; waits for `timeout_s` at most until Kafka has all reports.
 
         Raises:
             ClientUnusableError: Kafka did not take the reports.
@@ -75,8 +75,8 @@ class SessionReports:
 
     def _keep_alive(self) -> None:
         while not self._closing.wait(SESSION_ALIVE_INTERVAL_S):
-            # One that is lost is no failure: the next follows. So does it after an error; one that lasts is raised by
-            # the next report of the reader itself.
+            # A lost SESSION_ALIVE is no failure, because another one follows, even after an error. If an error lasts,
+            # the reader's own next report raises it.
             with suppress(ClientUnusableError):
                 self._produce(SessionAlive(self._queue, self._session_id), None)
 
@@ -85,7 +85,7 @@ class SessionReports:
             self._reporter.send(record, answered)
         except (KafkaException, BufferError) as error:
             raise ClientUnusableError(
-                f"the session cannot report to topic {self._reporter.topic!r}: {error}"
+                f"The session cannot report to topic {self._reporter.topic!r}: {error}"
             ) from error
         self._reporter.poll()
 
@@ -94,4 +94,4 @@ class SessionReports:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise unusable(f"a report to topic {self._reporter.topic!r} was lost", self._failure)
+            raise unusable(f"A report to topic {self._reporter.topic!r} was lost", self._failure)

@@ -1,7 +1,8 @@
 """A seeded workload: many queues with bursts, trickles and quiet times, with and without readers.
 
-The timeline is a function of its settings and the seed; only `run` knows the clock and Kafka. Without real messages the
-workload invents both sides: it reports arrivals, and what readers that take their time would report.
+The timeline is a function of its settings, which include the seed. Only `report` and `send` use Kafka and wait. Without
+real messages, the workload invents both sides: it reports arrivals, and what readers with start-up and working times
+would report.
 """
 
 import heapq
@@ -20,23 +21,23 @@ from streaming.wire import input_records
 from streaming.wire.input_records import MessageArrived, ReceiveRecord
 from streaming.wire.topics import Topics
 
-# A burst brings so many messages at once, and a reader takes at most so many at a time.
+# The number of messages in a burst, and the largest number that a reader takes at a time.
 _BURST_MESSAGES = (5, 50)
 _RECEIVE_MESSAGES = 25
-# A reader is there so long after the arrival on the empty queue, works so long on what it took, and gives it back
-# once in so many times.
+# The time from an arrival on the empty queue until a reader receives, the time that it works on what it took, and the
+# share of its transactions that it rolls back.
 _READER_START_MS = (200, 800)
 _WORK_MS = (10, 400)
 _ROLLBACKS = 0.02
 # Quiet queues are awake for a fifth of each period, and then five times as busy.
 _QUIET_PERIOD_MS = 20_000
 _QUIET_AWAKE = 0.2
-# Conversation groups per queue of messages that are sent for real.
+# Conversation groups per queue, if real messages are sent.
 GROUPS = 8
 
 
 class Pattern(Enum):
-    """How messages come to a queue."""
+    """The pattern in which messages arrive at a queue."""
 
     BURSTS = "bursts"
     TRICKLE = "trickle"
@@ -45,15 +46,15 @@ class Pattern(Enum):
 
 @dataclass(frozen=True)
 class WorkloadSettings:
-    """A workload.
+    """The settings of a workload.
 
     Attributes:
-        queues: Number of queues.
-        rate: Messages per second, of all queues together, on average.
-        duration_ms: For how long messages come.
+        queues: The number of queues.
+        rate: The average number of messages per second, for all queues together.
+        duration_ms: The time during which messages arrive.
         seed: The same seed gives the same timeline.
-        has_readers: Whether readers are invented too.
-        queue_prefix: Queues are called PREFIX1, PREFIX2 ...
+        has_readers: Whether readers are invented, too.
+        queue_prefix: The prefix of the queues' names: PREFIX1, PREFIX2 ...
     """
 
     queues: int
@@ -64,27 +65,27 @@ class WorkloadSettings:
     queue_prefix: str = "queue-"
 
     def queue_name(self, index: int) -> str:
-        """The name of a queue, counted from 0."""
+        """Returns the name of a queue, counted from 0."""
         return f"{self.queue_prefix}{index + 1}"
 
 
 @dataclass(frozen=True)
 class WorkloadEvent:
-    """Something that happens at an instant of the timeline."""
+    """An event at an instant of the timeline."""
 
     at_ms: float
     record: MessageArrived | ReceiveRecord
 
 
 def timeline(settings: WorkloadSettings) -> Iterator[WorkloadEvent]:
-    """All that happens, in order of time."""
+    """Returns all events, in order of time."""
     queues = (_queue_timeline(settings, index) for index in range(settings.queues))
     return heapq.merge(*queues, key=lambda event: event.at_ms)
 
 
 def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[WorkloadEvent]:
     name = settings.queue_name(index)
-    rng = random.Random(f"{settings.seed}/{index}")  # noqa: S311  (a workload, no secret)
+    rng = random.Random(f"{settings.seed}/{index}")  # noqa: S311  (a workload, not a secret)
     arrivals, heard = itertools.tee(_arrivals(rng, settings.rate / settings.queues, settings.duration_ms))
     events = (WorkloadEvent(at_ms, MessageArrived(name, count)) for at_ms, count in arrivals)
     if not settings.has_readers:
@@ -94,7 +95,7 @@ def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[Workload
 
 
 def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tuple[float, int]]:
-    """(instant, count) of a queue's arrivals, at `rate` messages per second on average."""
+    """Yields (instant, count) of a queue's arrivals, at `rate` messages per second on average."""
     pattern = rng.choice(list(Pattern))
     at_ms = 0.0
     phase_ms = rng.uniform(0, _QUIET_PERIOD_MS)
@@ -107,13 +108,13 @@ def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tup
 
 
 def _squeezed(at_ms: float, phase_ms: float) -> float:
-    """The instant moved into its period's awake part."""
+    """Returns the instant, moved into the awake part of its period."""
     period, within_ms = divmod(at_ms + phase_ms, _QUIET_PERIOD_MS)
     return max(0.0, period * _QUIET_PERIOD_MS + within_ms * _QUIET_AWAKE - phase_ms)
 
 
 def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int]]) -> Iterator[WorkloadEvent]:
-    """What readers report: each comes some time after an arrival on the empty queue and leaves it empty."""
+    """Yields readers' reports. Each reader comes some time after an arrival on the empty queue, and leaves it empty."""
     at_ms = 0.0
     session = 0
     upcoming = next(arrivals, None)
@@ -149,7 +150,7 @@ Pace = Callable[[float], None]
 
 
 def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: Pace) -> int:
-    """Reports the timeline's arrivals and receives to the monitor; returns how many messages arrived."""
+    """Reports the timeline's arrivals and receives to the monitor; returns the number of messages that arrived."""
     producer = cluster.producer({"linger.ms": 5})
     messages = 0
     for happening in timeline(settings):
@@ -165,7 +166,7 @@ def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: P
 
 
 def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> int:
-    """Sends the timeline's messages for real, in several conversation groups per queue; returns how many."""
+    """Sends the timeline's messages as real ones, in several conversation groups per queue; returns their number."""
     rng = random.Random(settings.seed)  # noqa: S311
     messages = 0
     for happening in timeline(replace(settings, has_readers=False)):

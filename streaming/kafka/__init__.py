@@ -1,1 +1,1 @@
-"""Kafka as all programs talk to it: clients, administration, rights, following topics."""
+"""Kafka for all programs: clients, administration, rights, and topics that are followed or watched."""

@@ -1,7 +1,7 @@
-"""Whether Kafka lets a client in, and what it may do there; each refusal becomes one message that says what to change.
+"""Checks that Kafka lets a client in and grants its rights. Each refusal becomes one message that says what to change.
 
-librdkafka tries a refused connection again for ever, and tells the reason to the client's `error_cb` only. So whoever
-starts asks first, with an eye on that callback: for its topics, and for the rights that Kafka says it has on them.
+librdkafka retries a refused connection forever, and reports the reason only to the client's `error_cb`. So a program
+begins with a request for its topics and for the rights that it has on them, and checks that callback while it waits.
 """
 
 import re
@@ -15,29 +15,32 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
 
-# What a client needs on each topic, by name.
+# The operations that a client needs on each topic, by the topic's name.
 Rights = Mapping[str, Collection[AclOperation]]
 
 _WHERE = "See docs/security.md for the ACLs that each command needs"
 _ADVICE = {
     KafkaError._AUTHENTICATION: (
-        "Kafka does not know this user, or not by this password. Check sasl.jaas.config and sasl.mechanism in the file "
-        "of --kafka-config"
+        "Kafka rejects this user name or password. Check sasl.jaas.config and sasl.mechanism in the file of "
+        "--kafka-config"
     ),
     KafkaError._SSL: (
-        "there is no TLS connection to Kafka. Check in the file of --kafka-config that ssl.truststore.location names "
-        "the certificate that signed the broker's, and that --bootstrap-servers has a name that the broker's is for"
+        "The TLS connection to Kafka failed. Check in the file of --kafka-config that ssl.truststore.location names "
+        "the certificate that signed the broker's certificate, and that --bootstrap-servers has a host name for which "
+        "the broker's certificate was issued"
     ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: f"Kafka does not allow this user what it needs on a topic. {_WHERE}",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: f"Kafka does not allow this user its consumer group. {_WHERE}",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: f"Kafka does not grant this user a required right on a topic. {_WHERE}",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: f"Kafka does not grant this user its consumer group. {_WHERE}",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        f"Kafka does not allow this user transactions (a transactional id that begins with queue-activation-). {_WHERE}"
+        f"Kafka does not grant this user the transactional ids that begin with queue-activation-. {_WHERE}"
     ),
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: f"Kafka does not allow this user what it needs on the cluster. {_WHERE}",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        f"Kafka does not grant this user a required right on the cluster. {_WHERE}"
+    ),
 }
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
-# Java's clients' names for the same.
+# The names of these errors in Java's clients.
 _JAVA_ERRORS = {
     "SaslAuthenticationException": KafkaError._AUTHENTICATION,
     "SslAuthenticationException": KafkaError._SSL,
@@ -49,15 +52,14 @@ _JAVA_ERRORS = {
 _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 
 _POLL_INTERVAL_S = 0.1
-# A request that has met a cluster without its topic of groups, which the request itself has it make, is not answered
-# any more.
+# On a cluster that has no topic of groups yet, the first request makes Kafka create that topic, and is never answered.
 _GROUP_TIMEOUT_S = 1.0
 
 T = TypeVar("T")
 
 
 def rights(*, reads: Iterable[str] = (), writes: Iterable[str] = ()) -> Rights:
-    """The rights of a client that reads these topics and writes those."""
+    """Returns the rights of a client that reads the topics `reads` and writes to the topics `writes`."""
     wanted: dict[str, list[AclOperation]] = {}
     for topics, operation in ((reads, AclOperation.READ), (writes, AclOperation.WRITE)):
         for topic in topics:
@@ -66,15 +68,15 @@ def rights(*, reads: Iterable[str] = (), writes: Iterable[str] = ()) -> Rights:
 
 
 class AccessDeniedError(UserError):
-    """Kafka does not let the client in, or does not allow it what it needs."""
+    """Kafka does not let the client in, or does not grant it a right that it needs."""
 
 
 class RightMissingError(AccessDeniedError):
-    """Kafka knows the client, and does not allow it what it needs: waiting does not help."""
+    """Kafka knows the client, but does not grant it a right that it needs. Waiting does not help."""
 
 
 def denial(error: KafkaError) -> AccessDeniedError | None:
-    """What to tell the user if an error is a refusal; None if it is something else."""
+    """Returns an error for the user if Kafka's error is a refusal; None otherwise."""
     advice = _ADVICE.get(error.code())
     if advice is None:
         return None
@@ -83,7 +85,7 @@ def denial(error: KafkaError) -> AccessDeniedError | None:
 
 
 def java_denial(text: str) -> AccessDeniedError | None:
-    """As `denial`, from the text of a failure in the JVM."""
+    """Returns the same as `denial` for the text of a failure in the JVM, always as an AccessDeniedError."""
     found = _JAVA_DENIAL.search(text)
     if found is None:
         return None
@@ -95,38 +97,38 @@ class Denials:
     """An `error_cb` that remembers the last refusal.
 
     Attributes:
-        last: The refusal; None: there was none.
+        last: The last refusal; None if there was none.
     """
 
     def __init__(self) -> None:
         self.last: AccessDeniedError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        """Takes note."""
+        """Remembers the error if it is a refusal."""
         self.last = denial(error) or self.last
 
     def check(self) -> None:
-        """Raises the refusal, if there was one since the last check."""
+        """Raises the last refusal since the previous check, if there is one."""
         denied, self.last = self.last, None
         if denied is not None:
             raise denied
 
 
 class WatchfulAdmin(AdminClient):
-    """An AdminClient whose answers are awaited with an eye on refusals."""
+    """An AdminClient that checks for refusals while it waits for an answer."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Connects lazily.
 
         Raises:
-            KafkaException: It does not take its properties.
+            KafkaException: The client rejects its properties.
         """
         self._denials = Denials()
         callback: dict[str, Any] = {"error_cb": self._denials}
         super().__init__({**config, **callback})
 
     def result(self, future: "Future[T]") -> T:
-        """An answer; the request's own time-out bounds the wait.
+        """Returns the answer to a request. The request's own time-out bounds the wait.
 
         Raises:
             AccessDeniedError: Kafka does not let this client in.
@@ -141,11 +143,11 @@ class WatchfulAdmin(AdminClient):
 
 
 def partitions_of(admin: WatchfulAdmin, rights: Rights, timeout_s: float) -> dict[str, int]:
-    """The number of partitions of each topic that exists, after a look at what the client may do with it.
+    """Returns the number of partitions of each topic that exists, after a check of the client's rights on it.
 
     Raises:
-        AccessDeniedError: Kafka does not let the client in, or does not allow it what it needs. Who may not see a topic
-            is not told whether it exists.
+        AccessDeniedError: Kafka does not let the client in, or does not grant it a right that it needs. If the client
+            may not see a topic, Kafka does not tell whether the topic exists.
         KafkaException: Kafka does not answer.
     """
     futures = admin.describe_topics(
@@ -170,10 +172,10 @@ def partitions_of(admin: WatchfulAdmin, rights: Rights, timeout_s: float) -> dic
 
 
 def check_group(admin: WatchfulAdmin, group_id: str, timeout_s: float) -> None:
-    """Checks that the client may be a member of a consumer group, if Kafka can tell that at the moment.
+    """Checks that the client may be a member of a consumer group. If Kafka does not tell in time, the check is skipped.
 
     Raises:
-        AccessDeniedError: Kafka does not let the client in, or not into the group.
+        AccessDeniedError: Kafka does not let the client in, or does not let it into the group.
     """
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
@@ -192,10 +194,10 @@ def check_group(admin: WatchfulAdmin, group_id: str, timeout_s: float) -> None:
 
 
 def _lacking(wanted: Collection[AclOperation], allowed: Collection[AclOperation] | None, where: str) -> list[str]:
-    # None: a broker that does not tell.
+    # `allowed` is None if the broker does not report what is allowed.
     return [f"{one.name} on {where}" for one in wanted if allowed is not None and one not in allowed]
 
 
 def _require_none(lacking: list[str]) -> None:
     if lacking:
-        raise RightMissingError(f"Kafka does not allow this user: {', '.join(lacking)}. {_WHERE}")
+        raise RightMissingError(f"Kafka does not grant this user {', '.join(lacking)}. {_WHERE}")

@@ -1,4 +1,4 @@
-"""What is asked of Kafka's administration: are the topics there, how are they set, create them."""
+"""Kafka's administration: finds, checks, creates and deletes topics, and lists the members of consumer groups."""
 
 import time
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from streaming.kafka.clients import Cluster
 from streaming.wire.topics import TopicSpec
 
 ADMIN_TIMEOUT_S = 10.0
-# A topic that was just created is not known to every broker at once; it takes milliseconds.
+# It takes milliseconds until every broker knows a new topic.
 _PROPAGATION_S = 1.0
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
@@ -24,10 +24,10 @@ class GroupMember:
     """A member of a consumer group.
 
     Attributes:
-        instance_id: Its `group.instance.id`; None: it has none.
+        instance_id: Its `group.instance.id`; None if it has none.
         client_id: Its `client.id`.
-        host: The address that it comes from.
-        partitions: How many partitions it has.
+        host: The address from which it connects.
+        partitions: The number of partitions that are assigned to it.
     """
 
     instance_id: str | None
@@ -37,10 +37,10 @@ class GroupMember:
 
 
 class Admin:
-    """Kafka's administration, with errors a user can read.
+    """Kafka's administration, with error messages for users.
 
     Attributes:
-        client: For what else is asked.
+        client: The client for other requests.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -48,9 +48,10 @@ class Admin:
         self.client = cluster.admin_client()
 
     def find_topics(self, rights: Rights) -> dict[str, int]:
-        """The number of partitions of each topic that exists; the client must have its rights on them.
+        """Returns the number of partitions of each topic that exists. The client must have its rights on these topics.
 
-        New topics are given the time to become known. None is created, whatever the broker's settings.
+        If topics are missing, the method waits a moment, because they may be new. It creates no topic, whatever the
+        broker's settings are.
 
         Raises:
             UserError: Kafka cannot be reached or refuses.
@@ -66,7 +67,7 @@ class Admin:
             time.sleep(_PROPAGATION_S / 20)
 
     def require_topics(self, rights: Rights) -> dict[str, int]:
-        """The number of partitions of each topic; the monitor's topics must be there, and allow what the client needs.
+        """Returns the number of partitions of each of the monitor's topics. The client must have its rights on them.
 
         Raises:
             UserError: Kafka cannot be reached or refuses, or a topic is missing.
@@ -75,13 +76,13 @@ class Admin:
         missing = sorted(rights.keys() - partitions.keys())
         if missing:
             raise UserError(
-                f"topics are missing: {', '.join(missing)}. `queue-activation topics` creates them, with the same "
-                "--bootstrap-servers and --topic-prefix"
+                f"Topics are missing: {', '.join(missing)}. Create them: run `queue-activation topics` with the same "
+                "--bootstrap-servers and --topic-prefix."
             )
         return partitions
 
     def topic_ids(self, names: Iterable[str], timeout_s: float = ADMIN_TIMEOUT_S) -> dict[str, str]:
-        """Kafka's own id of each of these topics that exists: one that is created again has another.
+        """Returns Kafka's id of each of these topics that exists. A topic that is created again has another id.
 
         Raises:
             UserError: Kafka cannot be reached, or refuses.
@@ -106,7 +107,7 @@ class Admin:
         check_group(self.client, group_id, ADMIN_TIMEOUT_S)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
-        """Returns the members of a consumer group; none if there is no such group.
+        """Returns the members of a consumer group, or an empty list if there is no such group.
 
         Raises:
             UserError: Kafka cannot be reached, or refuses.
@@ -146,7 +147,7 @@ class Admin:
         return [
             name
             for name, future in futures.items()
-            if self._is_done(future, exists, f"topic {name} could not be created")
+            if self._is_done(future, exists, f"Topic {name} could not be created")
         ]
 
     def delete_topic(self, name: str) -> bool:
@@ -156,10 +157,10 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         (future,) = self.client.delete_topics([name], request_timeout=ADMIN_TIMEOUT_S).values()
-        return self._is_done(future, KafkaError.UNKNOWN_TOPIC_OR_PART, f"topic {name} could not be deleted")
+        return self._is_done(future, KafkaError.UNKNOWN_TOPIC_OR_PART, f"Topic {name} could not be deleted")
 
     def _is_done(self, future: "Future[None]", unless: int, failure: str) -> bool:
-        """Whether Kafka has done something; False for the one error that says that nothing was to be done."""
+        """Returns True if Kafka has done the work, and False for the one error that says that there was none to do."""
         try:
             self.client.result(future)
         except KafkaException as error:
@@ -172,11 +173,11 @@ class Admin:
         return True
 
     def other_settings(self, specs: list[TopicSpec]) -> list[str]:
-        """What of the topics' settings differs from what the monitor relies on, one sentence each."""
+        """Returns a sentence for each setting of a topic that differs from the setting that the monitor relies on."""
         resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
         sentences: list[str] = []
         if not resources:
-            return sentences  # to ask for nothing is an error
+            return sentences  # an empty request is an error
         for resource, future in self.client.describe_configs(list(resources), request_timeout=ADMIN_TIMEOUT_S).items():
             try:
                 entries = self.client.result(future)
@@ -189,11 +190,11 @@ class Admin:
         return sentences
 
     def _unreachable(self, error: KafkaException) -> UserError:
-        # A broker that expects TLS hangs up without a word.
+        # A broker that expects TLS closes a plain connection without an error.
         is_plain = "security.protocol" not in self._cluster.config
-        secured = " If it is secured, --kafka-config must say how (docs/security.md)." if is_plain else ""
+        secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
         return UserError(
             f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({error.args[0].str()}). Check "
-            "--bootstrap-servers and that the broker runs; `queue-activation broker` starts one on this machine."
+            "--bootstrap-servers, and that the broker runs. `queue-activation broker` starts one on this machine."
             + secured
         )

@@ -1,4 +1,4 @@
-"""Makes every client of Kafka; its properties are in librdkafka's words (its CONFIGURATION.md)."""
+"""Creates all Kafka clients. The names of their properties are librdkafka's (see its CONFIGURATION.md)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from streaming.errors import UserError
 from streaming.kafka.access import WatchfulAdmin
 
-# What goes wrong comes as an exception, so librdkafka writes nothing. Who wants its own messages gives this logger a
-# handler, and the client a `log_level`. Without a logger librdkafka would write to stderr that a member of a group was
-# fenced, whatever the level.
+# Errors arrive as exceptions, so librdkafka logs nothing. To see its own messages, give this logger a handler and the
+# client a `log_level`. Without a logger, librdkafka would write to stderr that a member of a group was fenced, whatever
+# the level.
 _log = logging.getLogger("streaming.librdkafka")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
@@ -20,7 +20,7 @@ _log.propagate = False
 # The longest wait for an answer that Kafka gives in milliseconds while it is up.
 CLIENT_TIMEOUT_S = 30.0
 
-# All clients, Java's too, must put a queue's records into one partition: its records are ordered by nothing else.
+# All clients, including Java's, must put a queue's records into the same partition. Nothing else orders these records.
 PARTITIONER = "murmur2_random"
 
 Settings = Mapping[str, Any]
@@ -29,10 +29,10 @@ Client = TypeVar("Client")
 
 @dataclass(frozen=True)
 class Cluster:
-    """How to reach a Kafka cluster, and the clients that do.
+    """A Kafka cluster; creates the clients for it.
 
     Attributes:
-        bootstrap_servers: Where it is, `host:port,...`.
+        bootstrap_servers: The addresses of its brokers, `host:port,...`.
         config: The user's own properties, for example for security.
     """
 
@@ -40,29 +40,29 @@ class Cluster:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def _settings(self, fixed: Settings | None = None, defaults: Settings | None = None) -> dict[str, Any]:
-        """The properties of a client.
+        """Returns the properties of a client.
 
         Args:
-            fixed: What the user cannot change.
-            defaults: What the user's properties may change.
+            fixed: Properties that the user cannot change.
+            defaults: Properties that the user's own properties override.
         """
         own = {"logger": _log, "log_level": 0, **(defaults or {})}
         return {**own, **self.config, "bootstrap.servers": self.bootstrap_servers, **(fixed or {})}
 
     def producer(self, fixed: Settings | None = None) -> Producer:
-        """Makes a producer, which connects lazily.
+        """Creates a producer, which connects lazily.
 
         Raises:
-            UserError: The user's properties are not right.
+            UserError: The user's properties are invalid.
         """
         return _made(Producer, self._settings({"partitioner": PARTITIONER, **(fixed or {})}))
 
     def consumer(self, fixed: Settings, defaults: Settings | None = None) -> Consumer:
-        """Makes a consumer, which connects lazily; as `producer`."""
+        """Creates a consumer, which connects lazily. Raises what `producer` raises."""
         return _made(Consumer, self._settings(fixed, defaults))
 
     def admin_client(self) -> WatchfulAdmin:
-        """Makes a client for questions, which connects lazily; as `producer`."""
+        """Creates an admin client, which connects lazily. Raises what `producer` raises."""
         return _made(WatchfulAdmin, self._settings())
 
 
@@ -71,5 +71,5 @@ def _made(client: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) 
         return client(settings)
     except KafkaException as error:
         raise UserError(
-            f"the Kafka client does not take its properties, see --kafka-config: {error.args[0].str()}"
+            f"The Kafka client rejects its properties: {error.args[0].str()}. Check the file of --kafka-config."
         ) from None

@@ -1,4 +1,4 @@
-"""Asks Kafka now and then where the input topics end: what lags behind, what is hidden, and that Kafka answers."""
+"""Asks Kafka where the input topics end. The answers show the lag, hidden records, and that Kafka is up."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ class EndOffsets:
     """The ends of the input topics.
 
     Attributes:
-        answered_s: When Kafka answered last, by time.monotonic(); None before the first answer.
+        answered_s: The time of Kafka's last answer, by time.monotonic(); None before the first answer.
     """
 
     def __init__(self, cluster: Cluster, partitions: Mapping[str, int], topics: Iterable[str]) -> None:
@@ -28,21 +28,21 @@ class EndOffsets:
         Args:
             cluster: The cluster.
             partitions: The number of partitions of each topic.
-            topics: The topics to ask for.
+            topics: The topics to ask about.
         """
         self.answered_s: float | None = None
         self._cluster = cluster
         self._client = self._new_client()
         self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
-        # The last stable offset of each partition: the monitor reads what is committed, so it ends there for it.
+        # The last stable offset of each partition. It is the end for the monitor, which reads only committed records.
         self._ends: dict[_Place, int] = {}
-        # Of partitions with records behind the last stable offset: that offset, and since when it has been that.
+        # For each partition with records after the last stable offset: that offset, and since when it has not moved.
         self._standing: dict[_Place, tuple[int, float]] = {}
 
     def look(self) -> None:
-        """Asks Kafka, and waits for each of two answers for 5 s at most."""
+        """Asks Kafka twice, and waits for each answer for 5 s at most."""
         found = self._ask(IsolationLevel.READ_COMMITTED)
-        # Asked later, so that what comes in between is not missed: it counts as hidden until the next look.
+        # The second request, so that no record in between is missed: it counts as hidden until the next look.
         whole = self._ask(IsolationLevel.READ_UNCOMMITTED)
         now_s = time.monotonic()
         standing = {}
@@ -50,18 +50,18 @@ class EndOffsets:
             if whole.get(place, stable) > stable:
                 before = self._standing.get(place)
                 standing[place] = before if before is not None and before[0] == stable else (stable, now_s)
-        # Another thread reads the old ones.
+        # New dictionaries, because another thread reads the old ones.
         self._ends = self._ends | found
         self._standing = {place: at for place, at in self._standing.items() if place not in found} | standing
         if found:
             self.answered_s = now_s
         if len(found) < len(self._places):
-            # librdkafka's ListOffsets keeps the leader's epoch: once a leader has changed, or was away, the broker
-            # refuses it (FENCED_LEADER_EPOCH) for as long as the client lives. A new client asks anew.
+            # librdkafka's ListOffsets keeps the leader's epoch. After a leader has changed, or was away, the broker
+            # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client gets the new one.
             self._client = self._new_client()
 
     def _ask(self, isolation_level: IsolationLevel) -> dict[_Place, int]:
-        """Returns where each partition ends whose leader answers."""
+        """Returns the end of each partition whose leader answers."""
         asked = self._client.list_offsets(
             {place: OffsetSpec.latest() for place in self._places},  # type: ignore[no-untyped-call]
             isolation_level=isolation_level,
@@ -77,7 +77,7 @@ class EndOffsets:
         return self._cluster.admin_client()
 
     def lag(self, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-        """How many offsets each topic's readers are behind; nothing for a topic of which one side is not known.
+        """Returns the lag of each topic in offsets. A partition counts only if its end and its offset are both known.
 
         Args:
             offsets: topic -> partition -> offset of the first record that was not read.
@@ -89,7 +89,7 @@ class EndOffsets:
         return lags
 
     def stands_still_s(self, now_s: float) -> dict[str, float]:
-        """Returns, by topic, how long a last stable offset has stood still with records behind it; 0 if none does.
+        """Returns, by topic, for how long a last stable offset with records after it has not moved; 0 if there is none.
 
         Args:
             now_s: The time, by time.monotonic().

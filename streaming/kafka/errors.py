@@ -1,13 +1,13 @@
-"""What can go wrong while sending and receiving, told apart by what the caller can do about it.
+"""Errors of sending and receiving, divided by what the caller can do about them.
 
-Mistakes in the way the clients are used (a name, a missing topic) are `streaming.errors.UserError`.
+Mistakes in the use of the clients (a wrong name, a missing topic) are `streaming.errors.UserError`.
 """
 
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.kafka.access import RightMissingError, denial
 
-# Of what a consumer tells; librdkafka recovers from any other error by itself.
+# The errors of a consumer from which librdkafka does not recover by itself.
 LASTING_ERRORS = frozenset(
     (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -19,26 +19,26 @@ LASTING_ERRORS = frozenset(
 
 
 class TransactionAbortedError(Exception):
-    """The Kafka transaction was aborted: nothing of it is visible, and the client can be used again."""
+    """The Kafka transaction was aborted. None of its records is visible, and the client can be used again."""
 
 
 class ReceiveRolledBackError(Exception):
-    """What was received is not committed and will be delivered again; the queue reader can be used again."""
+    """The received messages are not committed and will be delivered again. The queue reader can be used again."""
 
 
 class ClientUnusableError(Exception):
-    """Kafka lets this client go no further: close it and open a new one.
+    """This client cannot continue: close it and open a new one.
 
-    Whether the transaction in progress took effect is not known.
+    It is unknown whether the transaction in progress took effect.
     """
 
 
 class ClientRefusedError(ClientUnusableError, RightMissingError):
-    """Kafka does not allow this client what it needs, any more; also an error that the user can put right."""
+    """Kafka no longer grants this client a right that it needs. This is also an error that the user can put right."""
 
 
 def unusable(what: str, error: KafkaError) -> ClientUnusableError:
-    """The error of a client that can go on no more, with what the user can do if it was refused a right."""
+    """Returns the error of a client that cannot continue, with advice for the user if Kafka has refused a right."""
     denied = denial(error)
     if isinstance(denied, RightMissingError):
         return ClientRefusedError(f"{what}: {denied}")
@@ -46,14 +46,14 @@ def unusable(what: str, error: KafkaError) -> ClientUnusableError:
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:
-    """The error inside an exception of confluent-kafka."""
+    """Returns the error inside an exception of confluent-kafka."""
     error = exception.args[0]
-    assert isinstance(error, KafkaError)  # noqa: S101 - what confluent-kafka documents, told to the type checker
+    assert isinstance(error, KafkaError)  # noqa: S101 - documented by confluent-kafka; for the type checker
     return error
 
 
 def is_rebalance(aborted: TransactionAbortedError) -> bool:
-    """Whether a transaction with offsets was aborted because the consumer group was rebalancing."""
+    """Returns whether a transaction with offsets was aborted because the consumer group was rebalancing."""
     cause = aborted.__cause__
     return isinstance(cause, KafkaException) and kafka_error(cause).code() in (
         KafkaError.ILLEGAL_GENERATION,

@@ -11,7 +11,7 @@ Row = TypeVar("Row")
 
 
 class LatestRows(Generic[Row]):
-    """Takes over records as they come.
+    """The latest rows, updated by each record that is taken.
 
     Attributes:
         rows: The latest valid row of each key.
@@ -20,18 +20,18 @@ class LatestRows(Generic[Row]):
     def __init__(
         self, wanted: str, decode: Callable[[Message], tuple[str, Row | None]], say: Callable[[str], None]
     ) -> None:
-        """Begins with nothing.
+        """Begins without rows.
 
         Args:
-            wanted: What a record of the topic should be.
-            decode: Gives a record's key and its row, None for a tombstone; raises InvalidRecordError.
-            say: Is told of records that cannot be decoded.
+            wanted: The kind of record that the topic should have, for messages.
+            decode: Returns a record's key and its row, or None for the row of a tombstone; raises InvalidRecordError.
+            say: Takes messages about records that cannot be decoded.
         """
         self.rows: dict[str, Row] = {}
         self._decoder = RecordDecoder(wanted, decode, say)
 
     def take(self, message: Message) -> str | None:
-        """Takes over a row; returns its key, or None if the record is passed over."""
+        """Takes a record. Returns its key, or None if the record cannot be decoded and is passed over."""
         decoded = self._decoder.decode(message)
         if decoded is None:
             return None
@@ -44,5 +44,5 @@ class LatestRows(Generic[Row]):
 
     @property
     def passed_over(self) -> int:
-        """How many records could not be decoded."""
+        """The number of records that could not be decoded."""
         return self._decoder.passed_over

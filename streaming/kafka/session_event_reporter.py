@@ -1,4 +1,4 @@
-"""Reports to the monitor what sessions and tasks do: records of queue-receives that go at once, in no transaction."""
+"""Reports events of sessions and tasks to the monitor: records of queue-receives, sent at once, in no transaction."""
 
 from collections.abc import Callable
 
@@ -14,19 +14,19 @@ class SessionEventReporter:
     """Sends records without waiting for Kafka.
 
     Attributes:
-        denied: Kafka does not allow the reports; None: it does.
+        denied: The refusal, if Kafka does not allow the reports; None otherwise.
     """
 
     def __init__(self, cluster: Cluster, topic: str, settings: Settings) -> None:
-        """Connects lazily: the first report does.
+        """Creates the producer, which connects with the first report.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-receives.
-            settings: The producer's, in librdkafka's words.
+            settings: The producer's properties, with librdkafka's names.
 
         Raises:
-            UserError: The client does not take its properties.
+            UserError: The producer rejects its properties.
         """
         self.topic = topic
         self.denied: RightMissingError | None = None
@@ -37,10 +37,10 @@ class SessionEventReporter:
 
         Args:
             record: The record.
-            answered: Is told, by `poll` or `flush`, that Kafka has taken the record (None), or why it has not.
+            answered: Called by `poll` or `flush`: with None if Kafka has taken the record, otherwise with the error.
 
         Raises:
-            KafkaException, BufferError: It cannot be sent.
+            KafkaException, BufferError: The record cannot be sent.
         """
 
         def on_delivery(error: KafkaError | None, _message: Message) -> None:
@@ -53,26 +53,26 @@ class SessionEventReporter:
         self._producer.produce(self.topic, msgspec.json.encode(record), record.queue.encode(), on_delivery=on_delivery)
 
     def poll(self) -> None:
-        """Takes note of Kafka's answers; returns at once."""
+        """Handles the answers of Kafka that have arrived; returns at once."""
         self._producer.poll(0)
 
     def flush(self, timeout_s: float) -> int:
-        """Waits until Kafka has answered for all, or for so long; returns for how many it has not."""
+        """Waits for Kafka's answers, for `timeout_s` at most; returns the number of records without an answer."""
         return self._producer.flush(timeout_s)
 
     def unanswered(self) -> int:
-        """For how many records Kafka has not answered."""
+        """Returns the number of records without an answer from Kafka."""
         return len(self._producer)
 
     def knows_topic(self, timeout_s: float) -> None:
-        """Asks Kafka for the topic.
+        """Asks Kafka about the topic.
 
         Raises:
-            KafkaException: It does not answer in time.
+            KafkaException: Kafka does not answer in time.
         """
         self._producer.list_topics(self.topic, timeout=timeout_s)
 
     def close(self) -> None:
-        """Drops what Kafka has not taken: closing would wait for it for ever."""
+        """Drops the records that Kafka has not taken, and closes. With them, closing would wait forever."""
         self._producer.purge()
         self._producer.close()

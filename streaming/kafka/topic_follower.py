@@ -1,4 +1,4 @@
-"""Reads whole topics, without a consumer group: for views, for the demo, and for whoever follows notifications."""
+"""Reads whole topics, without a consumer group: for views, the demo, and programs that follow notifications."""
 
 import time
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ _RETRY_BACKOFF_S = 0.1
 
 
 class Start(IntEnum):
-    """Where reading begins."""
+    """The place where reading begins."""
 
     BEGINNING = OFFSET_BEGINNING
     END = OFFSET_END
 
 
 def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
-    """Returns where a partition ends now.
+    """Returns the current end of a partition.
 
     Raises:
-        KafkaException: Kafka does not tell within ADMIN_TIMEOUT_S, or until shortly after a stop signal.
+        KafkaException: Kafka does not answer within ADMIN_TIMEOUT_S, or a stop signal has arrived before its answer.
     """
     deadline_s = time.monotonic() + ADMIN_TIMEOUT_S
     while True:
@@ -44,7 +44,7 @@ def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
         except KafkaException as error:
             if error.args[0].code() not in NOBODY_ANSWERS or time.monotonic() >= deadline_s or is_asked():
                 raise
-            time.sleep(_RETRY_BACKOFF_S)  # some errors come at once
+            time.sleep(_RETRY_BACKOFF_S)  # some errors are raised at once
         else:
             return int(end)
 
@@ -52,17 +52,17 @@ def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
 class TopicFollower:
     """Reads all partitions of some topics, committed records only.
 
-    A context manager. The partitions are those there are when it starts.
+    A context manager. It reads the partitions that exist when it starts, and none that are added later.
     """
 
     def __init__(self, cluster: Cluster, topics: list[str], start: Start, *, since_ms: int | None = None) -> None:
-        """Starts at the beginning, or behind the last record there is now.
+        """Starts at the beginning, or after the last record that is in the topics now.
 
         Args:
-            cluster: Where Kafka is.
-            topics: What is read.
-            start: Where it starts.
-            since_ms: Starts with the first record that is not older instead, in milliseconds since 1970.
+            cluster: The Kafka cluster.
+            topics: The topics to read.
+            start: The place to start at.
+            since_ms: If given, starts at the first record that is not older, in milliseconds since 1970.
 
         Raises:
             UserError: A topic is missing, or Kafka refuses or cannot be reached.
@@ -70,11 +70,11 @@ class TopicFollower:
         numbers = Admin(cluster).require_topics(rights(reads=topics))
         partitions = [TopicPartition(topic, number) for topic in topics for number in range(numbers[topic])]
         config = {
-            "group.id": "queue-activation-follower",  # the client demands one; nothing is ever committed
+            "group.id": "queue-activation-follower",  # the client requires one; nothing is ever committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
-            # How long the broker waits for more; a record that comes is delivered at once.
+            # The broker waits for new records for at most this time. It delivers a record at once.
             "fetch.wait.max.ms": 100,
         }
         self._consumer = cluster.consumer(config)
@@ -84,7 +84,7 @@ class TopicFollower:
             if since_ms is not None:
                 for partition in partitions:
                     partition.offset = since_ms
-                # Behind the last record if all are older.
+                # After the last record if all are older.
                 partitions = self._consumer.offsets_for_times(partitions, timeout=ADMIN_TIMEOUT_S)
         except KafkaException as error:
             self._consumer.close()
@@ -101,10 +101,10 @@ class TopicFollower:
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> Message | None:
-        """The next record, or None if there is none within the time; outages are waited out.
+        """Returns the next record, or None if none arrives in time. An outage raises no error.
 
         Raises:
-            UserError: Kafka does not let this client read, whenever it is asked.
+            UserError: Kafka does not let this client read, at the start or later, or the client cannot continue.
         """
         message = self._consumer.poll(timeout_s)
         if message is None:
@@ -117,23 +117,23 @@ class TopicFollower:
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise denial(error) or UserError(error.str())
         elif error.fatal():
-            raise UserError(f"reading from Kafka failed: {error.str()}")
+            raise UserError(f"Reading from Kafka failed: {error.str()}")
         return None
 
     @property
     def is_at_end(self) -> bool:
-        """Whether each partition was read up to where it ended, at some time since the start."""
+        """Returns whether each partition was read to its end at least once since the start."""
         return not self._unfinished
 
     def to_end(self) -> Iterator[Message]:
-        """The records up to where each partition ends now."""
+        """Yields the records until each partition was read to its end."""
         while not self.is_at_end:
             message = self.poll(1.0)
             if message is not None:
                 yield message
 
     def forever(self) -> Iterator[Message]:
-        """The records as they come."""
+        """Yields the records as they arrive, without end."""
         while True:
             message = self.poll(1.0)
             if message is not None:

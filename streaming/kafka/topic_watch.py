@@ -1,7 +1,7 @@
 """Notices that a topic is deleted, or deleted and created again, while the monitor reads it.
 
-Spark goes by offsets and takes a new topic for the old one: what was sent before the new topic is as long as the old
-one was would be passed over without a word, ticks too.
+Spark knows a topic only by its name and offsets. Without this watch, Spark would silently skip records, including
+ticks, until the new topic outgrows the old offset.
 """
 
 import time
@@ -13,23 +13,23 @@ from streaming.kafka.admin import Admin
 from streaming.wire.topics import Topics
 
 INTERVAL_S = 10.0
-# The main thread asks, and must hear Ctrl-C.
+# The main thread waits for the answer, and must notice Ctrl-C.
 _TIMEOUT_S = 1.0
 _TICKS = Topics().ticks
 
 
 class TopicWatch:
-    """Asks Kafka for the topics' ids now and then."""
+    """Compares the ids of the topics with the known ones, once per `INTERVAL_S`."""
 
     def __init__(self, admin: Admin, known: Mapping[str, str]) -> None:
-        """Takes the ids the topics have now."""
+        """Stores the ids that the topics have now."""
         self._admin = admin
         self._known = known
         self._next_look_s = 0.0
         self._problem: str | None = None
 
     def problem(self) -> str | None:
-        """Returns what is wrong with the topics, by a look that is at most `INTERVAL_S` old; None: nothing is known."""
+        """Returns the problem of the topics, from a look at most `INTERVAL_S` old; None if no problem is known."""
         now_s = time.monotonic()
         if now_s < self._next_look_s:
             return self._problem
@@ -37,9 +37,9 @@ class TopicWatch:
         return self.problem_now()
 
     def problem_now(self) -> str | None:
-        """Returns what is wrong with the topics; None: nothing, or Kafka does not answer, which is not its affair.
+        """Returns the problem of the topics now; None if there is none, or if Kafka does not answer.
 
-        What was wrong once stays so: what was missed is gone.
+        A problem that was found once remains, because the skipped records are lost.
         """
         if self._problem is None:
             with suppress(UserError):
@@ -48,18 +48,20 @@ class TopicWatch:
 
 
 def replaced_topics(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-    """What to say of topics that do not have the ids any more that the checkpoint's offsets belong to; None: all do."""
+    """Returns a message about the topics that no longer have the ids of the checkpoint; None if all have them.
+
+    The text continues a sentence such as "topics were".
+    """
     replaced = sorted(name for name, topic_id in known.items() if found.get(name) != topic_id)
     if not replaced:
         return None
-    what = f"deleted since, or deleted and created again: {', '.join(replaced)}."
+    what = f"deleted, or deleted and created again: {', '.join(replaced)}."
     if all(name.endswith(_TICKS) for name in replaced):
         return (
-            f"{what} The checkpoint's offsets mean nothing in a new topic. All else of the checkpoint is good: start "
-            "with another --checkpoint-location, and --continue-from with this one"
+            f"{what} The checkpoint's offsets are not valid in a new topic; the rest of the checkpoint is. Start with "
+            "another --checkpoint-location, and set --continue-from to the old one."
         )
     return (
-        f"{what} What was in there is gone, and the "
-        "checkpoint's offsets mean nothing in a new topic. Start with another --checkpoint-location: the monitor then "
-        "reads from the start what the topics hold"
+        f"{what} Their records are lost, and the checkpoint's offsets are not valid in a new topic. Start with another "
+        "--checkpoint-location: the monitor then reads from the start what the topics hold."
     )

@@ -1,7 +1,7 @@
 """A producer whose records take effect together or not at all.
 
-Errors are told apart as librdkafka documents for its transactional producer (INTRODUCTION.md, "Transactional
-producer"): retriable ones are tried again, abortable ones end in an abort, all others end the producer.
+Errors are handled as librdkafka documents for its transactional producer (INTRODUCTION.md, "Transactional producer"):
+after a retriable error the call is repeated, an abortable error aborts the transaction, any other ends the producer.
 """
 
 import math
@@ -25,18 +25,18 @@ from streaming.kafka.errors import (
 from streaming.system.stop_signals import GRACE_S, remaining_s
 from streaming.system.threads import within
 
-# An open transaction hides all later records of its partitions from every reader, so it must not last.
+# An open transaction hides all later records of its partitions from every reader, so it must be short.
 TRANSACTION_TIMEOUT_MS = 10_000
 
 _RETRY_BACKOFF_S = 0.1
 
-# librdkafka gives undelivered records up at the transaction's time-out, and aborting after that is quick. A commit that
-# gives up a moment earlier leaves an abort that was seen to hang for half a minute after the broker was back.
+# librdkafka gives up undelivered records at the transaction's time-out, and an abort after that is quick. After a
+# commit that gave up a moment earlier, the abort was seen to hang for half a minute after the broker was back.
 _COMMIT_GRACE_S = 3.0
 
 
 class TransactionalProducer:
-    """One transactional producer with a transactional id of its own. Not for several threads at a time."""
+    """A transactional producer with its own transactional id. One thread at a time may use it."""
 
     def __init__(self, cluster: Cluster, *, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> None:
         """Connects.
@@ -51,10 +51,10 @@ class TransactionalProducer:
         self._denials = Denials()
         self._producer = cluster.producer(
             {
-                # An id that is used once fences nobody and is fenced by nobody.
+                # An id that is used only once fences no other producer, and none fences it.
                 "transactional.id": f"queue-activation-{uuid.uuid4()}",
                 "transaction.timeout.ms": transaction_timeout_ms,
-                # Otherwise, after an outage, a transaction with offsets can wait for ever for a coordinator that
+                # Otherwise, after an outage, a transaction with offsets can wait forever for a coordinator that
                 # librdkafka has given up (its issues 5456 and 5511).
                 "metadata.recovery.strategy": "none",
                 "error_cb": self._denials,
@@ -64,7 +64,7 @@ class TransactionalProducer:
             _retry(self._init, time.monotonic() + CLIENT_TIMEOUT_S)
         except KafkaException as exception:
             denied = denial(kafka_error(exception))
-            what = f"no transactional producer on Kafka at {cluster.bootstrap_servers}"
+            what = f"Cannot create a transactional producer on Kafka at {cluster.bootstrap_servers}"
             raise denied or UserError(f"{what}: {exception}") from exception
 
     def _init(self, timeout_s: float) -> None:
@@ -78,12 +78,12 @@ class TransactionalProducer:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction: committed at the end of the block, aborted when the block or the commit fails.
+        """Opens a transaction, which is committed at the end of the block, or aborted if the block or the commit fails.
 
         Raises:
-            TransactionAbortedError: Kafka did not take the commit or a record; nothing is visible.
-            ClientRefusedError: It did not because this client has no right to; nothing is visible.
-            ClientUnusableError: This producer can do no more.
+            TransactionAbortedError: Kafka did not take a record or the commit. No record is visible.
+            ClientRefusedError: As before, because this client has no right to write the record. No record is visible.
+            ClientUnusableError: This producer cannot continue.
         """
         if self._unusable is not None:
             raise ClientUnusableError(self._unusable)
@@ -91,7 +91,7 @@ class TransactionalProducer:
             self._abort(None, self._timeout_s)
             if self._is_aborting:
                 raise TransactionAbortedError(
-                    "Kafka has not acknowledged the last transaction's abort yet; nothing was sent"
+                    "Kafka has not yet acknowledged the abort of the last transaction; nothing was sent"
                 )
         try:
             self._producer.begin_transaction()
@@ -108,7 +108,7 @@ class TransactionalProducer:
             self._abort(error, self._timeout_s)
             raise
         except BaseException as error:
-            # The process ends. The broker does the same when the transaction's time is over.
+            # The process ends. If the abort fails, the broker aborts the transaction at its time-out.
             with suppress(ClientUnusableError):
                 self._abort(error, GRACE_S)
             raise
@@ -134,23 +134,23 @@ class TransactionalProducer:
         """Adds a consumer group's offsets to the open transaction.
 
         Raises:
-            KafkaException: Refused, for example because the consumer is no longer a member.
+            KafkaException: Kafka refuses the offsets, for example because the consumer is no longer a member.
         """
 
         def send(timeout_s: float) -> None:
             self._producer.send_offsets_to_transaction(offsets, consumer_group_metadata, timeout_s)
 
-        # It does not heed its time-out if the group's coordinator is gone (librdkafka's issues 5456 and 5511).
+        # The call exceeds its time-out if the group's coordinator is gone (librdkafka's issues 5456 and 5511).
         within(math.inf, lambda: _retry(send, self._deadline))
 
     def close(self) -> None:
         """Disconnects."""
-        # Otherwise there is nothing left to be ended well, and confluent-kafka's close warns of just that.
+        # Otherwise the producer cannot be closed properly any more, and confluent-kafka's close would warn about that.
         if self._unusable is None and not self._is_aborting:
             self._producer.close()
 
     def _abort(self, cause: BaseException | None, timeout_s: float) -> None:
-        """Aborts; when Kafka does not answer, the next transaction starts by asking it again."""
+        """Aborts the transaction. If Kafka does not answer, the next transaction begins with another abort."""
         if isinstance(cause, KafkaException) and kafka_error(cause).fatal():
             raise self._end(cause) from cause
         try:
@@ -163,13 +163,13 @@ class TransactionalProducer:
             self._is_aborting = False
 
     def _end(self, exception: KafkaException) -> ClientUnusableError:
-        error = unusable("the transactional producer cannot go on, close it and open a new one", kafka_error(exception))
+        error = unusable("The transactional producer cannot go on; close it and open a new one", kafka_error(exception))
         self._unusable = str(error)
         return error
 
 
 def _aborted(error: KafkaException | BufferError) -> TransactionAbortedError | ClientRefusedError:
-    what = "the Kafka transaction was aborted, nothing of it is visible"
+    what = "The Kafka transaction was aborted, and none of its records is visible"
     denied = denial(kafka_error(error)) if isinstance(error, KafkaException) else None
     if isinstance(denied, RightMissingError):
         return ClientRefusedError(f"{what}: {denied}")
@@ -177,10 +177,10 @@ def _aborted(error: KafkaException | BufferError) -> TransactionAbortedError | C
 
 
 def _retry(call: Callable[[float], None], deadline: float) -> None:
-    """Calls until the deadline, again after each retriable error.
+    """Repeats a call after each retriable error, until the deadline.
 
-    In short steps, each of which librdkafka takes up where the one before has left: what raises in a signal handler is
-    heard between two of them only.
+    Each call is a short step, and librdkafka continues where the previous step ended. A signal handler's exception is
+    raised only between two steps.
     """
     while True:
         try:

@@ -1,1 +1,1 @@
-"""What this machine offers: processes, signals, Java, files, logs."""
+"""The local machine: processes, signals, Java, files and logs."""

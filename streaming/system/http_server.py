@@ -1,4 +1,4 @@
-"""A small HTTP server: texts by path, each asked for anew at every request."""
+"""A small HTTP server for texts by path. Each text is computed anew for every request."""
 
 import logging
 import socketserver
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler
 
 from streaming.errors import UserError
 
-# Who connects and says nothing is cut off after this time.
+# The server disconnects a client that has sent nothing for this time.
 _CLIENT_TIMEOUT_S = 5.0
 _AGAIN_AFTER_S = 1.0
 
@@ -18,21 +18,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Page:
-    """What is answered."""
+    """An answer to a request."""
 
     status: int
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
 
 
-_NOT_FOUND = Page(404, b"there is /metrics, /healthz and /readyz\n")
+_NOT_FOUND = Page(404, b"There is no such page. The pages are /metrics, /healthz and /readyz.\n")
 
-# path -> the page, given the request's header `Accept`
+# Path -> function that returns the page for the request's header `Accept`.
 Pages = Mapping[str, Callable[[str | None], Page]]
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET."""
+    """Answers GET requests."""
 
     timeout = _CLIENT_TIMEOUT_S
     server: "_Server"
@@ -48,13 +48,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
-        """Says nothing: who asks asks often."""
+        """Logs nothing, because clients ask often."""
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Answers each request in a thread of its own, which does not outlive the process."""
+    """Answers each request in its own thread, which ends with the process at the latest."""
 
-    allow_reuse_address = True  # the port may be in TIME_WAIT from the run before
+    allow_reuse_address = True  # the port may be in TIME_WAIT from the previous run
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], pages: Pages) -> None:
@@ -62,23 +62,23 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing: a client that goes away in mid-answer is no matter."""
+        """Logs nothing: a client that disconnects in the middle of an answer is no problem."""
 
 
 class Server:
-    """Takes its port when it is made, and answers while the block runs."""
+    """An HTTP server that takes its port when it is created, and answers while its block runs."""
 
     def __init__(self, host: str, port: int, pages: Pages) -> None:
         """Takes the port.
 
         Raises:
-            UserError: The port, or the host, cannot be had.
+            UserError: The host or the port cannot be used.
         """
         try:
             self._server = _Server((host, port), pages)
         except OSError as error:
             raise UserError(
-                f"metrics cannot be served on {host}:{port}: {error.strerror}. Choose another --metrics-port or "
+                f"Metrics cannot be served on {host}:{port}: {error.strerror}. Choose another --metrics-port or "
                 "--metrics-host, or leave --metrics-port out."
             ) from None
         self._thread = threading.Thread(target=self._serve, name="metrics server", daemon=True)
@@ -86,7 +86,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port it has."""
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def __enter__(self) -> "Server":
@@ -104,5 +104,5 @@ class Server:
             try:
                 self._server.serve_forever()
             except Exception:
-                _log.warning("metrics are served again after an error", exc_info=True)
+                _log.warning("the metrics server failed and is started again", exc_info=True)
                 self._is_stopped.wait(_AGAIN_AFTER_S)

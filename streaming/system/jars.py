@@ -1,7 +1,8 @@
-"""The jars that pip does not bring: fetched once through PySpark's Ivy, kept outside the checkout, always verified.
+"""The jars that pip does not install: fetched once by PySpark's Ivy, kept outside the checkout, verified at every use.
 
-`ivy.xml` says what is wanted, `jars.sha256` which jars that must give. `python -m streaming.system.jars` prints those
-for `spark-submit --jars`; with `--lock` it fetches without looking at the lock and writes that anew.
+`ivy.xml` lists the dependencies, and `jars.sha256` the jars that they must resolve to.
+`python -m streaming.system.jars` prints Spark's jars for `spark-submit --jars`. With `--lock`, it fetches the jars
+without a check and rewrites `jars.sha256`.
 """
 
 import contextlib
@@ -23,37 +24,38 @@ _IVY_FILE = Path(__file__).with_name("ivy.xml")
 _LOCK_FILE = Path(__file__).with_name("jars.sha256")
 _CONFIGURATIONS = ("spark", "broker")
 
-# An unreachable host: Ivy asks for a file and for its replacement, each may take both time-outs. It prints a line for
-# each module it found and dots while it downloads, so longer silence than that means it will not come to anything.
+# From a host that it cannot reach, Ivy requests a file and then its replacement, and each request may take both
+# time-outs. Otherwise it prints a line for each module that it finds, and dots while it downloads. If it is silent for
+# longer, it will not succeed.
 _CONNECT_TIMEOUT_MS = 10_000
 _READ_TIMEOUT_MS = 15_000
 _MAX_SILENCE_S = 45
 _POLL_INTERVAL_S = 0.1
-# Where standard error is no terminal, one line for so many modules looked up or jars fetched.
+# If standard error is not a terminal, one line is printed for this many modules looked up or jars fetched.
 _STEPS_PER_LINE = 10
 
 
 class JarsUnreachableError(UserError):
-    """The jars are not there yet, and where they come from cannot be reached."""
+    """The jars are not in the cache yet, and their repository cannot be reached."""
 
 
 def spark_jars() -> list[Path]:
-    """The jars for Spark's class path, fetched if they are not there yet."""
+    """Returns the jars for Spark's class path; fetches them if any is missing or altered."""
     return _jars("spark")
 
 
 def broker_jars() -> list[Path]:
-    """The jars of the embedded Kafka broker, fetched if they are not there yet."""
+    """Returns the jars of the embedded Kafka broker; fetches them if any is missing or altered."""
     return _jars("broker")
 
 
 def are_fetched() -> bool:
-    """Whether no jar must be fetched any more; whole or not, they are looked at when they are used."""
+    """Returns whether the jars have been fetched. They are verified only when they are used."""
     return _jars_dir().is_dir()
 
 
 def cache_dir() -> Path:
-    """Where everything is kept that can be fetched again; outside the checkout, so that all checkouts share it."""
+    """Returns the folder for all that can be fetched again. It is outside the checkout, and all checkouts share it."""
     own = os.environ.get("QUEUE_ACTIVATION_CACHE")
     if own:
         return Path(own).absolute()
@@ -66,19 +68,19 @@ def _jars(configuration: str) -> list[Path]:
     wanted = {name: digest for name, digest in expected.items() if name.startswith(f"{configuration}/")}
     if _problems(folder, wanted):
         with _exclusive():
-            # Another process may have fetched them while this one waited for it.
+            # Another process may have fetched them while this one waited for the lock.
             if _problems(folder, expected):
                 _fetch_verified(folder, expected)
     return [folder / name for name in sorted(wanted)]
 
 
 def _jars_dir() -> Path:
-    # Two checkouts with different dependencies share the cache.
+    # Checkouts with different dependencies share the cache, so each set of jars has its own folder.
     return cache_dir() / f"jars-{hashlib.sha256(_IVY_FILE.read_bytes()).hexdigest()[:16]}"
 
 
 def _read_lock() -> dict[str, str]:
-    """Name -> SHA-256, in the format of sha256sum."""
+    """Returns name -> SHA-256 from the lock file, which has the format of sha256sum."""
     lines = _LOCK_FILE.read_text(encoding="utf-8").splitlines()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
@@ -89,12 +91,12 @@ def _sha256(path: Path) -> str:
 
 
 def _problems(folder: Path, expected: dict[str, str]) -> list[str]:
-    """What of the expected is missing or different."""
+    """Returns a message for each expected jar that is missing or altered."""
     problems = []
     for name, digest in expected.items():
         try:
             if _sha256(folder / name) != digest:
-                problems.append(f"{name} is not the jar that jars.sha256 names")
+                problems.append(f"{name} does not have the checksum that jars.sha256 lists")
         except OSError as error:
             problems.append(f"{name}: {error.strerror}")
     return problems
@@ -102,14 +104,13 @@ def _problems(folder: Path, expected: dict[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def _exclusive() -> Iterator[None]:
-    """Lets one process at a time change the cache; the system releases the lock of a killed one."""
+    """Lets one process at a time change the cache. The operating system releases the lock of a killed process."""
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)
         lock = (cache_dir() / "lock").open("wb")
     except OSError as error:
         raise UserError(
-            f"The folder for downloaded jars cannot be used: {error}. "
-            "Set QUEUE_ACTIVATION_CACHE to a folder that can be written."
+            f"The folder for downloaded jars cannot be used: {error}. Set QUEUE_ACTIVATION_CACHE to a writable folder."
         ) from error
     with lock:
         try:
@@ -121,7 +122,7 @@ def _exclusive() -> Iterator[None]:
 
 
 def _fetch_verified(folder: Path, expected: dict[str, str]) -> None:
-    """Fetches into a staging folder and moves the whole in place, so that there is never a part of it."""
+    """Fetches into a staging folder and moves the result into place, so that the cache never has a part of the jars."""
     staging = cache_dir() / "staging"
     shutil.rmtree(staging, ignore_errors=True)
     for _ in range(2):
@@ -130,22 +131,22 @@ def _fetch_verified(folder: Path, expected: dict[str, str]) -> None:
         if not problems:
             shutil.rmtree(folder, ignore_errors=True)
             fetched.rename(folder)
-        # With it goes Ivy's cache, which may be what is damaged.
+        # This deletes Ivy's cache, too. It may be the damaged part.
         shutil.rmtree(staging)
         if not problems:
             return
     raise UserError(
         f"The jars that were fetched are not the expected ones: {problems[0]} ({len(problems)} in all). "
-        "If ivy.xml was changed, run `python -m streaming.system.jars --lock`; otherwise what stands between here and "
-        "Maven Central (a proxy, a mirror) delivers other files."
+        "If you changed ivy.xml, run `python -m streaming.system.jars --lock`. Otherwise a proxy or a mirror of Maven "
+        "Central delivers other files."
     )
 
 
 def _fetch(staging: Path, total: int | None) -> Path:
-    """Runs Ivy; returns the folder with one folder for each configuration."""
+    """Runs Ivy. Returns a folder that has one folder for each configuration."""
     staging.mkdir(parents=True)
     log_file = staging / "ivy.log"
-    # Java ignores HOME: without -cache, Ivy would use the home folder of the password file.
+    # Java ignores HOME. Without -cache, Ivy would use the home folder from the password file.
     command: list[str | Path] = [
         find_java(),
         f"-Dsun.net.client.defaultConnectTimeout={_CONNECT_TIMEOUT_MS}",
@@ -154,7 +155,7 @@ def _fetch(staging: Path, total: int | None) -> Path:
         *("-cache", staging / "ivy"),
         *("-ivy", _IVY_FILE),
         *("-confs", *_CONFIGURATIONS),
-        # snappy-java calls itself a bundle.
+        # The type of snappy-java is `bundle`.
         *("-types", "jar", "bundle"),
         *("-retrieve", f"{staging}/jars/[conf]/[artifact]-[revision].[ext]"),
     ]
@@ -163,7 +164,7 @@ def _fetch(staging: Path, total: int | None) -> Path:
         command += ["-settings", settings]
     with ChildProcess(command, log_file=log_file) as ivy, _Progress(total) as progress:
         if not _follow(ivy, log_file, progress):
-            raise _unreachable(f"it has been silent for {_MAX_SILENCE_S} s")
+            raise _unreachable(f"Ivy has printed nothing for {_MAX_SILENCE_S} s")
     log = log_file.read_text(encoding="utf-8", errors="replace")
     if ivy.poll() != 0 or "UNRESOLVED DEPENDENCIES" in log or "FAILED DOWNLOADS" in log:
         raise _unreachable(_reason(log))
@@ -171,7 +172,7 @@ def _fetch(staging: Path, total: int | None) -> Path:
 
 
 def _follow(ivy: ChildProcess, log_file: Path, progress: "_Progress") -> bool:
-    """Shows what Ivy does until it ends; false if it has been silent for too long."""
+    """Shows Ivy's progress until it ends. Returns False if it has been silent for too long."""
     heard_s = time.monotonic()
     with log_file.open(encoding="utf-8", errors="replace") as log:
         line = ""
@@ -191,19 +192,19 @@ def _follow(ivy: ChildProcess, log_file: Path, progress: "_Progress") -> bool:
 
 
 def _ivy_jar() -> Path:
-    # find_spec of a top-level package does not import it; PySpark takes a second.
+    # find_spec does not import a top-level package. An import of PySpark takes a second.
     spec = importlib.util.find_spec("pyspark")
     folders = spec.submodule_search_locations if spec else None
     found = sorted(Path(folders[0]).glob("jars/ivy-*.jar")) if folders else []
     if not found:
         raise UserError(
-            "PySpark, which brings Ivy, is not installed in this Python. Run `make setup`, or pip install pyspark."
+            "PySpark, which contains Ivy, is not installed in this Python. Run `make setup` or `pip install pyspark`."
         )
     return found[0]
 
 
 def _reason(log: str) -> str:
-    """The most telling line of Ivy's output."""
+    """Returns the most informative line of Ivy's output."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for sign in ("Server access error", "Host ", "not found", "Exception"):
         for line in lines:
@@ -217,8 +218,8 @@ def _unreachable(reason: str) -> JarsUnreachableError:
     where = f"the repository in {settings}" if settings else "Maven Central"
     return JarsUnreachableError(
         f"The jars could not be fetched from {where}: {reason}.\n"
-        "They are needed once; afterwards everything works offline. Behind a proxy set JAVA_TOOL_OPTIONS to "
-        "'-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; for a mirror set QUEUE_ACTIVATION_IVY_SETTINGS to an Ivy "
+        "They are fetched once; after that, everything works offline. Behind a proxy, set JAVA_TOOL_OPTIONS to "
+        "'-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'. For a mirror, set QUEUE_ACTIVATION_IVY_SETTINGS to an Ivy "
         "settings file that names it."
     )
 
@@ -229,7 +230,7 @@ def _say(text: str) -> None:
 
 
 class _Progress:
-    """One line on standard error: rewritten in place on a terminal, otherwise now and then a new one."""
+    """One line on standard error: rewritten in place on a terminal, elsewhere a new line after several steps."""
 
     def __init__(self, total: int | None) -> None:
         self._of = f"/{total}" if total is not None else ""
@@ -263,7 +264,7 @@ class _Progress:
     def _show(self, what: str, is_milestone: bool) -> None:
         text = f"fetching jars {self._fetched}{self._of} {what}"
         if self._is_terminal:
-            # \x1b[K erases the rest of a longer line before.
+            # \x1b[K erases the rest of a longer previous line.
             _say(f"\r{text}\x1b[K")
         elif is_milestone:
             _say(f"{text}\n")

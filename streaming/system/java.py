@@ -1,4 +1,4 @@
-"""Finds the Java that runs Spark, Ivy and the embedded broker; it is never bundled."""
+"""Finds the Java that runs Spark, Ivy and the embedded broker. No Java is bundled."""
 
 import os
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from streaming.errors import UserError
 
-# What Spark 4.2 and Kafka 4.3 both run on.
+# Spark 4.2 and Kafka 4.3 both run on this version.
 MIN_JAVA_VERSION = 17
-# A JVM that has printed nothing after this long hangs (it takes 0.1 s).
+# A JVM that has printed nothing after this time hangs. Normally it takes 0.1 s.
 _VERSION_TIMEOUT_S = 30
 _WHAT_TO_DO = (
     f"Install a Java {MIN_JAVA_VERSION} or newer runtime (on Debian and Ubuntu the package "
@@ -19,10 +19,10 @@ _WHAT_TO_DO = (
 
 
 def find_java() -> Path:
-    """Returns the path of $JAVA_HOME/bin/java or else of the first java on the PATH.
+    """Returns the path of $JAVA_HOME/bin/java or, without JAVA_HOME, of the first java on the PATH.
 
     Raises:
-        UserError: There is none, or it is older than Java 17.
+        UserError: There is no Java, or it is older than Java 17.
     """
     java = _candidate()
     try:
@@ -33,7 +33,7 @@ def find_java() -> Path:
         raise UserError(f"{java} does not run: {error}. {_WHAT_TO_DO}") from error
     version = _major_version(result.stderr + result.stdout)
     if version is None:
-        raise UserError(f"{java} does not tell its version. {_WHAT_TO_DO}")
+        raise UserError(f"{java} does not report its version. {_WHAT_TO_DO}")
     if version < MIN_JAVA_VERSION:
         raise UserError(f"{java} is Java {version}, which is too old. {_WHAT_TO_DO}")
     return java
@@ -48,11 +48,11 @@ def _candidate() -> Path:
         return java
     on_path = shutil.which("java")
     if on_path is None:
-        raise UserError(f"There is no Java: JAVA_HOME is not set and no java is on the PATH. {_WHAT_TO_DO}")
+        raise UserError(f"No Java was found: JAVA_HOME is not set, and there is no java on the PATH. {_WHAT_TO_DO}")
     return Path(on_path)
 
 
 def _major_version(text: str) -> int | None:
-    """17 of `openjdk version "17.0.15"`; 8 of `java version "1.8.0_402"`, as it was written before Java 9."""
+    """Returns 17 for `openjdk version "17.0.15"`, and 8 for `java version "1.8.0_402"`, the form before Java 9."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found.group(1)) if found else None

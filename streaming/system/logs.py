@@ -1,7 +1,7 @@
-"""The log on stderr: lines for eyes, or one JSON object a line for programs.
+"""The log on stderr: lines for people, or one JSON object per line for programs.
 
-The JVM writes to the same stderr, in the same format and with the same fields: spark-log4j2.properties reads the
-environment variable of the option --log-format.
+The JVM writes to the same stderr, in the same format and with the same fields, because spark-log4j2.properties reads
+the environment variable of the option --log-format.
 """
 
 import json
@@ -19,23 +19,23 @@ from streaming.core.times import iso_time
 FORMAT_VARIABLE = "QUEUE_ACTIVATION_LOG_FORMAT"
 
 _TEXT = "%(asctime)s %(levelname)s %(module)s: %(message)s"
-# log4j's names of levels, where Python's are others.
+# log4j's names of levels, where they differ from Python's.
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _log = logging.getLogger(__name__)
 
 
 class LogFormat(StrEnum):
-    """How log lines are written."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes `time`, `level`, `logger`, `message`, `exception` if there is one, and what stands in `fields`."""
+    """Writes `time`, `level`, `logger`, `message`, `exception` if there is one, and the entries of `fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Returns the record as one line."""
         line: dict[str, Any] = {
             "time": iso_time(int(record.created * 1000)),
             "level": _LEVELS.get(record.levelname, record.levelname),
@@ -48,7 +48,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(log_format: LogFormat) -> None:
-    """Sets the log of this process up, and of the JVM that it starts afterwards."""
+    """Configures the log of this process and of a JVM that it starts later."""
     os.environ[FORMAT_VARIABLE] = log_format.value
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_TEXT, "%H:%M:%S") if log_format is LogFormat.TEXT else JsonFormatter())
@@ -59,12 +59,12 @@ def configure(log_format: LogFormat) -> None:
 
 
 def printable(text: str) -> str:
-    """Returns a text from a record in one line, with escapes for what a terminal would act upon or not show."""
+    """Returns a record's text on one line, with escapes for characters that a terminal would obey or not show."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def report(problem: str) -> None:
-    """Tells the user why the command ends, in one message."""
+    """Prints or logs one message that tells the user why the command ends."""
     if os.environ.get(FORMAT_VARIABLE) == LogFormat.JSON:
         configure(LogFormat.JSON)
         _log.error("%s", problem)

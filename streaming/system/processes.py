@@ -13,22 +13,23 @@ from typing import IO, Self
 
 from streaming.errors import UserError
 
-# The command line that runs `queue-activation` again, whatever the PATH.
+# The command line that runs `queue-activation` again, regardless of the PATH.
 THIS_COMMAND = (sys.executable, "-m", "streaming")
 
 _POLL_INTERVAL_S = 0.05
 _LOG_TAIL_LENGTH = 4_000
 
-# Where the jars are, and how they are fetched, is the same for all.
+# All processes find and fetch the jars in the same way.
 _ENVIRONMENT_KEPT = ("QUEUE_ACTIVATION_CACHE", "QUEUE_ACTIVATION_IVY_SETTINGS")
 
-# The child waits for a line before it becomes the program: until then a killed parent means the end of the pipe, and
-# the program is never run. So there is no instant at which it runs without its watchdog.
+# The child reads a line before it becomes the program. If the parent is killed before it writes the line, the pipe ends
+# and the program is never run. So the program never runs without its watchdog.
 _GATE = 'read -r go || exit 125; exec "$@" </dev/null'
 
-# Only the parent holds the other end of the watchdog's pipe. A line: the child is gone. The end of the pipe: the parent
-# was killed. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends.) The child leads a process group of its own,
-# so what it started ends with it at the latest after 50 times 0.1 s. (dash takes a group only after `-s KILL`.)
+# Only the parent holds the other end of the watchdog's pipe. A line means that the child is gone. The end of the pipe
+# means that the parent was killed. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends.) The child leads its
+# own process group, so the programs that it started end with it, after 50 times 0.1 s at the latest. (dash accepts a
+# group only after `-s KILL`.)
 _WATCHDOG = """
 read -r done && exit 0
 kill -s TERM "$1" 2>/dev/null
@@ -39,7 +40,7 @@ kill -s KILL -- "-$1" 2>/dev/null
 
 
 def own_environment() -> dict[str, str]:
-    """This process's environment without the options of `queue-activation`, for a command line that has them all."""
+    """Returns this process's environment without the options of `queue-activation`, for a command line that has all."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -48,7 +49,7 @@ def own_environment() -> dict[str, str]:
 
 
 def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> dict[str, str]:
-    """The variables that tell a program where Kafka is; of a file with secrets only its name."""
+    """Returns the variables that tell a program where Kafka is. Of a file with secrets they have only the name."""
     variables = {
         "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": bootstrap_servers,
         "QUEUE_ACTIVATION_TOPIC_PREFIX": topic_prefix,
@@ -61,18 +62,18 @@ def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_conf
 def start_at_gate(
     command: Sequence[str | Path], *, log_file: Path | None, env: Mapping[str, str] | None, cwd: Path | None
 ) -> subprocess.Popen[bytes]:
-    """Starts a program in a session of its own, up to its gate: it runs when `open_gate` is called, or never.
+    """Starts a program in its own session, up to its gate. The program runs only after a call of `open_gate`.
 
-    One that cannot be found ends with exit code 127, and the shell's message is in its output.
+    A program that cannot be found ends with exit code 127, and the shell's message is in its output.
 
     Args:
         command: The program and its arguments.
-        log_file: Gets its output and errors, appended; None: they go where this process's go.
-        env: Its environment; None: this process's.
-        cwd: Its working directory; None: this process's.
+        log_file: The file to append its output and errors to; None: they go where this process's go.
+        env: Its environment; None for this process's.
+        cwd: Its working directory; None for this process's.
 
     Raises:
-        OSError: The directory or the log file cannot be used, or the machine has no room for a process.
+        OSError: The directory or the log file cannot be used, or the machine has no room for another process.
     """
     with contextlib.ExitStack() as files:
         output: IO[bytes] | None = files.enter_context(log_file.open("ab")) if log_file is not None else None
@@ -89,15 +90,15 @@ def start_at_gate(
 
 
 def open_gate(process: subprocess.Popen[bytes]) -> None:
-    """Lets a program run that waits at its gate; one that was killed there stays dead."""
+    """Opens the gate, so that the program behind it runs. A program that was killed at its gate stays dead."""
     end_pipe(process.stdin, b"\n")
 
 
 class ChildProcess:
-    """A program that runs in a session of its own and ends at the latest when this process ends.
+    """A program that runs in its own session and ends at the latest when this process ends.
 
-    Ctrl-C in the terminal reaches only this process, which so can stop its children in order. A program that cannot be
-    found is not an error here: the child ends with exit code 127 and the shell's message is in its output.
+    Ctrl-C in the terminal reaches only this process, which can then stop its children in order. A program that cannot
+    be found is not an error here: the child ends with exit code 127, and the shell's message is in its output.
     """
 
     def __init__(
@@ -112,16 +113,16 @@ class ChildProcess:
 
         Args:
             command: The program and its arguments.
-            log_file: Gets its output and errors, appended; None: they go where this process's go.
-            env: Its environment; None: this process's.
-            cwd: Its working directory; None: this process's.
+            log_file: The file to append its output and errors to; None: they go where this process's go.
+            env: Its environment; None for this process's.
+            cwd: Its working directory; None for this process's.
         """
         self._log_file = log_file
         self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd)
         try:
             self._watchdog = self._start_watchdog()
         except BaseException:
-            # The gate's pipe ends without a line: the program is not run.
+            # The gate's pipe ends without a line, so the program is not run.
             end_pipe(self._process.stdin)
             self._process.wait()
             raise
@@ -140,16 +141,16 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The program's process id; also the id of its process group and session."""
+        """The program's process id, which is also the id of its process group and session."""
         return self._process.pid
 
     def wait_until_said(self, text: str, timeout_s: float) -> None:
         """Waits until the program has written a text to its log file.
 
         Raises:
-            UserError: It has ended, or does not write the text in time; with the end of its log.
+            UserError: The program has ended, or does not write the text in time. The message has the end of its log.
         """
-        assert self._log_file is not None  # noqa: S101 - there is nothing to wait for without one
+        assert self._log_file is not None  # noqa: S101 - without a log file there is nothing to wait for
         deadline_s = time.monotonic() + timeout_s
         while True:
             exit_code = self.poll()
@@ -162,7 +163,7 @@ class ChildProcess:
             time.sleep(_POLL_INTERVAL_S)
 
     def poll(self) -> int | None:
-        """The exit code, negative if a signal ended it; None while it runs."""
+        """Returns the exit code, negative if a signal ended the program; None while it runs."""
         exit_code = self._process.poll()
         if exit_code is not None:
             self._dismiss_watchdog()
@@ -172,16 +173,16 @@ class ChildProcess:
         """Waits for the end of the program and returns its exit code.
 
         Raises:
-            subprocess.TimeoutExpired: It runs longer than that.
+            subprocess.TimeoutExpired: The program runs longer than `timeout_s`.
         """
         exit_code = self._process.wait(timeout_s)
         self._dismiss_watchdog()
         return exit_code
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """Asks the program to end (SIGTERM), waits, then ends it and its process group by force; returns the exit code.
+        """Sends SIGTERM, waits, then kills the program with its process group if it still runs; returns the exit code.
 
-        Again, or for a program that has ended by itself, it does nothing.
+        If the program has already ended, the method only returns the exit code.
         """
         if self.poll() is None:
             self._process.terminate()
@@ -206,9 +207,9 @@ class ChildProcess:
 
 
 def end_pipe(pipe: IO[bytes] | None, line: bytes = b"") -> None:
-    """Writes a last line, if any, and closes the pipe."""
+    """Writes a last line, if there is one, and closes the pipe."""
     if pipe is None:
         return
-    # Somebody else may have killed the reader: then nobody reads the line, and nobody needs to.
+    # Another process may have killed the one that reads the pipe. Then the line is not needed.
     with pipe, contextlib.suppress(BrokenPipeError):
         pipe.write(line)

@@ -1,8 +1,8 @@
 """Programs that run what their command line says: interpreters, and wrappers that run another program.
 
-A name from a record must not be such a program's script, its program or an option. So between it and the program there
-must be fixed words that are understood, up to what is run. An option that is not in the table is not understood: it
-might take what follows for its value.
+A name from a record must not become the script, the program or an option of such a program. So the words between the
+program and the name must be fixed, they must be known here, and what is run must be one of them. An option that is not
+in the table is unknown, because it might take the next word as its value.
 """
 
 import re
@@ -17,16 +17,16 @@ _SHELL_CODE = re.compile("-[a-zA-Z]*c[a-zA-Z]*")
 
 @dataclass(frozen=True)
 class _Runner:
-    """How a program is told what to run. Options are patterns; each stands for one whole word.
+    """The syntax that tells a program what to run. Options are patterns, each for one whole word.
 
     Attributes:
-        flags: Options without a further word.
+        flags: Options that are complete in one word.
         valued: Options whose value is the next word.
         code: Options whose value, the next word, is what is run; further options may follow.
-        last: The same, and all that follows belongs to what is run.
-        operands: So many words come before what is run.
-        is_wrapper: What is run is a command line.
-        is_shell: After a `-c` what is run has a name of its own, `$0`, behind it.
+        last: Like `code`, but all words after the value belong to what is run.
+        operands: The number of words before what is run.
+        is_wrapper: Whether what is run is a command line.
+        is_shell: Whether `-c` is possible, after which one more word, `$0`, follows what is run.
     """
 
     flags: str = ""
@@ -39,7 +39,7 @@ class _Runner:
 
 
 def _table() -> dict[str, _Runner | None]:
-    """Returns the programs by their names without a version; None: one that has no safe place for a name."""
+    """Returns the programs by their names without a version; None for a program with no safe place for a name."""
     letters = "[abcefhlmnuvxC]"
     shell = _Runner(flags=f"-{letters}+|--(login|noprofile|norc|posix)", valued=f"-{letters}*[oO]", is_shell=True)
     python = _Runner(flags="-[bBdEiIOPqsSuv]+", valued="-[bBdEiIOPqsSuv]*[WX]", last="-[bBdEiIOPqsSuv]*[cm]")
@@ -66,7 +66,7 @@ def _table() -> dict[str, _Runner | None]:
         "sed": _Runner(flags="-[nErsz]+", code="-[nErsz]*[ef]"),
         **dict.fromkeys(("csh", "tcsh", "tclsh", "wish", "expect", "Rscript", "julia", "pwsh", "guile"), _Runner()),
     }
-    # They give their words to a shell, or take each of them for something to run.
+    # These programs pass their words to a shell, or may run any of them.
     unsafe = dict.fromkeys(("su", "runuser", "script", "watch", "parallel", "ssh", "make", "eval"), None)
     return {**interpreters, **_wrappers(), **unsafe}
 
@@ -108,18 +108,18 @@ _RUNNERS = _table()
 
 @dataclass(frozen=True)
 class Problem:
-    """A name that might be run, and where it stands."""
+    """A name that might be run, and its place in the command line."""
 
     name: str
     where: str
 
 
 class _MightRunError(Exception):
-    """A program might run the next name; the message says where that name stands."""
+    """A program might run the next name; the message gives the place of that name."""
 
 
 def problem(words: list[str], names: list[str]) -> Problem | None:
-    """Returns the first name that might be run; `names` has the name that stands in each word, or an empty text."""
+    """Returns the first name that might be run, or None. `names` has the name in each word, or an empty text."""
     at = 0
     while any(names[at:]):
         try:
@@ -130,7 +130,7 @@ def problem(words: list[str], names: list[str]) -> Problem | None:
 
 
 def _go_on(words: list[str], names: list[str], at: int) -> int:
-    """Returns where to go on: at the next word, or after what the program at this word runs.
+    """Returns the next word to look at: the following word, or the word after what the program at this word runs.
 
     Raises:
         _MightRunError: The program at this word might run the next name.
@@ -141,12 +141,12 @@ def _go_on(words: list[str], names: list[str], at: int) -> int:
         return at + 1
     runner = _RUNNERS[key]
     if runner is None:
-        raise _MightRunError(f"behind {program}, which might run it")
+        raise _MightRunError(f"after {program}, which might run it")
     first, has_code = _skip_own_words(runner, words, names, at + 1)
     if has_code:
         return first
     if names[first]:
-        raise _MightRunError(f"where {program} takes an option or what it runs")
+        raise _MightRunError(f"where {program} expects an option or a program to run")
     if runner.is_wrapper:
         return first
     has_own_name = runner.is_shell and any(_SHELL_CODE.fullmatch(word) for word in words[at + 1 : first])
@@ -154,9 +154,9 @@ def _go_on(words: list[str], names: list[str], at: int) -> int:
 
 
 def _skip_own_words(runner: _Runner, words: list[str], names: list[str], at: int) -> tuple[int, bool]:
-    """Returns the first word that is not the program's own, and whether its options have said what is run."""
+    """Returns the first word that is not the program's own, and whether an option has already named what is run."""
     operands, has_code = runner.operands, False
-    # A name ends it, and there is one: no name is skipped.
+    # There is a name ahead, and a name ends the loop, so no name is skipped.
     while not names[at]:
         word = words[at]
         if re.fullmatch(f"{runner.valued}|{runner.code}|{runner.last}", word):
@@ -167,9 +167,9 @@ def _skip_own_words(runner: _Runner, words: list[str], names: list[str], at: int
                 return at + 1, True
             has_code |= re.fullmatch(runner.code, word) is not None
         elif word.startswith(("-", "+")):
-            # What follows `--` is looked at as if it were not there: one more fixed word is asked for at most.
+            # The words after `--` are treated as if `--` were not there. At worst this demands one more fixed word.
             if word != "--" and not re.fullmatch(runner.flags, word):
-                raise _MightRunError(f"behind `{word}`, an option that is not known here")
+                raise _MightRunError(f"after `{word}`, an option that this check does not know")
         elif operands:
             operands -= 1
         elif not (runner.is_wrapper and _ASSIGNMENT.match(word)):

@@ -1,11 +1,11 @@
-"""SIGINT and SIGTERM, handled in one place for all programs: the first asks a program to stop, the second to hurry.
+"""SIGINT and SIGTERM for all programs: the first signal asks a program to stop, the second to hurry.
 
-While a program starts, a signal raises `Stopped` in the main thread, so that whatever it waits for ends and what was
-opened is closed. A program with an orderly stop says when that begins to matter (`StopSignals.only_note`); from then
-on signals only set what its run loop reads.
+While a program starts, a signal raises `Stopped` in the main thread. That ends any wait, and closes what was opened. A
+program with an orderly stop calls `StopSignals.only_note` when the order begins to matter. From then on, signals only
+set the flags that its run loop reads.
 
-librdkafka's calls with a time-out do not hear of a signal before they return, but for `poll` and `flush`. So nobody in
-the main thread calls the others for longer than STEP_S at a time, or they are called by `threads.within`.
+librdkafka's calls with a time-out do not notice a signal before they return, except `poll` and `flush`. So the main
+thread calls the others for at most STEP_S at a time, or by `threads.within`.
 """
 
 import os
@@ -21,9 +21,9 @@ from types import FrameType
 from typing import ParamSpec, TypeVar
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# After a signal nothing waits for Kafka for longer; each wait of its own.
+# The longest wait for Kafka after a signal. Several waits in a row may each take this time.
 GRACE_S = 1.0
-# The longest time in which the main thread does not hear of a signal.
+# The longest time for which the main thread may fail to notice a signal.
 STEP_S = 0.5
 _AGAIN_AFTER_S = 0.05
 
@@ -35,7 +35,7 @@ class Stopped(BaseException):
     """A signal asks this program to end.
 
     Attributes:
-        exit_code: The shell's, for a command that has no orderly stop of its own.
+        exit_code: The shell's exit code for the signal, for a command without an orderly stop.
     """
 
     def __init__(self, number: int) -> None:
@@ -46,7 +46,7 @@ class Stopped(BaseException):
 class Flag(threading.Event):
     """An event that a signal handler may set.
 
-    `Event.set` takes a lock that the main thread may hold at the instant it is interrupted; then both wait for ever.
+    `Event.set` takes a lock. If the main thread holds that lock when a signal interrupts it, the handler waits forever.
     A flag is never cleared.
     """
 
@@ -57,28 +57,28 @@ class Flag(threading.Event):
         self._gate.acquire()
 
     def set(self) -> None:
-        """Sets it, and wakes who waits for it."""
+        """Sets the flag and wakes the threads that wait for it."""
         if not self._is_set:
             self._is_set = True
             self._gate.release()
 
     def is_set(self) -> bool:
-        """Returns whether it is set."""
+        """Returns whether the flag is set."""
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is set, or for so many seconds; returns whether it is set."""
+        """Waits until the flag is set, or for `timeout` seconds; returns whether it is set."""
         if self._gate.acquire(timeout=-1 if timeout is None else timeout):
             self._gate.release()
         return self._is_set
 
 
 class StopSignals:
-    """What the signals have asked for.
+    """The stop signals that have arrived.
 
     Attributes:
         stop: Set by the first signal.
-        hurry: Set by the second.
+        hurry: Set by the second signal.
     """
 
     def __init__(self) -> None:
@@ -86,54 +86,54 @@ class StopSignals:
         self.hurry = Flag()
         self._raises = True
         self._number = 0
-        # A `Stopped` is on its way to the end of a `taken` block; it was dropped on that way.
+        # Whether a `Stopped` was raised and has not reached the end of a `taken` block; whether Python has dropped it.
         self._is_expected = False
         self._is_lost = False
         self._previous: dict[int, object] = {}
 
     def take(self, numbers: Iterable[int] = STOP_SIGNALS) -> None:
-        """Takes these signals, whoever had them."""
+        """Takes these signals, whatever their handlers are."""
         for number in numbers:
             previous = signal.signal(number, self._on_signal)
             self._previous.setdefault(number, previous)
 
     def only_note(self) -> None:
-        """Raises for no signal any more: the run loop reads `stop` and `hurry` from here on.
+        """Ends the raising of `Stopped`: from here on, signals only set `stop` and `hurry`, which the run loop reads.
 
         Raises:
-            Stopped: There was a signal before.
+            Stopped: A signal has already arrived.
         """
         self.check()
         self._raises = False
 
     def check(self) -> None:
-        """Raises Stopped if there was a signal."""
+        """Raises `Stopped` if a signal has arrived."""
         if self.stop.is_set():
             self._is_expected = False
             raise Stopped(self._number)
 
     def check_broken_off(self, error: Exception) -> None:
-        """Raises Stopped if a signal has broken the start off, and not this error.
+        """Raises `Stopped` if a signal, rather than this error, has ended the start.
 
-        confluent-kafka (2.16.1) makes a SystemError of what a handler raises in some of its calls.
+        Some calls of confluent-kafka (2.16.1) turn an exception from a signal handler into a SystemError.
         """
         if self._raises and self.stop.is_set():
             self._is_expected = False
             raise Stopped(self._number) from error
 
     def give_back(self) -> None:
-        """Gives the signals back to who had them; ignores them if the program ends because of one."""
+        """Restores the previous handlers, or ignores the signals if the program ends because of one."""
         for number, previous in self._previous.items():
             signal.signal(number, signal.SIG_IGN if self.stop.is_set() else previous)  # type: ignore[arg-type]
 
     def has_arrived(self) -> None:
-        """Takes note that a `Stopped` has reached the end of a `taken` block."""
+        """Records that a `Stopped` has reached the end of a `taken` block."""
         self._is_expected = False
 
     def _raise(self) -> None:
-        """Raises Stopped, and raises it again if it is dropped before it reaches the end of a `taken` block.
+        """Raises `Stopped`, and raises it again if it is dropped before it reaches the end of a `taken` block.
 
-        Python drops what a handler raises in a finalizer and, rarely, in an import (seen with 3.11).
+        Python drops an exception that a handler raises in a finalizer and, rarely, in an import (seen with 3.11).
         """
         stopped = Stopped(self._number)
         self._is_expected = True
@@ -141,7 +141,7 @@ class StopSignals:
         try:
             raise stopped
         finally:
-            del stopped  # its traceback refers to this frame: together they would outlive its drop
+            del stopped  # its traceback refers to this frame; the cycle would keep it alive after Python drops it
 
     def _on_end_of_exception(self) -> None:
         if self._is_expected:
@@ -165,18 +165,18 @@ class StopSignals:
             self._raise()
 
 
-# The process's, as its handlers are: at most one.
+# At most one: signal handlers belong to the process.
 _taken: list[StopSignals] = []
 
 
 @contextmanager
 def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
-    """Takes the signals while the block runs; a block within another one has the same `StopSignals`.
+    """Takes the signals while the block runs. A nested block has the `StopSignals` of the outer one.
 
-    For the main thread only.
+    Only the main thread may call this function.
 
     Raises:
-        Stopped: A signal has come while the program started.
+        Stopped: A signal has arrived while the program started.
     """
     is_within = bool(_taken)
     signals = _taken[0] if is_within else StopSignals()
@@ -199,15 +199,15 @@ def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
 
 
 def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Prints an exception that Python cannot raise, but no `Stopped`, which is raised once more."""
+    """Prints an exception that Python cannot raise, except `Stopped`, which is raised again."""
     if not isinstance(unraisable.exc_value, Stopped):
         sys.__unraisablehook__(unraisable)
 
 
 def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
-    """Makes a function a program with an orderly stop: signals are taken while it runs, and one is no failure.
+    """Makes a function a program with an orderly stop: it takes the signals while it runs, and a signal is no failure.
 
-    Prints `PROGRAM stopped` at the end of one that a signal has ended.
+    If a signal has ended the program, `PROGRAM stopped` is printed.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
@@ -229,13 +229,13 @@ def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
 
 
 def _say_stopped(program: str) -> None:
-    with suppress(OSError):  # nobody may read it any more
+    with suppress(OSError):  # the other end of the pipe may be closed
         sys.stdout.write(f"{program} stopped\n")
         sys.stdout.flush()
 
 
 def take_back() -> None:
-    """Takes SIGINT and SIGTERM once more, if this program had taken them before somebody else did."""
+    """Takes SIGINT and SIGTERM again, if this program had taken them before other code installed its handlers."""
     for signals in _taken:
         signals.take()
 
@@ -246,15 +246,15 @@ def is_asked() -> bool:
 
 
 def is_hurried() -> bool:
-    """Returns whether a second signal has come."""
+    """Returns whether a second signal has asked this program to hurry."""
     return any(signals.hurry.is_set() for signals in _taken)
 
 
 def ends_program(error: BaseException | None) -> bool:
-    """Returns whether an exception says that the process is to end, as Stopped, KeyboardInterrupt and SystemExit do."""
+    """Returns whether an exception ends the process, as Stopped, KeyboardInterrupt and SystemExit do."""
     return error is not None and not isinstance(error, Exception)
 
 
 def remaining_s(deadline_s: float) -> float:
-    """Returns how long to wait at a time, for what may last until a deadline by time.monotonic()."""
+    """Returns the time left until a deadline by time.monotonic(), but at most STEP_S, for a wait in steps."""
     return min(max(deadline_s - time.monotonic(), 0.0), STEP_S)

@@ -1,4 +1,4 @@
-"""Threads whose failure somebody hears of."""
+"""Threads that keep their failure, and calls to Kafka with a time limit."""
 
 import threading
 import time
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 class WatchedThread:
-    """A thread that keeps the exception that ended it; whoever has started it must look.
+    """A thread that keeps the exception that ended it. The code that starts the thread must look at `failure`.
 
-    A daemon: one that is blocked for ever must not keep the process from ending.
+    It is a daemon thread, because a thread that is blocked forever must not keep the process from ending.
 
     Attributes:
-        failure: The exception that ended it; None: it runs, or has ended in order.
+        failure: The exception that ended the thread; None if it runs or has ended normally.
     """
 
     def __init__(self, name: str, run: Callable[[], None]) -> None:
@@ -28,19 +28,19 @@ class WatchedThread:
         self._thread = threading.Thread(target=self._keep_failure, name=name, daemon=True)
 
     def start(self) -> None:
-        """Starts it."""
+        """Starts the thread."""
         self._thread.start()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Waits for its end."""
+        """Waits until the thread has ended, for `timeout_s` at most."""
         self._thread.join(timeout_s)
 
     def is_alive(self) -> bool:
-        """Returns whether it runs."""
+        """Returns whether the thread runs."""
         return self._thread.is_alive()
 
     def check(self) -> None:
-        """Raises the exception that ended it, if one did."""
+        """Raises the exception that ended the thread, if there is one."""
         if self.failure is not None:
             raise self.failure
 
@@ -52,11 +52,11 @@ class WatchedThread:
 
 
 def within(timeout_s: float, call: Callable[[], T]) -> T:
-    """Calls Kafka in a thread of its own, and waits for so long; after a stop signal a second at most.
+    """Calls Kafka in a separate thread, and waits for `timeout_s` at most; after a stop signal, a second at most.
 
     Raises:
-        TimeoutError: It does not return in time. It is left alone; what it uses must not be closed.
-        Exception: What the call raises.
+        TimeoutError: The call does not return in time. It goes on in its thread, so what it uses must not be closed.
+        Exception: The call's own exception.
     """
     outcome: Future[T] = Future()
 
@@ -66,7 +66,7 @@ def within(timeout_s: float, call: Callable[[], T]) -> T:
         except BaseException as error:
             outcome.set_exception(error)
 
-    # A daemon: one that is blocked for ever must not keep the process from ending.
+    # A daemon thread: a call that is blocked forever must not keep the process from ending.
     threading.Thread(target=run, name="within", daemon=True).start()
     begin_s = time.monotonic()
     deadline_s = begin_s + timeout_s

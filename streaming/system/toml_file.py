@@ -1,4 +1,4 @@
-"""Reads a TOML file into a typed object; what is wrong with it is told with the entry that it is about."""
+"""Reads a TOML file into a typed object. Error messages name the entry with the invalid value."""
 
 import re
 import tomllib
@@ -11,16 +11,16 @@ from streaming.errors import UserError
 
 _Content = TypeVar("_Content", bound=msgspec.Struct)
 
-# How msgspec ends its messages: where the wrong value is.
+# msgspec's messages end with the path of the invalid value.
 _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTALL)
 
 
 def load(path: Path, content_type: type[_Content]) -> _Content:
-    """The file's content.
+    """Returns the content of a file.
 
     Raises:
-        UserError: It cannot be read, is no TOML, or has a wrong value; the message names its entry (`programs[1].max`;
-            the first has the number 0) and the reason.
+        UserError: The file cannot be read, is not valid TOML, or has an invalid value. The message gives the value's
+            entry (such as `programs[1].max`; the first has the number 0) and the reason.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -30,27 +30,27 @@ def load(path: Path, content_type: type[_Content]) -> _Content:
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8: {error}") from None
     except RecursionError:
-        raise UserError(f"{path} is no TOML that can be used: it is nested too deeply") from None
+        raise UserError(f"{path} is not usable TOML: it is nested too deeply") from None
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: {_AT_PATH.sub(_entry_first, str(error))}") from None
     except ValueError as error:
-        # Besides tomllib's own error, that of a number with more digits than Python converts.
-        raise UserError(f"{path} is no TOML: {error}") from None
+        # tomllib's own error, or Python's for a number with more digits than Python converts.
+        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 class TomlFile(Generic[_Content]):
-    """A file that may change while it is in use: the content as it was last right.
+    """A file that may change while it is in use, with its last valid content.
 
     Attributes:
-        path: Where it is.
-        current: The content.
+        path: The absolute path of the file.
+        current: The last valid content.
     """
 
     def __init__(self, path: Path, content_type: type[_Content]) -> None:
-        """Reads it.
+        """Reads the file.
 
         Raises:
-            UserError: It is missing or wrong.
+            UserError: The file is missing or invalid.
         """
         self.path = path.absolute()
         self._content_type = content_type
@@ -58,7 +58,7 @@ class TomlFile(Generic[_Content]):
         self.current = load(self.path, content_type)
 
     def has_changed(self) -> bool:
-        """Whether the file is another one than at the last look; a missing one has changed too."""
+        """Returns whether the file differs from the last look; a file that is now missing has changed, too."""
         version = self._find_version()
         if version == self._version:
             return False
@@ -66,10 +66,10 @@ class TomlFile(Generic[_Content]):
         return True
 
     def reload(self) -> None:
-        """Takes over the file.
+        """Reads the file again.
 
         Raises:
-            UserError: It is missing or wrong; the content stays.
+            UserError: The file is missing or invalid; `current` stays as it is.
         """
         self.current = load(self.path, self._content_type)
 
