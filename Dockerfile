@@ -1,5 +1,5 @@
 # The command `queue-activation` with everything it needs at run time: Python, Java and the jars.
-# Part of it is compiled where there is a C compiler.
+# The first stage has a C compiler, and compiles part of the code.
 FROM python:3.12-bookworm AS build
 WORKDIR /src
 # setuptools reads README.md, and streaming/system/ivy.xml is a link to ivy.xml.
@@ -22,14 +22,14 @@ ENV PYTHONUNBUFFERED=1 \
     QUEUE_ACTIVATION_CACHE=/opt/queue-activation
 
 WORKDIR /src
-# The largest package first: a layer that a change of the code leaves as it is.
+# The largest package first, as a layer that a change of the code does not rebuild.
 COPY constraints.txt ./
 RUN pip install --constraint constraints.txt pyspark
 COPY --from=build /wheels /wheels
 RUN pip install --constraint constraints.txt /wheels/*.whl
 
-# The jars, verified by streaming/system/jars.sha256, so that the container needs no network for them; and the archive of
-# Java's classes, for quick starts.
+# Fetches the jars, verified by streaming/system/jars.sha256, so that the container needs no network for them. Makes the
+# archive of Java's classes, for quick starts.
 WORKDIR /
 RUN queue-activation prepare
 

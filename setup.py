@@ -1,7 +1,7 @@
-"""Compiles most of what a worker runs for each record; everything else about the package stands in pyproject.toml.
+"""Compiles most of the code that a worker runs for each record; pyproject.toml has the rest of the package's settings.
 
-An editable installation runs the source as it is: a compiled module would hide what is edited. Without a C compiler
-the installation goes on, and the source is run too.
+An editable installation runs the source, because a compiled module would hide edits. Without a C compiler the
+installation succeeds too, and runs the source.
 """
 
 import sys
@@ -9,9 +9,9 @@ import sys
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-# Most of what a worker runs for each event, each queue and each record it writes. Settings are not among them: they
-# travel to the workers, and what mypyc makes of a frozen dataclass cannot be pickled. Nor are the classes of msgspec,
-# whose keywords mypyc drops.
+# Most of the code that a worker runs for each event, each queue and each record it writes. Settings are not compiled:
+# they are pickled for the workers, and a frozen dataclass that mypyc has compiled cannot be pickled. Nor are msgspec's
+# classes, whose keywords mypyc drops.
 COMPILED = (
     "core/activation/definition",
     "core/activation/events",
@@ -30,13 +30,13 @@ COMPILED = (
 )
 
 
-# For mypy, which reads the types. They were checked before (make lint), with what the package needs at hand; where a
-# wheel is built that is not installed, and what is should make no difference.
+# Options of mypy, which reads the types. `make lint` checks them where the package's dependencies are installed. Where
+# a wheel is built they are not, and other installed packages must make no difference.
 _OPTIONS = ("--config-file=", "--no-site-packages", "--ignore-missing-imports", "--follow-imports=silent")
 
 
 def extensions() -> list[Extension]:
-    """The compiled modules; none unless a wheel is built, which neither an editable installation nor metadata needs."""
+    """Returns the compiled modules. Only a wheel has some; an editable installation and metadata need none."""
     if "bdist_wheel" not in sys.argv:
         return []
     files = [f"streaming/{name}.py" for name in COMPILED]

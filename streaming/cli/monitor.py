@@ -1,4 +1,4 @@
-"""The command `queue-activation monitor`: its options, made into the monitor's settings."""
+"""The command `queue-activation monitor`, which turns its options into the monitor's settings."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -21,12 +21,12 @@ from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 from streaming.wire.notifications import ActivationFormat
 
-# The defaults of what the core decides by stand there.
+# The core defines the defaults of its own settings.
 _CORE = CoreSettings()
 
 
 class StartingOffsets(StrEnum):
-    """Where the arrivals and receives begin without a checkpoint."""
+    """The position at which reading of arrivals and receives begins without a checkpoint."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -36,24 +36,25 @@ class StartingOffsets(StrEnum):
 def monitor(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     checkpoint_location: Annotated[
-        str, option("--checkpoint-location", "Folder or URI where progress and state are kept.")
+        str, option("--checkpoint-location", "Folder or URI for progress and state. The next start continues there.")
     ] = "checkpoints/monitor",
     continue_from: Annotated[
         str | None,
         option(
             "--continue-from",
-            "Checkpoint of a stopped monitor: a new --checkpoint-location goes on from it, with other --shards.",
+            "Checkpoint of a stopped monitor. A new --checkpoint-location takes over its state, for example to change "
+            "--shards.",
         ),
     ] = None,
     topic_prefix: TopicPrefix = "",
-    server_name: Annotated[str, option("--server-name", "ServerName and ce_source of the notifications.")] = (
+    server_name: Annotated[str, option("--server-name", "Server name in notifications (ServerName, ce_source).")] = (
         "queue-activation"
     ),
     external_activation_timeout: Annotated[
         Duration,
         duration(
             "--external-activation-timeout",
-            "Without a RECEIVE, notify again this long after a notification, if messages are unread; `none`: never.",
+            "Notify a queue with unread messages again if no RECEIVE follows within this time. `none`: never.",
             may_be_none=True,
         ),
     ] = durations.of(_CORE.external_activation_timeout_ms),
@@ -61,89 +62,124 @@ def monitor(
         Duration,
         duration(
             "--quiet-window",
-            "While messages are unread, request one more reader when none waits and none has found the queue empty "
-            "for this long.",
+            "Activate one more reader of a queue with unread messages when no reader waits, and none has found the "
+            "queue empty for this long.",
         ),
     ] = durations.of(_CORE.quiet_window_ms),
     check_interval: Annotated[
-        Duration, duration("--check-interval", "How often queues are looked at without an event.")
+        Duration, duration("--check-interval", "Interval at which time-outs, quiet windows and leases are checked.")
     ] = durations.of(_CORE.check_interval_ms),
     trigger_interval: Annotated[
-        Duration, duration("--trigger-interval", "A batch begins at most this often.")
+        Duration, duration("--trigger-interval", "Shortest time from the start of a batch to the next.")
     ] = durations.parse("100ms"),
     shards: Annotated[
         int | None,
-        option("--shards", "Parts the queues are spread over; a checkpoint keeps its number (8).", min=1, max=10_000),
+        option(
+            "--shards", "Parts over which queues are spread. Default: the checkpoint's number, or 8.", min=1, max=10_000
+        ),
     ] = None,
     semantics: Annotated[
         Semantics,
         option(
             "--semantics",
-            "`observed`: as Service Broker was seen to behave, readers start one per quiet window. `literal`: as its "
-            "documentation says word for word.",
+            "`observed`: start readers one per quiet window, as Service Broker does in practice. `literal`: start them "
+            "as its documentation says.",
         ),
     ] = _CORE.semantics,
     starting_offsets: Annotated[
-        StartingOffsets, option("--starting-offsets", "Where arrivals and receives begin without a checkpoint.")
+        StartingOffsets,
+        option("--starting-offsets", "Where to begin reading arrivals and receives without a checkpoint."),
     ] = StartingOffsets.EARLIEST,
     max_offsets_per_trigger: Annotated[
-        int, option("--max-offsets-per-trigger", "Limit of a batch: arrivals, and as many of the rest.", min=1)
+        int,
+        option(
+            "--max-offsets-per-trigger",
+            "Most records in a batch: this many arrivals, and this many receives and commands.",
+            min=1,
+        ),
     ] = 500_000,
     auto_create_queues: Annotated[
         bool,
-        option("--auto-create-queues/--no-auto-create-queues", "Monitor queues that no command has created."),
+        option(
+            "--auto-create-queues/--no-auto-create-queues",
+            "Monitor queues that no command has created, with the event notification `default`.",
+        ),
     ] = _CORE.auto_create_queues,
     session_lease: Annotated[
-        Duration, duration("--session-lease", "How long the wait of a silent session counts.")
+        Duration, duration("--session-lease", "A session without records for this long no longer counts as waiting.")
     ] = durations.of(_CORE.session_lease_ms),
     transaction_lease: Annotated[
-        Duration, duration("--transaction-lease", "How long the transactions of a silent session stay open.")
+        Duration,
+        duration(
+            "--transaction-lease",
+            "The transactions of a session without records for this long end, and their messages are unread again.",
+        ),
     ] = durations.of(_CORE.transaction_lease_ms),
     task_lease: Annotated[
-        Duration, duration("--task-lease", "How long an activated task that is not heard of counts as running.")
+        Duration,
+        duration(
+            "--task-lease",
+            "A task that its host has not reported for this long counts as lost. Hosts report every 20 s.",
+        ),
     ] = durations.of(_CORE.task_lease_ms),
     queue_idle_expiry: Annotated[
-        Duration, duration("--queue-idle-expiry", "After how long an idle queue that no command defined is forgotten.")
+        Duration,
+        duration(
+            "--queue-idle-expiry",
+            "An empty queue that no command has defined is forgotten after this long without events.",
+        ),
     ] = durations.of(_CORE.queue_idle_expiry_ms),
     max_queues: Annotated[
         int,
         option(
             "--max-queues",
-            "Most queues, at 512 bytes of state each; records beyond that become dead letters. Commands may create "
-            "up to twice as many.",
+            "Maximum number of queues, at 512 bytes of state each. Records that would exceed this become dead letters. "
+            "Commands may create twice as many queues.",
             min=1,
         ),
     ] = 300_000,
     driver_memory: Annotated[
         str,
-        option("--driver-memory", "Heap of Spark's JVM, such as 4g; spark-submit has its own option."),
+        option(
+            "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
+        ),
     ] = "2g",
     activation_format: Annotated[
         ActivationFormat,
-        option("--activation-format", "Notifications as JSON, or as Service Broker's EVENT_INSTANCE in XML."),
+        option("--activation-format", "Format of notifications: JSON, or Service Broker's EVENT_INSTANCE in XML."),
     ] = ActivationFormat.JSON,
     log_batches: Annotated[
         bool,
         option(
             "--log-batches/--no-log-batches",
-            "Write to queue-batches what each batch gave each queue, so that a decision can be followed up.",
+            "Write the input of each queue in each batch to the topic queue-batches, so that decisions can be traced.",
         ),
     ] = False,
     default_database: Annotated[
-        str, option("--default-database", "DatabaseName of queues whose name has no database.")
+        str, option("--default-database", "Database name of queues whose own name contains none.")
     ] = "kafka",
     metrics_port: Annotated[
         int | None,
-        option("--metrics-port", "Serve /metrics, /healthz and /readyz on this port (not served).", min=1, max=65535),
+        option(
+            "--metrics-port",
+            "Port for /metrics, /healthz and /readyz. Without it they are not served.",
+            min=1,
+            max=65535,
+        ),
     ] = None,
-    metrics_host: Annotated[str, option("--metrics-host", "Address to serve them on.")] = "127.0.0.1",
+    metrics_host: Annotated[
+        str, option("--metrics-host", "Address for --metrics-port; 0.0.0.0 opens it to other machines.")
+    ] = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Run the Spark job that decides when queues are activated.
 
-    Prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the batch in progress; a
-    second signal ends the waiting.
+    It reads the reports of senders and readers, and writes notifications, or requests a task, for each queue that needs
+    one more reader. It prints `monitor ready` once the first batch is committed. Ctrl-C or SIGTERM stops it after the
+    batch in progress; a second signal ends that wait.
+
+    A DURATION is a number and a unit, such as 250ms, 5s, 2m, 1h or 7d.
     """
     from streaming.daemons.monitor.metrics import MetricsSettings
     from streaming.daemons.monitor.monitor import MonitorSettings, run

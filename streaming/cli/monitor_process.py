@@ -1,4 +1,4 @@
-"""Runs a monitor as a program of its own, for the demo, `prepare` and the benchmarks."""
+"""Runs a monitor as a separate process, for the demo, `prepare` and the benchmarks."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,17 +15,17 @@ def monitor_process(
     *options: str,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ChildProcess]:
-    """Starts a monitor; it is ready when the block begins, and is stopped at its end.
+    """Starts a monitor, which is ready when the block begins, and stops it at the end of the block.
 
     Args:
-        bootstrap_servers: Where Kafka is.
-        folder: Gets its checkpoint, `checkpoint`, and its log, `monitor.log`.
-        ready_timeout_s: How long it may take to be ready.
+        bootstrap_servers: Kafka's bootstrap servers.
+        folder: The folder for the monitor's checkpoint, `checkpoint`, and its log, `monitor.log`.
+        ready_timeout_s: The longest time until it is ready.
         options: Further options of the command.
-        environment: Further variables.
+        environment: Further environment variables.
 
     Raises:
-        UserError: It does not become ready.
+        UserError: The monitor does not become ready.
     """
     command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", bootstrap_servers]
     command += ["--checkpoint-location", str(folder / "checkpoint"), *options]

@@ -1,1 +1,1 @@
-"""The programs that run for long, a folder each."""
+"""The long-running programs, one package each."""

@@ -1,1 +1,1 @@
-"""What any query of ours needs of Spark."""
+"""Spark for any query of this project: session, blocks, shard keys, and the files of a checkpoint."""

@@ -1,7 +1,7 @@
-"""Records cross Spark's shuffle in blocks: what a task has read for one shard is one row, its columns packed by Arrow.
+"""Blocks, in which records cross Spark's shuffle: one row with a task's records for one shard, packed by Arrow.
 
-A row for each record would cost more in the shuffle, its sort and its way into Python than in all the rest. And each
-byte of a block is copied a dozen times on its way, into buffers that grow step by step: so a block is compressed.
+One row per record would cost more in the shuffle, its sort and on the way into Python than everything else together.
+Each byte of a block is copied a dozen times on its way, into buffers that grow step by step, so blocks are compressed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +16,8 @@ from streaming.spark import worker_gc
 from streaming.spark.compression import compress, decompress
 from streaming.wire.input_records import MAX_RECORD_BYTES
 
-# The columns of a record. `source` is a number that the query gives each of its sources; `value_bytes` is the length of
-# the value, which may be cut.
+# The columns of a record. `source` is the number that the query gives to the record's source. `value` may be cut;
+# `value_bytes` is its whole length.
 RECORDS = pa.schema(
     [
         ("source", pa.int8()),
@@ -31,26 +31,27 @@ RECORDS = pa.schema(
 )
 BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
 BLOCKS_DDL = "shard int, block binary"
-# The `shard` of a record that says nothing but that each shard is to be looked at: a block of nothing for each of them.
+# The `shard` of a record that only says that every shard must be checked. Each shard gets an empty block for it.
 EVERY_SHARD = -1
-# A block is about this large at most before it is compressed; and so is what is cut into the blocks of all shards at
-# once, unless Spark hands over more: 32,000 common records, which are 0.5 MiB for each of 8 shards.
+# The approximate limit of a block before compression. Records are also split by shard in portions of this size, unless
+# Spark hands over larger ones: 32,000 common records, which are 0.5 MiB for each of 8 shards.
 MAX_BLOCK_BYTES = 4 * 2**20
-# The quickest to read again of those that Arrow has.
+# The fastest of Arrow's codecs to decompress.
 _codec = pa.Codec("lz4_raw")
 
-# A value beyond the limit of a record is only kept for its dead letter. A batch is limited by records, not by bytes,
-# and a shard has all of its batch at once: so what a task has read of such values beyond this sum is cut shorter.
+# A value that is too long for any valid record is kept only for its dead letter. Spark limits a batch by records and
+# not by bytes, and a shard has its whole batch in memory. So a task shortens such values once it has read this many
+# bytes of them.
 MAX_OVERLONG_BYTES = 64 * 2**20
 SHORTENED_VALUE_BYTES = 4 * 2**10
 
 
 def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Packs what a task has read.
+    """Packs the records that a task has read.
 
     Args:
-        batches: Records, with the columns of RECORDS and their `shard`, or EVERY_SHARD.
-        shard_keys: All shards.
+        batches: Records, with the columns of RECORDS and `shard`, which may be EVERY_SHARD.
+        shard_keys: The Spark keys of all shards.
 
     Yields:
         Blocks, by BLOCKS.
@@ -71,7 +72,7 @@ def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterat
 
 
 def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of a task; of its overlong values those beyond MAX_OVERLONG_BYTES are shortened."""
+    """Yields the batches of a task. Shortens its overlong values beyond MAX_OVERLONG_BYTES in all."""
     seen_bytes = 0
     for batch in batches:
         value = batch.column("value")
@@ -87,7 +88,7 @@ def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of a task, of small ones several as one: to cut and to read a few large blocks costs less."""
+    """Yields the batches of a task, with small ones joined: a few large blocks cost less to split and to read."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -102,13 +103,13 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _one_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    # Arrow would copy a single one too, which may be of a gigabyte.
+    # Arrow would copy a single batch too, which may have a gigabyte.
     return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
 
 def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The records at these positions, shard by shard, by RECORDS."""
-    # 16 bits have room for as many as --shards may say, and NumPy sorts them by radix.
+    """Yields the records at these positions, shard by shard, by RECORDS."""
+    # 16 bits are enough for the limit of --shards, and NumPy sorts them by radix.
     shards = batch.column("shard").to_numpy()[positions].astype(np.int16)
     order = np.argsort(shards, kind="stable")
     shards, positions = shards[order], positions[order]
@@ -119,7 +120,7 @@ def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[in
 
 
 def runs_of(values: np.ndarray) -> list[tuple[int, int]]:
-    """Where each run of equal values begins and ends."""
+    """Returns the start and the end of each run of equal values."""
     if not len(values):
         return []
     inner = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
@@ -127,7 +128,7 @@ def runs_of(values: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The records in pieces that Spark can handle as rows, whatever stands in them."""
+    """Yields the records in pieces that Spark can handle as rows, whatever their content."""
     pieces = -(-records.nbytes // MAX_BLOCK_BYTES)
     length = -(-len(records) // pieces)
     for begin in range(0, len(records), length):
@@ -135,7 +136,7 @@ def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def unpack(frames: Iterable[pd.DataFrame]) -> pa.Table:
-    """The records of a shard's blocks, by RECORDS, in no order.
+    """Returns the records of a shard's blocks, by RECORDS, in no particular order.
 
     Args:
         frames: Blocks as Spark hands them over, with the columns of BLOCKS.

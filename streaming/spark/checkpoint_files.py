@@ -1,6 +1,6 @@
-"""The files of a checkpoint, Spark's and ours, read and written through Hadoop's file system.
+"""The files of a checkpoint, Spark's and this project's, read and written through Hadoop's file system.
 
-So a location on HDFS or an object store works as a local folder does.
+So a location on HDFS or in an object store works like a local folder.
 """
 
 import uuid
@@ -13,32 +13,32 @@ from pyspark.sql import SparkSession
 
 from streaming.errors import UserError
 
-# Spark's own file with the id of the query.
+# Spark's file with the id of the query.
 _QUERY_FILE_NAME = "metadata"
 
 
 def open_path(spark: SparkSession, *parts: str) -> tuple[JavaObject, JavaObject]:
-    """Hadoop's path of a file of a checkpoint, and the file system that it is on."""
+    """Returns Hadoop's path of a file of a checkpoint, and the file system of that path."""
     jvm = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path("/".join(parts))  # type: ignore[union-attr]
     return path, path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
 def write(file_system: JavaObject, path: JavaObject, new_path: JavaObject, content: bytes) -> None:
-    """Writes a new file beside its place and renames it: a crash leaves the whole file or none.
+    """Writes a file under a temporary name and renames it, so that a crash leaves the whole file or none.
 
     Raises:
-        UserError: The file system did not rename it, and does not say why.
+        UserError: The file system did not rename the file, and gave no reason.
     """
     stream = file_system.create(new_path, True)
     stream.write(bytearray(content))
     stream.close()
     if not file_system.rename(new_path, path):
-        raise UserError(f"{path} cannot be written: its file system did not rename {new_path}. Check its folder")
+        raise UserError(f"{path} cannot be written: its file system did not rename {new_path}. Check the folder.")
 
 
 def read(spark: SparkSession, file_system: JavaObject, path: JavaObject) -> bytes:
-    """Returns the content of a file; nothing if the content is not what its checksum belongs to."""
+    """Returns the content of a file; empty if the content does not match the file's checksum."""
     stream = file_system.open(path)
     try:
         return bytes(spark.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))  # type: ignore[union-attr]
@@ -66,15 +66,15 @@ def query_id(spark: SparkSession, location: str) -> str | None:
 
 
 def damaged_query(location: str) -> UserError:
-    """Returns what to say if Spark's file of the query is not there or not whole; without it no query starts."""
+    """Returns the error for a missing or corrupt file of the query; without the file no query starts."""
     return UserError(
-        f"the checkpoint {location} is damaged: {_QUERY_FILE_NAME} is missing or not whole. Put it back from any "
-        f'backup of this checkpoint: it never changes. If there is none, write {{"id":"{uuid.uuid4()}"}} into it, and '
-        f"delete .{_QUERY_FILE_NAME}.crc beside it"
+        f"The checkpoint {location} is damaged: {_QUERY_FILE_NAME} is missing or corrupt. Restore the file from any "
+        f'backup of this checkpoint; it never changes. If there is no backup, write {{"id":"{uuid.uuid4()}"}} into the '
+        f"file, and delete .{_QUERY_FILE_NAME}.crc beside it."
     )
 
 
 class _Query(Struct):
-    """What is needed of Spark's file about the query."""
+    """The field of Spark's file about the query that is needed here."""
 
     id: str

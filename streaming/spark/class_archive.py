@@ -1,8 +1,8 @@
-"""The classes of the monitor's JVM, parsed and verified once and kept in a file (Java's class data sharing, CDS).
+"""The class archive: the classes of the monitor's JVM, parsed and verified once (Java's class data sharing, CDS).
 
-A third of the time to `monitor ready` goes into reading 16,000 classes from jars. `queue-activation prepare` lets a
-monitor's JVM list the classes it loads, and another JVM make the archive of them: 1 GB of memory, 190 MB in the cache.
-Each monitor maps it. Without an archive, or with one that does not fit, Java loads classes as ever.
+Reading 16,000 classes from jars takes a third of the time to `monitor ready`. `queue-activation prepare` has a
+monitor's JVM list the classes that it loads, and another JVM make the archive of them. This takes 1 GB of memory, and
+190 MB in the cache. Each monitor maps the archive. Without one, or with one that does not fit, Java reads the jars.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from streaming.errors import UserError
 from streaming.system.jars import cache_dir
 from streaming.system.processes import ChildProcess
 
-# Where a monitor's JVM shall list its classes; the class path is written beside the list.
+# Names the file in which a monitor's JVM must list its classes. The class path is written beside the list.
 CLASS_LIST_VARIABLE = "QUEUE_ACTIVATION_CLASS_LIST"
 
-# Checkouts and versions that are in use at the same time; the archives of others are deleted.
+# Enough for the checkouts and versions that are in use at the same time. Older archives are deleted.
 _ARCHIVES_KEPT = 3
-# Classes that Java makes while it runs. From an archive Java 17 does not survive loading one with an agent beside it,
-# or a flight recording from the start: it asks for the file of the class, and there is none.
+# Classes that Java makes while it runs. Java 17 crashes if it loads one of them from an archive and has an agent, or a
+# flight recording from the start: it asks for the file of the class, and there is none.
 _MADE_BY_JAVA = re.compile(rb"java[./]lang[./]invoke[./]BoundMethodHandle\$Species_")
 
 
 def jvm_options(java: Path, jars: Iterable[Path]) -> list[str]:
-    """What a monitor's JVM must be started with: to use the archive, to list its classes for one, or nothing.
+    """Returns the options of a monitor's JVM: to use the archive, to list its classes for one, or none.
 
     Args:
-        java: The `java` that is started.
-        jars: What its classes come from, in any order.
+        java: The `java` to be started.
+        jars: The jars of its classes, in any order.
     """
     class_list = os.environ.get(CLASS_LIST_VARIABLE)
     if class_list:
@@ -40,30 +40,30 @@ def jvm_options(java: Path, jars: Iterable[Path]) -> list[str]:
     archive = path_of(java, jars)
     if not is_trusted(archive):
         return []
-    with contextlib.suppress(OSError):  # an administrator's
-        os.utime(archive)  # the archives used last are kept
-    # Java checks that the archive is of the same Java and jars, and goes on without it if not; no word of that.
+    with contextlib.suppress(OSError):  # the file may belong to an administrator
+        os.utime(archive)  # notes its use: the archives used last are kept
+    # If the archive is not of the same Java and jars, Java starts without it. The second option silences the warning.
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
 
 
 def note_class_path(class_path: str) -> None:
-    """Writes the class path of this process's JVM beside the list of its classes, if it lists them."""
+    """Writes the class path of this process's JVM beside the list of its classes, if the JVM lists them."""
     class_list = os.environ.get(CLASS_LIST_VARIABLE)
     if class_list:
         _class_path_file(Path(class_list)).write_text(class_path, encoding="utf-8")
 
 
 def make(java: Path, class_list: Path, archive: Path, log_file: Path) -> None:
-    """Makes an archive of the classes that a JVM has listed; it takes half a minute.
+    """Makes an archive of the classes that a JVM has listed, in half a minute.
 
     Args:
         java: The `java` that listed them.
-        class_list: Its list; its class path is beside it.
-        archive: The archive.
-        log_file: Gets what Java says.
+        class_list: The list, with the JVM's class path beside it.
+        archive: The file for the archive.
+        log_file: The file for Java's output.
 
     Raises:
-        UserError: It cannot be made, or another process is making one.
+        UserError: The archive cannot be made, or another process is making one.
     """
     whole = class_list.with_name("listed-classes")
     lines = class_list.read_bytes().splitlines(keepends=True)
@@ -77,24 +77,24 @@ def make(java: Path, class_list: Path, archive: Path, log_file: Path) -> None:
                 with ChildProcess(command, log_file=log_file) as child:
                     if child.wait() != 0:
                         raise UserError(f"Java cannot make the archive of its classes: {_last_line(log_file)}")
-                part.chmod(0o444)  # whatever the umask: only what nobody else can write is used
+                part.chmod(0o444)  # whatever the umask: an archive that others can write is not used
                 part.rename(archive)
             finally:
                 part.unlink(missing_ok=True)
             _delete_old_archives()
     except BlockingIOError:
-        raise UserError("another process makes the archive of Java's classes at the moment") from None
+        raise UserError("Another process is making the archive of Java's classes. Wait until it has ended.") from None
     except OSError as error:
-        raise UserError(f"the archive of Java's classes cannot be written: {error}") from None
+        raise UserError(f"The archive of Java's classes cannot be written: {error}") from None
 
 
 def path_of(java: Path, jars: Iterable[Path]) -> Path:
-    """Where the archive for this Java and these jars is, if there is one."""
+    """Returns the path of the archive for this Java and these jars, whether or not it exists."""
     return cache_dir() / f"classes-{_fingerprint([java.resolve(), *sorted(jars)])}.jsa"
 
 
 def is_trusted(archive: Path) -> bool:
-    """Whether it is there, and only this user or the administrator can have written it."""
+    """Returns whether the archive exists and only this user or the administrator can have written it."""
     try:
         found = archive.stat()
     except OSError:
@@ -104,7 +104,7 @@ def is_trusted(archive: Path) -> bool:
 
 @contextlib.contextmanager
 def _exclusive() -> Iterator[Path]:
-    """Gives the file in which an archive is made to one process at a time; one that was killed may have left it.
+    """Gives one process at a time the file in which an archive is made. A killed process may have left the file behind.
 
     Raises:
         BlockingIOError: Another process has it.
@@ -120,7 +120,7 @@ def _class_path_file(class_list: Path) -> Path:
 
 
 def _fingerprint(files: Iterable[Path]) -> str:
-    """Another one as soon as a file is another one; Java goes by size and time, too."""
+    """Returns a hash of the files' paths, sizes and modification times. Java also compares sizes and times."""
     stats = [(str(path), (found := path.stat()).st_size, found.st_mtime_ns) for path in files]
     return hashlib.sha256(repr(stats).encode()).hexdigest()[:16]
 

@@ -1,6 +1,6 @@
-"""Bytes that are compressed and know how long they were, which Arrow's codecs must be told.
+"""Compressed bytes together with their original length, which Arrow's codecs need to decompress them.
 
-A shard's state is in this form in a checkpoint; blocks of records only pass through it.
+A checkpoint keeps the state of shards in this form. Blocks of records have this form only in transit.
 """
 
 import msgspec
@@ -11,11 +11,11 @@ _decoder = msgspec.msgpack.Decoder(tuple[int, memoryview])
 
 
 def compress(whole: bytes | pa.Buffer, codec: pa.Codec) -> bytes:
-    """Compresses with the codec."""
+    """Returns the bytes compressed with the codec, with their length."""
     return _encoder.encode((len(whole), codec.compress(whole, asbytes=True)))
 
 
 def decompress(stored: bytes, codec: pa.Codec) -> pa.Buffer:
-    """What `compress` was given."""
+    """Returns the bytes that `compress` was given."""
     length, compressed = _decoder.decode(stored)
     return codec.decompress(compressed, length)

@@ -1,4 +1,4 @@
-"""Whether what a query needs to go on is whole: the newest of the files in which Spark keeps its progress."""
+"""Checks that a query can continue: that the newest files in which Spark keeps its progress are not corrupt."""
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -8,12 +8,12 @@ from streaming.spark import checkpoint_files
 
 
 def require_whole(spark: SparkSession, location: str) -> None:
-    """Looks at the file of the query, the newest of the offsets and the newest of the commits of a checkpoint.
+    """Checks a checkpoint's file of the query, its newest file of offsets and its newest file of commits.
 
-    Spark renames its files into place, but a machine that loses its power may keep the name and not the content.
+    Spark renames its files into place, but after a power failure a file may have its name and not its content.
 
     Raises:
-        UserError: One is damaged; the message says what can be done.
+        UserError: A file is damaged. The message says what to do.
     """
     if checkpoint_files.query_id(spark, location) is None and newest_batch(spark, location, "offsets") is not None:
         raise checkpoint_files.damaged_query(location)
@@ -23,12 +23,12 @@ def require_whole(spark: SparkSession, location: str) -> None:
             continue
         if not _is_whole(read_batch(spark, location, folder, newest)):
             raise UserError(
-                f"the checkpoint {location} is damaged: {folder}/{newest} is not whole. {_remedy(folder, newest)}"
+                f"The checkpoint {location} is damaged: {folder}/{newest} is corrupt. {_remedy(folder, newest)}"
             )
 
 
 def newest_batch(spark: SparkSession, location: str, folder: str) -> int | None:
-    """The newest batch in `offsets` or `commits` of a checkpoint; None if there is none."""
+    """Returns the newest batch in `offsets` or `commits` of a checkpoint; None if there is none."""
     path, file_system = checkpoint_files.open_path(spark, location, folder)
     if not file_system.exists(path):
         return None
@@ -37,13 +37,13 @@ def newest_batch(spark: SparkSession, location: str, folder: str) -> int | None:
 
 
 def read_batch(spark: SparkSession, location: str, folder: str, batch: int) -> bytes:
-    """The file of a batch in `offsets` or `commits` of a checkpoint."""
+    """Returns the content of a batch's file in `offsets` or `commits` of a checkpoint."""
     path, file_system = checkpoint_files.open_path(spark, location, folder, str(batch))
     return checkpoint_files.read(spark, file_system, path)
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether it is what Spark writes: a version, and at least one line of JSON; `-` stands for nothing read yet."""
+    """Returns whether the content is Spark's: a version, and at least one line of JSON, or of `-` for nothing read."""
     version, *lines = content.decode(errors="replace").splitlines() or [""]
     try:
         values = [line == "-" or msgspec.json.decode(line) for line in lines]
@@ -54,8 +54,8 @@ def _is_whole(content: bytes) -> bool:
 
 def _remedy(folder: str, batch: int) -> str:
     if folder == "commits":
-        return f"Delete it: batch {batch} is then done again, and writes again what it wrote."
+        return f"Delete the file: batch {batch} then runs again, and writes the same records again."
     return (
-        f"Put a backup of the checkpoint in its place; or delete it, and commits/{batch} if there is one: nothing is "
-        f"lost then, but what batch {batch} has written is written again with other ids."
+        f"Put a backup in the place of the checkpoint. Or delete the file, and commits/{batch} if it exists: then "
+        f"nothing is lost, but the records of batch {batch} are written again with other ids."
     )

@@ -1,4 +1,4 @@
-"""Hears from Spark when a query begins, when a batch of it is committed, and when it ends."""
+"""Listens to Spark, and reports when a query begins, when it has committed a batch, and when it ends."""
 
 import json
 from collections.abc import Mapping
@@ -10,24 +10,24 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 
 class QueryObserver(Protocol):
-    """Who is told; in threads of Spark's listener, so that nothing waits for it but further news."""
+    """Receives the reports, in threads of Spark's listener: a slow observer delays only further reports."""
 
     def query_is_active(self, is_active: bool) -> None:
-        """The query begins, or has ended, however it did."""
+        """Notes that the query has begun, or has ended for any reason."""
 
     def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
-        """A batch is committed; Spark's StreamingQueryProgress, from its JSON."""
+        """Notes that a batch is committed; `progress` is Spark's StreamingQueryProgress, from its JSON."""
 
 
 class Listener(StreamingQueryListener):
-    """A StreamingQueryListener that takes Spark's events as they are.
+    """A StreamingQueryListener that uses Spark's events without PySpark's conversion.
 
-    PySpark would make a Python object of each figure of a batch, and ask the JVM for each: 100 ms, 25 of them CPU time
-    in Python. The JSON of all figures is one question, and takes 1.5 ms.
+    PySpark would convert each figure of a batch to a Python object, with a call to the JVM for each: 100 ms, of which
+    25 ms are CPU time in Python. The JSON of all figures takes one call and 1.5 ms.
     """
 
     def __init__(self, query_name: str, observer: QueryObserver) -> None:
-        """Prepares it; it is deaf to queries of other names."""
+        """Prepares the listener, which ignores queries with other names."""
         self._query_name = query_name
         self._observer = observer
         self._run_id: str | None = None
@@ -37,26 +37,26 @@ class Listener(StreamingQueryListener):
         return SparkContext._jvm.PythonStreamingQueryListenerWrapper(self)  # type: ignore[union-attr]
 
     def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802  (Spark's name)
-        """Before the query's first batch."""
+        """Handles the start of a query, before its first batch."""
         if event.name() == self._query_name:
             self._run_id = event.runId().toString()
             self._observer.query_is_active(True)
 
     def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
-        """After each batch."""
+        """Handles the end of a batch."""
         progress = json.loads(event.progress().json())
         if progress["runId"] == self._run_id:
             self._observer.batch_is_committed(progress)
 
     def onQueryIdle(self, event: JavaObject) -> None:  # noqa: N802
-        """Now and then while there is nothing to read."""
+        """Does nothing. Spark calls this from time to time while there is nothing to read."""
 
     def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
-        """When the query has ended."""
+        """Handles the end of a query."""
         if event.runId().toString() == self._run_id:
             self._observer.query_is_active(False)
 
     class Java:
-        """What py4j asks a Python object that the JVM calls for."""
+        """Names the Java interface, which py4j requires of a Python object that the JVM calls."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -1,7 +1,8 @@
-"""How many records the workers write to each topic, told to the driver for its metrics.
+"""Counts the records that the workers write to each topic, for the driver's metrics.
 
-The tasks that write are those of a batch's last stage. Spark takes over what such a task adds when it succeeds, and
-once for each, so a task that is tried again counts once; what its failed try had already sent to Kafka is not counted.
+The tasks of a batch's last stage write the records. Spark adds the count of such a task when the task succeeds, and
+only once. So a task that is tried again counts once, and the records that its failed attempt had already sent to Kafka
+are not counted.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ RowCounts = Counter[str]
 
 
 class CounterParam(AccumulatorParam["Counter[str]"]):
-    """Adds up what the workers count."""
+    """Adds up the counters of the workers."""
 
     def zero(self, value: "Counter[str]") -> "Counter[str]":  # noqa: ARG002  (Spark's signature)
         """Returns an empty counter."""
@@ -24,12 +25,12 @@ class CounterParam(AccumulatorParam["Counter[str]"]):
     def addInPlace(  # noqa: N802  (Spark's name)
         self, value1: "Counter[str]", value2: "Counter[str]"
     ) -> "Counter[str]":
-        """Returns a new counter: the driver reads the old one in another thread."""
+        """Returns a new counter, because the driver reads the old one in another thread."""
         return value1 + value2
 
 
 def counted(frames: Iterator[pd.DataFrame], written: "Accumulator[RowCounts]") -> Iterator[pd.DataFrame]:
-    """The frames as they are, by shards.OUTPUT_SCHEMA, their rows counted."""
+    """Yields the frames unchanged, by shard_worker.OUTPUT_SCHEMA, and counts their rows."""
     for frame in frames:
         written.add(Counter(frame["topic"]))
         yield frame

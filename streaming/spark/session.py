@@ -1,6 +1,6 @@
-"""The Spark session of the monitor, quick with small batches: local, or the one that spark-submit was asked for.
+"""The Spark session of the monitor, tuned for small batches: local, or in the JVM of spark-submit.
 
-The reasons for each setting are measurements; docs/architecture.md, "Spark's settings", has the figures.
+The settings were chosen by measurement. docs/tuning.md has the figures.
 """
 
 import os
@@ -30,27 +30,26 @@ from streaming.system.java import find_java
 
 _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 
-# Three more tries for a task, so that a killed Python worker does not end the query; `local[N]` alone has one try.
+# Three more attempts for a task, so that a killed Python worker does not end the query. `local[N]` alone has one.
 _LOCAL_TRIES = 4
 _LOOPBACK = "127.0.0.1"
-# Whatever of an option's name or value looks like this is not shown. Spark's own pattern leaves JAAS to its luck.
+# Spark hides options whose name or value matches this. Its own pattern does not name JAAS.
 _SECRET = r"(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key"  # noqa: S105
 _JVM_OPTIONS = (
-    # No collector beside the batches: they take all cores.
+    # No concurrent collector, because the batches take all cores.
     "-XX:+UseParallelGC",
-    # Planning a batch is much code that runs a few times a second: compiling it as well as Java can would keep a core
-    # busy for minutes and win little. So the second compiler waits for ten times its usual counts; what runs for each
-    # record gets there all the same.
+    # Planning a batch runs much code a few times a second. Java's second compiler would keep a core busy with it for
+    # minutes and gain little. So it waits for ten times its usual counts, which the code for each record still reaches.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
-    # By itself Java collects all of the heap when there are 21 and then 36 MiB of classes: 0.2 s each, in vain.
+    # By default Java collects the whole heap at 21 and at 36 MiB of classes: 0.2 s each, for nothing.
     "-XX:MetaspaceSize=256m",
 )
 
-# Arrow keeps what a task hands to its worker outside the heap: 4,000 values of up to 256 KiB, and as much again while
-# that grows. By itself Java would allow all tasks together as much as the heap.
+# Arrow keeps the records that a task hands to its worker outside the heap: 4,000 values of up to 256 KiB, and as much
+# again while their buffer grows. By default Java would allow all tasks together as much as the heap.
 _DIRECT_MEMORY_PER_TASK_GIB = 2
 
 # Settings for every master.
@@ -59,88 +58,90 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
-    # Batches only when there is data: the tick is data.
+    # Batches only when there is data. The tick is data.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
-    # Spark's other limit, of bytes, would measure what it has after each record: a third of what reading costs.
+    # The limit of bytes is off. With it Spark measures its buffer after each record: a third of the cost of reading.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-    # A stage's place in the plan is no reason to generate and compile its code again: a source without news leaves the
-    # plan, and all stages behind it move up.
+    # A source without new records leaves the plan, and all stages after it move up. With a stage's number in the names
+    # of its classes, Spark would then generate and compile their code again.
     "spark.sql.codegen.useIdInClassName": "false",
-    # What a batch has shuffled is deleted when the batch is done. By itself Spark keeps it until the JVM collects its
-    # oldest objects, every 30 minutes at the latest.
+    # Deletes a batch's shuffle files when the batch is done. By default Spark keeps them until the JVM collects its
+    # oldest objects, at least every 30 minutes.
     "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
-    # What is shuffled is compressed already, see blocks.py.
+    # Blocks are compressed already; see blocks.py.
     "spark.shuffle.compress": "false",
     # A TCP round trip to the Python worker costs an idle batch tens of milliseconds.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
-# Spark 4 asks for one, and Java warns of it before there is a log to filter.
 _STDERR = 2  # also where there is no sys.stderr
+# Spark 4 asks for an incubator module, and Java warns about that before there is a log that could filter the warning.
 _SAID_AT_EVERY_START = b"WARNING: Using incubator modules"
 _MEMORY = re.compile(r"[1-9][0-9]*[mg]")
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit started this process: then the JVM, its class path and the master are spark-submit's."""
+    """Returns whether spark-submit started this process, and so provides the JVM, its class path and the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_local(location: str) -> bool:
-    """Whether a checkpoint location is a folder of this machine."""
+    """Returns whether a checkpoint location is a folder on this machine."""
     return "://" not in location or location.startswith("file:")
 
 
 def shuffle_partitions(spark: SparkSession) -> int:
-    """How many parts a shuffle has, and with them the state; a checkpoint keeps its number."""
+    """Returns the number of partitions of a shuffle, and so of the state. A checkpoint keeps its number."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def class_path(spark: SparkSession) -> str:
-    """The class path of Spark's JVM."""
+    """Returns the class path of Spark's JVM."""
     return str(spark.sparkContext._jvm.System.getProperty("java.class.path"))  # type: ignore[union-attr]
 
 
 def local_jars(fetched: Iterable[Path]) -> list[Path]:
-    """Names the jars that a JVM that is started here loads classes from: Spark's own, and those of `spark_jars`."""
+    """Returns the jars from which a JVM started here loads classes: Spark's own, and those of `spark_jars`."""
     return [*(Path(_find_spark_home()) / "jars").glob("*.jar"), *fetched]
 
 
 def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
-    """Starts Spark: as spark-submit was asked for if that has started this process, else local.
+    """Starts Spark: in the JVM of spark-submit if that has started this process, else locally.
 
     Args:
-        checkpoint_location: Where the checkpoint is; a local folder has a quicker file system.
+        checkpoint_location: The location of the checkpoint. A local folder gets a faster file system.
         driver_memory: The heap of the JVM that is started here, such as `2g`.
 
     Raises:
-        UserError: Java or the jars are missing, or the memory is none.
+        UserError: Java or the jars are missing, or `driver_memory` is invalid.
     """
     if _MEMORY.fullmatch(driver_memory) is None:
-        raise UserError(f"--driver-memory {driver_memory}: write a number of mega- or gigabytes, such as 512m or 4g")
+        raise UserError(f"--driver-memory: '{driver_memory}' is not a size. Write a number and m or g, such as 4g.")
     return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory)
 
 
 def _create_submitted() -> SparkSession:
-    """Starts Spark in spark-submit's JVM, with our settings where the user has none."""
-    # Executors run the interpreter that the driver runs unless they are told another one; PySpark's python3 may lack
-    # what is needed.
+    """Starts Spark in spark-submit's JVM, with this project's settings where the user has set none."""
+    # Executors run the driver's interpreter unless the user names another one. PySpark's default, python3, may lack the
+    # packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     SparkContext._ensure_initialized()
     if not SparkContext._jvm.org.apache.spark.util.Utils.classIsLoadable(_CONNECTOR):  # type: ignore[union-attr]
-        raise UserError('Spark lacks the Kafka connector: spark-submit --jars "$(python -m streaming.system.jars)" ...')
+        raise UserError(
+            'Spark lacks the Kafka connector. Start it by: spark-submit --jars "$(python -m streaming.system.jars)" ...'
+        )
     conf = SparkConf()
-    # More parts than shards would be empty.
+    # More partitions than shards would be empty.
     partitions = conf.get("spark.sql.shuffle.partitions", conf.get("spark.cores.max", str(DEFAULT_SHARDS)))
     settings = _SETTINGS | {
         "spark.executor.extraJavaOptions": " ".join(_JVM_OPTIONS),
         # Fixed by the checkpoint.
         "spark.sql.shuffle.partitions": partitions,
-        # What is read is spread over so many tasks. Spark's own number is that of the executors' cores so far, and the
-        # query is planned before all of them are there.
+        # The number of tasks that read. Spark's default is the number of the executors' cores so far, and the query is
+        # planned before all executors are there.
         "spark.default.parallelism": partitions,
     }
     for name, value in settings.items():
@@ -149,20 +150,20 @@ def _create_submitted() -> SparkSession:
 
 
 def _session(context: SparkContext) -> SparkSession:
-    # Spark has just set a handler of its own for SIGINT, which would cancel the batch in progress.
+    # Spark has just set its own handler for SIGINT, which would cancel the batch in progress.
     stop_signals.take_back()
     return SparkSession(context)
 
 
 def silence() -> None:
-    """Has Spark log nothing more: what it says while it ends is no news."""
+    """Turns Spark's log off, because its messages while it ends are of no interest."""
     context = SparkContext._active_spark_context
     if context is not None:
         context.setLogLevel("OFF")
 
 
 def kill() -> None:
-    """Ends the JVM that `create` has started, if it has, by force."""
+    """Kills the JVM that `create` has started, if there is one."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         # It leads a session, so its process group is its own.
@@ -171,9 +172,9 @@ def kill() -> None:
 
 
 def forward_signals(signals: Iterable[Signals]) -> None:
-    """Lets the JVM of spark-submit hand signals on to this process, which stops in order, and not act on them itself.
+    """Makes spark-submit's JVM forward signals to this process, which stops in order, instead of acting on them.
 
-    Whoever stops spark-submit knows the JVM's process only; without this the JVM would end at once, and cancel the
+    A user who stops spark-submit signals the JVM's process. Without this the JVM would end at once, and cancel the
     batch in progress.
     """
     jvm = SparkContext._jvm
@@ -184,32 +185,32 @@ def forward_signals(signals: Iterable[Signals]) -> None:
 
 
 class _SignalForwarder:
-    """Java's handler of a signal."""
+    """A handler of a signal, for Java."""
 
     def __init__(self, number: Signals) -> None:
         self._number = number
 
     def handle(self, _signal: JavaObject) -> None:
-        """Sends this process the signal that the JVM got."""
+        """Sends this process the signal that the JVM has received."""
         os.kill(os.getpid(), self._number)
 
     class Java:
-        """What py4j reads: the interface that the class implements."""
+        """Names the Java interface that the class implements, for py4j."""
 
         implements: ClassVar = ["sun.misc.SignalHandler"]
 
 
 def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
-    """Starts Spark in a JVM of this process.
+    """Starts Spark in a JVM that this process starts.
 
-    The JVM gets a session of its own: a signal to the process group would otherwise end it before the batch in
-    progress. It ends when this process does, because its standard input is this process's.
+    The JVM gets its own session: otherwise a signal to the process group would end it before the batch in progress. It
+    ends when this process does, because its standard input is this process's.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.parent.parent)
-    # Workers would otherwise be started with the first python3 of the PATH.
+    # Otherwise Spark would start workers with the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # nobody else needs to reach the driver
+    os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # no other machine needs to reach the driver
     jars = spark_jars()
     jvm_options = class_archive.jvm_options(java, local_jars(jars))
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
@@ -220,9 +221,10 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
 
 @contextmanager
 def _launching() -> Iterator[None]:
-    """Ends the JVM that `launch_gateway` starts if that fails or is broken off, and filters what it says.
+    """Ends the JVM that `launch_gateway` starts if the launch fails or is interrupted, and filters the JVM's output.
 
-    PySpark then removes the folder in which the JVM is about to say its port. The JVM fails to, and stays for ever.
+    In that case PySpark removes the folder in which the JVM is about to write its port. The JVM would fail to write it,
+    and run for ever.
 
     Raises:
         UserError: Java does not start.
@@ -231,10 +233,10 @@ def _launching() -> Iterator[None]:
     outputs: list[_JavaOutput] = []
 
     def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        # Why it does not start Java says on its standard output.
+        # If Java does not start, it gives the reason on its standard output.
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process: subprocess.Popen[bytes] = subprocess.Popen(command, **more)
-        assert process.stdout is not None  # noqa: S101 - it is a pipe; told to the type checker
+        assert process.stdout is not None  # noqa: S101 - it is a pipe; for the type checker
         started.append(process)
         outputs.append(_JavaOutput(process.stdout))
         return process
@@ -258,9 +260,9 @@ def _launching() -> Iterator[None]:
 
 
 class _JavaOutput(Thread):
-    """What the JVM and its workers write: held back until `hand_on`, then handed on to stderr as it comes.
+    """The output of the JVM and its workers: held back until `hand_on`, then passed on to stderr as it arrives.
 
-    So a JVM that does not start, or is not to, says nothing by itself.
+    So a JVM that does not start, or whose start is interrupted, prints nothing by itself.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -271,7 +273,7 @@ class _JavaOutput(Thread):
         self.start()
 
     def run(self) -> None:
-        """Reads until nobody can write any more."""
+        """Reads until no process has the pipe open for writing."""
         for line in self._pipe:
             with self._lock:
                 if _SAID_AT_EVERY_START in line:
@@ -282,20 +284,20 @@ class _JavaOutput(Thread):
                     _write(line)
 
     def hand_on(self) -> None:
-        """Hands on from now on, and first what was held back."""
+        """Passes on the output that was held back, and from now on all output."""
         with self._lock:
             for line in self._held_back or []:
                 _write(line)
             self._held_back = None
 
     def held_back(self) -> str:
-        """Returns what a JVM that has ended has said."""
+        """Returns the output of a JVM that has ended."""
         self.join(timeout=1.0)
-        return b"".join(self._held_back or []).decode(errors="replace").strip() or "it says nothing"
+        return b"".join(self._held_back or []).decode(errors="replace").strip() or "Java printed nothing"
 
 
 def _write(line: bytes) -> None:
-    with suppress(OSError):  # nobody may read it
+    with suppress(OSError):  # stderr may be closed
         os.write(_STDERR, line)
 
 
@@ -308,22 +310,22 @@ def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jv
             (
                 f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
                 f"-XX:MaxDirectMemorySize={cores * _DIRECT_MEMORY_PER_TASK_GIB}g",
-                # A heap that grows step by step is collected whole at each step.
+                # A heap that grows in steps is collected completely at each step.
                 f"-Xms{driver_memory}",
                 *_JVM_OPTIONS,
                 *(f'"{option}"' for option in jvm_options),
             )
         ),
         "spark.driver.memory": driver_memory,
-        # The workers' standard error is the terminal here.
+        # In local mode the workers' standard error is the terminal.
         "spark.python.daemon.module": "streaming.spark.worker_daemon",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
-        # Other users of the machine could otherwise ask the driver's ports for a batch's plan, passwords in it.
+        # Without this, other users of the machine could ask the driver's ports for a batch's plan, which has passwords.
         "spark.authenticate": "true",
         # Fixed by the checkpoint; more than one or two per core make a batch slow.
         "spark.sql.shuffle.partitions": str(cores),
-        # What is shuffled never leaves the machine, and is gone before the disk would get it.
+        # Shuffled blocks never leave the machine, and are deleted before they would reach the disk.
         "spark.shuffle.checksum.enabled": "false",
     }
     if is_local(checkpoint_location):

@@ -1,16 +1,17 @@
 """The Spark keys of the shards, chosen so that Spark spreads them evenly.
 
-Spark puts a key into the shuffle partition of its hash. Of the keys 0 to 7 five go into one of two partitions and three
-into the other, and a batch waits for the slower one. So each shard gets a key whose hash leads where it should be.
+Spark puts a key into the shuffle partition of its hash. Of the keys 0 to 7, five go into one of two partitions and
+three into the other, and a batch waits for the slower one. So each shard gets a key whose hash leads to the wanted
+partition.
 """
 
 from collections.abc import Sequence
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-# A shard's state is written whole when one of its queues changes, so shards stay small: 1,000 to 2,000 queues each
-# at 10,000 queues. Each costs a batch some 3 ms whatever is in it, so there are no more of them.
+# A shard's state is written whole when one of its queues changes, so shards stay small: 1,000 to 2,000 queues each at
+# 10,000 queues. Each shard costs a batch some 3 ms, even if it is empty, so there are no more of them.
 DEFAULT_SHARDS = 8
 
 _MASK = 0xFFFFFFFF
@@ -19,7 +20,7 @@ _SEED = 42
 
 
 def balanced_keys(shards: int, partitions: int) -> list[int]:
-    """The key of each shard: shard n is in partition n modulo `partitions`; the smallest keys for which that is so."""
+    """Returns the key of each shard: the smallest keys that put shard n into partition n modulo `partitions`."""
     keys: list[int] = []
     candidates: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
     candidate = 0
@@ -33,13 +34,13 @@ def balanced_keys(shards: int, partitions: int) -> list[int]:
 
 
 def shard_of(column: str, shard_keys: Sequence[int]) -> Column:
-    """The key of the shard that a queue is in; the column has the queue's name, in bytes."""
+    """Returns the key of a queue's shard; the column has the queue's name, in bytes."""
     every_shard = F.array(*map(F.lit, shard_keys))
     return F.element_at(every_shard, F.pmod(F.xxhash64(column), F.lit(len(shard_keys))).cast("int") + 1)
 
 
 def partition_of(key: int, partitions: int) -> int:
-    """The shuffle partition of an integer key: Murmur3 (x86, 32 bits) of its four bytes, as Spark computes it."""
+    """Returns the shuffle partition of an integer key: Murmur3 (x86, 32 bits) of its four bytes, like Spark."""
     mixed = _rotate(key * 0xCC9E2D51, 15) * 0x1B873593 & _MASK
     value = _rotate(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _MASK
     value ^= 4  # bytes

@@ -1,8 +1,8 @@
-"""The function Spark runs for each shard in each batch: blocks in, rows for Kafka out, one state value in between.
+"""The function that Spark runs for each shard in each batch: blocks in, rows for Kafka out, one state value in between.
 
-A shard is a Spark key that holds many things, because a key of its own for each costs Spark milliseconds a batch. What
-a shard holds, and what a batch does to it, is the query's: a function from its state and its records to what is
-written and the new state.
+A shard is a Spark key for many items, because a Spark key for each item would cost milliseconds a batch. The query
+decides what a shard holds and what a batch does to it: it gives a function from the shard's state and records to the
+rows to be written and the new state.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from streaming.spark import worker_gc
 from streaming.spark.blocks import unpack
 from streaming.wire.output_records import OutputRow
 
-# Headers as names and values apart: pairs would be made Arrow's one by one, by Python code of PySpark's.
+# Names and values of headers are separate: PySpark's Python code would convert pairs for Arrow one by one.
 OUTPUT_SCHEMA = "topic string, key binary, value binary, header_names array<string>, header_values array<binary>"
 
 
@@ -24,9 +24,9 @@ class TakenShard(NamedTuple):
     """A shard after a batch.
 
     Attributes:
-        rows: What is to be written, in order.
-        state: Its new state, by the query's schema; None leaves the one that is stored, unwritten.
-        wake_delay_ms: How long after the batch it must be looked at again.
+        rows: The rows to be written, in order.
+        state: The new state, by the query's schema; None keeps the stored state and writes none.
+        wake_delay_ms: The time from the batch to the shard's wake-up.
     """
 
     rows: list[OutputRow]
@@ -34,8 +34,8 @@ class TakenShard(NamedTuple):
     wake_delay_ms: int
 
 
-# From a shard's key, its stored state (None: there is none), its records by blocks.RECORDS in no order, and the batch's
-# timestamp. A batch done again must give the same.
+# The arguments are a shard's key, its stored state or None, its records by blocks.RECORDS in no order, and the batch's
+# timestamp. A batch that runs again must give the same result.
 TakeShard = Callable[[int, tuple[Any, ...] | None, pa.Table, int], TakenShard]
 
 
@@ -52,11 +52,11 @@ def take_batch(
         key: The shard's Spark key.
         frames: The shard's records, as blocks (blocks.BLOCKS).
         state: The shard's state.
-        take_shard: What the query does.
-        report_wake: Is told the key, the batch's timestamp, and how long after it the shard must be looked at again.
+        take_shard: The query's function for a shard.
+        report_wake: Called with the key, the batch's timestamp, and the time from the batch to the shard's wake-up.
 
     Yields:
-        What is to be written, by OUTPUT_SCHEMA.
+        The rows to be written, by OUTPUT_SCHEMA.
     """
     worker_gc.spare_what_is_loaded("take_batch")
     with worker_gc.no_collection():

@@ -2,9 +2,9 @@
 
     sources -> pack -> by shard -> take_batch -> Kafka
 
-The JVM reads, and computes the shard of each record; blocks of records cross the shuffle; a record is decoded once, in
-the worker of its shard. What is read, which shard a record is for, what a shard does and what it keeps is given by the
-query (spark/activation).
+The JVM reads, and computes the shard of each record. Blocks of records cross the shuffle. A record is decoded once, in
+the worker of its shard. The query (spark/activation) provides the sources, the shard of a record, the function for a
+shard, and the schema of its state.
 """
 
 import json
@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
@@ -29,18 +29,18 @@ from streaming.spark.wake_times import Wakes
 
 @dataclass(frozen=True)
 class QuerySettings:
-    """What any query needs.
+    """The settings of any query.
 
     Attributes:
         name: The query's name.
         bootstrap_servers: Kafka's bootstrap servers.
         kafka_options: Further Kafka client properties, for source and sink.
-        checkpoint_location: Where Spark keeps the query's progress and state.
+        checkpoint_location: Folder or URI where Spark keeps the query's progress and state.
         shard_keys: The Spark key of each shard; fixed by the checkpoint.
-        trigger_interval_ms: A batch begins at most this often.
+        trigger_interval_ms: Shortest time from the start of a batch to the start of the next.
         max_offsets_per_trigger: Limit of a batch, for each source.
-        max_key_bytes: Where a record's key is cut.
-        max_value_bytes: Where its value is.
+        max_key_bytes: Length at which a record's key is cut.
+        max_value_bytes: Length at which a record's value is cut.
     """
 
     name: str
@@ -59,11 +59,11 @@ class KafkaSource:
     """Topics that are read together.
 
     Attributes:
-        offsets: Topic -> partition -> where it begins without a checkpoint; -2 is Kafka's number for its start, -1 for
-            its end.
-        isolation_level: Kafka's.
+        offsets: Topic -> partition -> the offset at which reading begins without a checkpoint; -2 is Kafka's number
+            for the start of a partition, -1 for its end.
+        isolation_level: Kafka's isolation level.
         number: The number of a record's source.
-        shard: The Spark key of its shard, or EVERY_SHARD.
+        shard: The Spark key of a record's shard, or EVERY_SHARD.
     """
 
     offsets: Mapping[str, Mapping[str, int]]
@@ -74,18 +74,18 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class WorkerReports:
-    """What the workers tell the driver.
+    """The accumulators with which the workers report to the driver.
 
     Attributes:
-        wakes: When each shard must be looked at again.
-        written: How many records they write, by topic; None if nobody asks.
+        wakes: The next wake-up of each shard.
+        written: The number of records written, by topic; None if it is not needed.
     """
 
     wakes: "Accumulator[Wakes]"
     written: "Accumulator[RowCounts] | None"
 
 
-def sharded_query(  # noqa: PLR0913, PLR0917  (what it is made of)
+def sharded_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     spark: SparkSession,
     settings: QuerySettings,
     sources: Sequence[KafkaSource],
@@ -98,13 +98,13 @@ def sharded_query(  # noqa: PLR0913, PLR0917  (what it is made of)
     Args:
         spark: The session.
         settings: The query's settings.
-        sources: What is read; a checkpoint knows them by their order.
-        take_shard: What is done with a shard; pickled with the query.
-        state_schema: Of a shard's state, in Spark's words.
-        reports: Where the workers tell what the driver must know.
+        sources: The sources, which a checkpoint identifies by their order.
+        take_shard: The function for a shard, which is pickled with the query.
+        state_schema: The schema of a shard's state, in Spark's notation.
+        reports: The accumulators with which the workers report to the driver.
     """
     records = reduce(DataFrame.union, (_records(_read(spark, settings, each), settings, each) for each in sources))
-    # A task for each of Kafka's partitions would cost more than the records of a small batch.
+    # One task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
     return _writer(_step(_pack(records, settings.shard_keys), take_shard, state_schema, reports), settings)
 
@@ -116,15 +116,15 @@ def _read(spark: SparkSession, settings: QuerySettings, source: KafkaSource) -> 
         .option("startingOffsets", json.dumps(source.offsets))
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("kafka.isolation.level", source.isolation_level)
-        # A task waits for the fetch that is under way when it has what it came for; Kafka's default lets it wait for
-        # 500 ms where nothing more comes. Between batches nothing is fetched, so a short wait costs nothing.
+        # A task that has all its records still waits for the fetch under way: with Kafka's default for 500 ms, if no
+        # more records come. Between batches nothing is fetched, so a short wait costs nothing.
         .option("kafka.fetch.max.wait.ms", "1")
-        # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB. Larger ones cost more than
-        # they save: what has been fetched and is not read yet survives each of Java's collections, which copy it.
+        # Few and large steps through a backlog; Kafka's defaults are 500 records and 1 MiB. Still larger steps cost
+        # more than they save: Java's collections copy all that has been fetched and is not read yet.
         .option("kafka.max.poll.records", "20000")
         .option("kafka.max.partition.fetch.bytes", str(4 * 2**20))
-        # A tick older than the topic's retention is no loss, and a monitor that will not start loses more than
-        # arrivals that are gone anyhow; Spark logs what it misses.
+        # A tick older than the topic's retention is no loss. Arrivals that are gone stay gone, and a monitor that
+        # refuses to start loses more. Spark logs what it misses.
         .option("failOnDataLoss", "false")
         .load()
     )
@@ -170,10 +170,10 @@ def _step(blocks: DataFrame, take_shard: TakeShard, state_schema: str, reports: 
         outputStructType=OUTPUT_SCHEMA,
         stateStructType=state_schema,
         outputMode="append",
-        # The tick brings every shard a batch per check interval; Spark's own time-outs would go by the wall clock.
+        # The tick gives every shard a batch when one is due. Spark's own time-outs would go by the wall clock.
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
-    # What Spark's Kafka sink takes.
+    # The form that Spark's Kafka sink takes.
     headers = F.arrays_zip("header_names", "header_values").cast("array<struct<key: string, value: binary>>")
     return rows.select("topic", "key", "value", headers.alias("headers"))
 
@@ -183,7 +183,7 @@ def _writer(rows: DataFrame, settings: QuerySettings) -> DataStreamWriter:
         rows.writeStream.format("kafka")
         .queryName(settings.name)
         .options(**_kafka_options(settings))
-        # A task flushes what it has written when it ends; until then nothing is sent in small requests.
+        # A task flushes its records when it ends. Until then they are not sent in small requests.
         .option("kafka.linger.ms", "100")
         .option("kafka.batch.size", str(2**18))
         .option("checkpointLocation", settings.checkpoint_location)
@@ -193,7 +193,7 @@ def _writer(rows: DataFrame, settings: QuerySettings) -> DataStreamWriter:
 
 
 def _kafka_options(settings: QuerySettings) -> dict[str, str]:
-    # While Kafka is away its clients would try again, and log it, each second.
+    # By default, Kafka's clients reconnect to an unreachable Kafka every second, and log it each time.
     options = {"kafka.reconnect.backoff.max.ms": "5000"}
     options |= {f"kafka.{name}": value for name, value in settings.kafka_options.items()}
     return options | {"kafka.bootstrap.servers": settings.bootstrap_servers}

@@ -1,36 +1,36 @@
-"""When each shard must be looked at again, told by the workers to the driver, so that it ticks only when it must."""
+"""The wake-ups of the shards: the workers report them, so that the driver ticks only when a shard is due."""
 
 import time
 from collections.abc import Iterable, Mapping
 
 from pyspark import AccumulatorParam
 
-# key of a shard -> (timestamp of the batch that says so, how long after it the shard must be looked at again), in ms
+# key of a shard -> (timestamp of the batch that reports it, time from that batch to the shard's wake-up), in ms
 Wakes = dict[int, tuple[int, int]]
 
 
 class WakesParam(AccumulatorParam[Wakes]):
-    """Merges what workers tell; a later batch of a shard replaces what an earlier one said."""
+    """Merges the reports of workers. The report of a later batch replaces that of an earlier one."""
 
     def zero(self, value: Wakes) -> Wakes:  # noqa: ARG002  (Spark's signature)
-        """Nothing told yet."""
+        """Returns an empty report."""
         return {}
 
     def addInPlace(self, value1: Wakes, value2: Wakes) -> Wakes:  # noqa: N802  (Spark's name)
-        """A new dictionary: the driver reads the old one from another thread."""
+        """Returns a new dictionary, because the driver reads the old one in another thread."""
         return value1 | value2
 
 
 class WakeTimes:
-    """Turns what the workers tell into instants of the driver's monotonic clock, which nobody sets back."""
+    """Converts the reported wake-ups to the driver's monotonic clock, which cannot be set back."""
 
     def __init__(self, shard_keys: Iterable[int]) -> None:
         self._told: Wakes = {}
-        # Until a shard has told anything, it is due.
+        # A shard is due until it has reported a wake-up.
         self._due_s = dict.fromkeys(shard_keys, 0.0)
 
     def update(self, told: Mapping[int, tuple[int, int]]) -> None:
-        """Takes over what is new."""
+        """Takes over new reports."""
         now_s, now_ms = time.monotonic(), time.time() * 1000
         for shard, (batch_ms, delay_ms) in told.items():
             if self._told.get(shard) != (batch_ms, delay_ms):
@@ -39,5 +39,5 @@ class WakeTimes:
                 self._due_s[shard] = now_s + (delay_ms - age_ms) / 1000
 
     def is_due(self) -> bool:
-        """Whether a shard must be looked at."""
+        """Returns whether a shard is due."""
         return min(self._due_s.values()) <= time.monotonic()

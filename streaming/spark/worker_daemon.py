@@ -1,7 +1,7 @@
-"""What the monitor's own JVM starts Python workers with: PySpark's daemon, quiet about answers that nobody reads.
+"""PySpark's daemon for Python workers, without tracebacks for results that Spark no longer reads.
 
-When a batch fails, Spark closes the sockets of the tasks that still run. PySpark's worker would then write the
-traceback of a broken pipe beside the reason for the failure.
+The monitor's own JVM starts its workers with this daemon. When a batch fails, Spark closes the sockets of the tasks
+that still run. PySpark's worker would then write the traceback of a broken pipe beside the reason for the failure.
 """
 
 import os
@@ -13,15 +13,15 @@ _run_worker = daemon.worker
 
 
 def run_worker(sock: socket.socket, authenticated: bool) -> int:
-    """Serves one task, and ends the process if Spark has closed the socket before it read all.
+    """Serves one task, and ends the process if Spark has closed the socket before reading the whole result.
 
     Returns:
-        What PySpark's own returns: 0 if the worker may serve another task.
+        PySpark's own return value: 0 if the worker may serve another task.
     """
     try:
         return _run_worker(sock, authenticated)
     except BrokenPipeError:
-        os._exit(1)  # as PySpark's daemon does, which writes the traceback first
+        os._exit(1)  # as PySpark's daemon does, after writing the traceback
 
 
 if __name__ == "__main__":

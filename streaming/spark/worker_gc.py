@@ -7,11 +7,11 @@ from functools import cache
 
 
 @cache
-def spare_what_is_loaded(by: str) -> None:  # noqa: ARG001  (once for each)
-    """Takes all there is now, modules above all, out of the collector's sight for good; does nothing the next time.
+def spare_what_is_loaded(by: str) -> None:  # noqa: ARG001  (called once for each)
+    """Exempts all present objects, most of all modules, from collection for good. Later calls do nothing.
 
-    Spark has a worker collect all generations after each task, which with pandas and pyarrow loaded takes longer than
-    a small batch.
+    Spark has a worker collect all generations after each task. With pandas and pyarrow loaded, that takes longer than a
+    small batch.
     """
     gc.collect()
     gc.freeze()
@@ -19,7 +19,7 @@ def spare_what_is_loaded(by: str) -> None:  # noqa: ARG001  (once for each)
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """A batch makes many objects and no cycles: the collector would look through all of them again and again."""
+    """Turns the collector off while the block runs: a batch makes many objects to look through, and no cycles."""
     gc.disable()
     try:
         yield

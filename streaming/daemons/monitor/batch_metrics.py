@@ -1,4 +1,4 @@
-"""What Spark tells of each batch: its time, what it read, how late it was for queues that were due."""
+"""Metrics that Spark reports for each batch: its duration, the records it read, and its lateness for due shards."""
 
 import time
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from streaming.spark.wake_times import Wakes
 from streaming.wire.topics import Topics
 
-# From a batch of the shortest trigger interval to a backlog's batch on a slow machine.
+# From batches at the shortest trigger interval to batches of a backlog on a slow machine.
 _DURATIONS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-# What is due is looked at with the next check interval, 1 s by default.
+# The monitor looks for due queues once per check interval, 1 s by default.
 _LATENESS_S = (0.1, 0.25, 0.5, 1, 1.5, 2, 5, 10, 30, 60, 300)
 
 ARRIVALS = "arrivals"
@@ -19,10 +19,10 @@ OTHERS = "others"
 
 
 class Batches:
-    """Takes note of batches.
+    """Records the metrics of committed batches.
 
     Attributes:
-        last_committed_s: When a batch was committed last, by time.monotonic(); None before the first.
+        last_committed_s: Time of the last commit, by time.monotonic(); None before the first.
         offsets: topic -> partition -> offset of the first record that no batch has read.
     """
 
@@ -33,7 +33,7 @@ class Batches:
         self._told: Wakes = {}
         self._durations = Histogram(
             "queue_activation_batch_duration_seconds",
-            "Time of a batch, from its planning to its commit",
+            "Duration of a batch, from planning to commit",
             buckets=_DURATIONS_S,
             registry=registry,
         )
@@ -47,21 +47,21 @@ class Batches:
             self._input.labels(source)
         self._lateness = Histogram(
             "queue_activation_timer_lateness_seconds",
-            "How long after a queue of a shard was due the batch began that looked at it",
+            "Delay from the time a shard was due to the start of the batch that checked it",
             buckets=_LATENESS_S,
             registry=registry,
         )
 
     def committed(self, progress: Mapping[str, Any], wakes: Wakes) -> None:
-        """A batch is committed.
+        """Records a committed batch.
 
         Args:
             progress: Spark's StreamingQueryProgress, from its JSON.
-            wakes: What the shards have told until then.
+            wakes: The wake-ups that the shards have reported so far.
         """
         self._durations.observe(progress["durationMs"]["triggerExecution"] / 1000)
         for source in progress["sources"]:
-            # A source that has found nothing yet has no offsets.
+            # A source that has found no records yet has no offsets.
             ends: dict[str, dict[str, int]] = source["endOffset"] or {}
             self._input.labels(ARRIVALS if self._topics.arrivals in ends else OTHERS).inc(source["numInputRows"])
             for topic, partitions in ends.items():

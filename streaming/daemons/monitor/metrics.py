@@ -1,7 +1,7 @@
-"""The monitor's metrics and probes: served over HTTP while it runs, and told by Spark and Kafka.
+"""The monitor's metrics and probes, served over HTTP while it runs.
 
-Nothing here can hold up a batch: Spark reports a batch after its commit from a thread of its own, the monitors view is
-followed by another, and a request is answered from what both have left.
+Nothing here can delay a batch. Spark reports each batch after its commit from its own thread, another thread follows
+the monitors view, and requests are answered with the values that both have stored.
 """
 
 import logging
@@ -35,9 +35,9 @@ from streaming.system.http_server import Page, Server
 from streaming.wire.decoding import RecordDecoder
 from streaming.wire.topics import Topics
 
-# How often Kafka is asked where the topics end.
+# Interval at which Kafka is asked for the end offsets of the topics.
 _LOOK_INTERVAL_S = 5.0
-# So many intervals without a batch, or without an answer from Kafka, are too many.
+# The monitor is not ready after this many intervals without a batch or without an answer from Kafka.
 _MISSED = 3
 _POLL_S = 0.5
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MetricsSettings:
-    """Where metrics are served, and how often the monitor looks for what is due."""
+    """The address and port of the metrics, and the monitor's check interval."""
 
     host: str
     port: int
@@ -58,16 +58,16 @@ class Metrics(Collector):
     def __init__(
         self, settings: MetricsSettings, cluster: Cluster, topics: Topics, partitions: Mapping[str, int]
     ) -> None:
-        """Takes the port.
+        """Opens the port.
 
         Args:
-            settings: The settings.
+            settings: Address, port and check interval.
             cluster: The monitor's cluster.
             topics: The monitor's topics.
             partitions: The number of partitions of each topic.
 
         Raises:
-            UserError: The port cannot be had.
+            UserError: The port cannot be opened.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
@@ -87,7 +87,7 @@ class Metrics(Collector):
         self._registry.register(self)
         pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
         self._server = Server(settings.host, settings.port, pages)
-        _log.info("metrics on http://%s:%d/metrics", settings.host, self._server.port)
+        _log.info("Serving metrics on http://%s:%d/metrics", settings.host, self._server.port)
 
     def __enter__(self) -> "Metrics":
         self._server.__enter__()
@@ -97,16 +97,16 @@ class Metrics(Collector):
     def __exit__(self, *_: object) -> None:
         self._is_stopped.set()
         self._server.__exit__()
-        # It ends with the process at the latest; in an outage of Kafka nobody waits for it.
+        # During an outage of Kafka the thread may not end in time. It is a daemon thread, so it ends with the process.
         self._follower.join(timeout=1.0)
 
     def listen(self, spark: SparkSession, query_name: str, wakes: "Accumulator[Wakes]") -> "Accumulator[RowCounts]":
-        """Listens to the query that is started next; returns where its workers count what they write.
+        """Listens to the query that is started next; returns the counter for the records that its workers write.
 
         Args:
             spark: The session.
             query_name: The query's name.
-            wakes: What the workers tell of when each shard is due.
+            wakes: The wake-ups of the shards, as reported by the workers.
         """
         self._written = spark.sparkContext.accumulator(Counter(), CounterParam())
         self._wakes = wakes
@@ -114,15 +114,15 @@ class Metrics(Collector):
         return self._written
 
     def query_is_active(self, is_active: bool) -> None:
-        """The query begins, or has ended."""
+        """Notes that the query has begun or ended."""
         self._is_active = is_active
 
     def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
-        """A batch is committed."""
+        """Records a committed batch."""
         self._batches.committed(progress, self._wakes.value if self._wakes else {})
 
     def collect(self) -> Iterator[Metric]:
-        """What is found out when it is asked for; the registry asks."""
+        """Yields the metrics that are computed when the registry collects them."""
         topics = self._topics
         written = Counter() if self._written is None else self._written.value
         outputs = CounterMetricFamily(
@@ -133,7 +133,7 @@ class Metrics(Collector):
         yield outputs
         lag = GaugeMetricFamily(
             "queue_activation_lag_records",
-            "Offsets between the last batch's end and the end of an input topic",
+            "Offsets from the end of the last batch to the end of an input topic",
             labels=["topic"],
         )
         for topic, offsets in self._ends.lag(self._batches.offsets).items():
@@ -141,7 +141,7 @@ class Metrics(Collector):
         yield lag
         hidden = GaugeMetricFamily(
             "queue_activation_open_transaction_age_seconds",
-            "How long an open transaction has hidden all that came after it in an input topic; 0 without one",
+            "How long an open transaction has hidden the records after it in an input topic; 0 if none is open",
             labels=["topic"],
         )
         for topic, stands_still_s in self._ends.stands_still_s(time.monotonic()).items():
@@ -153,7 +153,7 @@ class Metrics(Collector):
                 "queue_activation_last_batch_age_seconds", "Time since the last batch was committed", age_s
             )
         is_ready = self._why_not_ready() is None
-        yield GaugeMetricFamily("queue_activation_ready", "1 if /readyz says so, else 0", int(is_ready))
+        yield GaugeMetricFamily("queue_activation_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
         if self._queues.is_complete:
             yield from self._queue_metrics()
 
@@ -164,7 +164,7 @@ class Metrics(Collector):
         yield queues
         yield GaugeMetricFamily(
             "queue_activation_oldest_notified_age_seconds",
-            "How long the queue that has waited longest is NOTIFIED with unread messages; 0 without one",
+            "Longest time that a queue has been NOTIFIED with unread messages; 0 if there is no such queue",
             self._queues.longest_wait_s(time.time()),
         )
 
@@ -178,7 +178,7 @@ class Metrics(Collector):
         return Page(200, encode(self._registry), content_type)
 
     def _healthz(self, _accept: str | None) -> Page:
-        return _probe(None if self._is_active else "the query does not run", "the query runs")
+        return _probe(None if self._is_active else "the query is not running", "the query is running")
 
     def _readyz(self, _accept: str | None) -> Page:
         return _probe(self._why_not_ready(), "batches are committed, and Kafka answers")
@@ -195,8 +195,8 @@ class Metrics(Collector):
                 self._follow_view()
             except Exception as error:
                 is_known = isinstance(error, (UserError, KafkaException))
-                # Whatever it is: batches do not need this thread, and who looks at the metrics does.
-                _log.warning("metrics of queues are read again from the start: %s", error, exc_info=not is_known)
+                # The thread survives any error: batches do not depend on it, but the metrics do.
+                _log.warning("Reading the monitors view again after an error: %s", error, exc_info=not is_known)
                 self._is_stopped.wait(_LOOK_INTERVAL_S)
 
     def _follow_view(self) -> None:
@@ -219,22 +219,22 @@ class Metrics(Collector):
 def why_not_ready(
     is_active: bool, batch_age_s: float | None, check_interval_s: float, silence_s: float | None
 ) -> str | None:
-    """Why the monitor is not ready; None if it is.
+    """Returns why the monitor is not ready; None if it is ready.
 
     Args:
-        is_active: Whether the query runs.
-        batch_age_s: Since when the last batch is committed; None: there was none.
+        is_active: Whether the query is running.
+        batch_age_s: Time since the last batch was committed; None if there was none.
         check_interval_s: The check interval.
-        silence_s: Since when Kafka has answered last; None: it never has.
+        silence_s: Time since Kafka last answered; None if it never has.
     """
     if not is_active:
-        return "the query does not run"
+        return "the query is not running"
     if batch_age_s is None:
-        return "no batch is committed yet"
-    # The tick brings a batch so often, even if nothing is due.
+        return "no batch has been committed yet"
+    # Even if nothing is due, a tick causes a batch within the longer of these two intervals.
     longest_s = _MISSED * max(LONGEST_PAUSE_S, check_interval_s)
     if batch_age_s > longest_s:
-        return f"the last batch was committed {batch_age_s:.0f} s ago, and {longest_s:.0f} s are too long"
+        return f"the last batch was committed {batch_age_s:.0f} s ago; the limit is {longest_s:.0f} s"
     if silence_s is None or silence_s > _MISSED * _LOOK_INTERVAL_S:
         return "Kafka does not answer"
     return None

@@ -1,4 +1,4 @@
-"""Runs the monitor: checks what it needs, starts the query and the tick, and stops both after the batch in progress."""
+"""Runs the monitor: checks its requirements, starts the query and the tick, and stops both after the current batch."""
 
 import logging
 import sys
@@ -37,18 +37,18 @@ from streaming.system.threads import WatchedThread
 from streaming.wire.notifications import ActivationFormat
 from streaming.wire.topics import Topics
 
-# How often the main thread looks whether it is asked to stop, or whether the query has ended by itself.
+# Interval at which the main thread checks for a stop signal and for a query that has ended by itself.
 _POLL_INTERVAL_S = 0.25
 _READY_POLL_INTERVAL_S = 0.05
-# Several times what it takes to cancel a batch.
+# Several times as long as it takes to cancel a batch.
 _STOP_TIMEOUT_S = 5.0
-# A monitor whose place on the same checkpoint is taken hears of it within a second or two.
+# A monitor whose place was taken by one on the same checkpoint learns of it within one or two seconds.
 _HEARD_WITHIN_S = 4.0
 _MAX_RESTARTS = 3
-# How Spark's status begins while it asks Kafka what there is for the next batch (MicroBatchExecution).
+# Spark's status begins with this while it asks Kafka for the offsets of the next batch (MicroBatchExecution).
 _PLANNING = "Getting offsets from"
 
-# Kafka's own word for "as the broker is set".
+# Kafka's number for the broker's default.
 _BROKERS_REPLICATION_FACTOR = -1
 
 _log = logging.getLogger(__name__)
@@ -56,10 +56,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MonitorSettings:
-    """What `queue-activation monitor` is told.
+    """The options of `queue-activation monitor`.
 
-    `shards` is None for the checkpoint's number, or the default. `continue_from` is the checkpoint whose state and
-    offsets a new one takes over.
+    `shards` is None for the checkpoint's number, or for the default in a new checkpoint. `continue_from` is the
+    checkpoint whose state and offsets a new one takes over.
     """
 
     bootstrap_servers: str
@@ -84,9 +84,9 @@ def run(settings: MonitorSettings) -> int:
     """Runs the monitor until SIGTERM, Ctrl-C or a failure; returns the exit code.
 
     Raises:
-        UserError: Something is missing or wrong that the user can put right.
+        UserError: A requirement is missing or wrong, and the user can correct it.
     """
-    # KeyboardInterrupt: by the handler that Spark sets for SIGINT, in the instant before it is taken back.
+    # Spark sets its own handler for SIGINT. It can raise KeyboardInterrupt in the instant before it is replaced.
     with suppress(KeyboardInterrupt), stop_signals.taken():
         return _run(settings)
     return 0
@@ -114,7 +114,7 @@ def _run(settings: MonitorSettings) -> int:
 
 @dataclass(frozen=True)
 class _Kafka:
-    """The cluster, and what was found there at the start."""
+    """The Kafka cluster and its topics, as found at the start."""
 
     cluster: Cluster
     admin: Admin
@@ -124,7 +124,7 @@ class _Kafka:
 
 
 def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None, sole: SoleMonitor) -> int:
-    """Starts Spark and the query, and waits for its end."""
+    """Starts Spark and the query, waits for the query's end, and returns the exit code."""
     location = _absolute(settings.checkpoint_location)
     spark = session.create(location, settings.driver_memory)
     with stop_signals.taken() as signals:
@@ -136,7 +136,7 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
             wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
             layout = checkpoint_layout.settle(spark, location, wanted)
             sole.join(checkpoint_layout.id_of(spark, location, layout), sole_monitor.client_id(location))
-            # An older checkpoint is read only when no other monitor can be writing it.
+            # The older checkpoint is read only once no other monitor can be writing to it.
             if layout.continued_from is not None:
                 sole.wait()
             handed_over = handover.pending(spark, location, layout)
@@ -189,21 +189,21 @@ def _run_query(settings: MonitorSettings, kafka: _Kafka, metrics: Metrics | None
 
 
 def _undisturbed(run_once: Callable[[], StreamingQuery], sole: SoleMonitor, signals: StopSignals) -> StreamingQuery:
-    """Runs the query, again if the monitor whose place this one has taken disturbs it; returns the last one."""
+    """Runs the query, and again if the monitor whose place this one has taken disturbs it. Returns the last query."""
     query = run_once()
     for _ in range(_MAX_RESTARTS):
         if not _is_disturbed(query, sole, signals):
             break
-        _log.warning("the monitor before this one still wrote to its checkpoint; the query starts again")
+        _log.warning("The monitor before this one was still writing to the checkpoint. Starting the query again")
         query = run_once()
     return query
 
 
 def _is_disturbed(query: StreamingQuery, sole: SoleMonitor, signals: StopSignals) -> bool:
-    """Whether the query has failed because another monitor wrote to its checkpoint, and this one has the place.
+    """Returns whether the query failed because another monitor wrote to its checkpoint, while this one has the place.
 
-    That is the monitor whose place it has taken: it ends when it hears of that, in the middle of a batch or not. If
-    this monitor is the one that has lost its place, it hears of it in the time that is waited here.
+    The other monitor is the one whose place this one has taken. It ends as soon as it learns of that, and may write
+    until then. If instead this monitor has lost its place, it learns of that during the wait in this function.
     """
     if query.isActive or not query_failure.is_concurrent_write(query):
         return False
@@ -221,10 +221,10 @@ def _rights(topics: Topics) -> Rights:
 
 
 def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals: StopSignals) -> int:
-    """Ends the query, says why unless that was asked for, and returns the exit code.
+    """Ends the query, reports the reason unless a signal asked for the end, and returns the exit code.
 
     Raises:
-        AccessDeniedError: Kafka does not let the query go on.
+        AccessDeniedError: Kafka denies the query access.
     """
     failure = query_failure.reason_of(query)
     denied = ticker.denied or access.java_denial(failure or "")
@@ -232,14 +232,14 @@ def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals
         raise denied
     problem = None if signals.stop.is_set() else topic_watch.problem_now()
     if problem is not None:
-        logs.report(f"topics were {problem}")
+        logs.report(f"Topics were {problem}")
         _returns(query.stop, signals)
         return 1
     if failure is not None:
-        logs.report(f"the monitor's query failed: {failure}")
+        logs.report(f"The monitor's query failed: {failure}")
         return 1
     if ticker.failure is not None and not signals.stop.is_set():
-        logs.report(f"the monitor writes no ticks any more: {ticker.failure!r}")
+        logs.report(f"The monitor can no longer write ticks: {ticker.failure!r}")
         _returns(query.stop, signals)
         return 1
     ticker.stop()
@@ -249,16 +249,16 @@ def _end(query: StreamingQuery, ticker: Ticker, topic_watch: TopicWatch, signals
 
 
 def _cancel(query: StreamingQuery) -> None:
-    """Ends the query. The next batch may have begun: it is cancelled, which Spark would log as errors."""
+    """Ends the query. Cancels the next batch if it has begun, and silences Spark, which would log that as errors."""
     session.silence()
     query.stop()
 
 
 def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
-    """Calls something of Spark's that ends it; returns whether it returns within `_STOP_TIMEOUT_S`, or when in a hurry.
+    """Calls a function that ends a part of Spark, and returns whether it returns in time.
 
-    Spark's sources and sinks wait for a minute for a Kafka that is away, even after they were told to stop. By then all
-    that is to be kept is in the checkpoint.
+    The limit is `_STOP_TIMEOUT_S`, or `GRACE_S` after a second signal. Spark's sources and sinks wait a minute for an
+    unreachable Kafka, even after they were told to stop. By then the checkpoint has everything that must be kept.
     """
     calling = WatchedThread("stop", call)
     calling.start()
@@ -273,15 +273,15 @@ def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
 
 
 def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
-    """Waits for the end of the batch in progress, which query.stop() would cancel; no longer than until a hurry.
+    """Waits for the end of the batch in progress, which query.stop() would cancel. A second signal ends the wait.
 
-    By its number: under steady traffic the next batch begins at once. That one is cancelled, and done again at the next
-    start. While Spark asks Kafka what there is for a batch, nothing of it is lost: a Kafka that does not answer is not
-    waited for.
+    Recognises the batch by its number, because under steady traffic the next batch begins at once. The next batch is
+    cancelled, and runs again at the next start. While Spark asks Kafka for the offsets of a batch, there is nothing to
+    lose, so this function does not wait for a Kafka that does not answer.
     """
     in_progress = _last_batch(query) + 1
     if not in_progress:
-        return  # The first one since the start: it may take long, and its results are not awaited by anybody yet.
+        return  # The first batch since the start may take long, and nothing waits for its results yet.
     planned_s = time.monotonic()
     while query.isActive and _last_batch(query) < in_progress:
         status = query.status
@@ -293,8 +293,8 @@ def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
 
 
 def _last_batch(query: StreamingQuery) -> int:
-    """The number of the last batch that this query has committed; -1 if there is none."""
-    # Spark makes a batch's progress after its commit.
+    """Returns the number of the last batch that this query has committed; -1 if there is none."""
+    # Spark reports a batch's progress after the commit.
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])
 
@@ -306,7 +306,7 @@ def _await(
     signals: StopSignals,
     interval_s: float,
 ) -> bool:
-    """Waits for the condition; False if the query has ended or has to, or a stop was asked for, before."""
+    """Waits for the condition. Returns False if the query ends or has to end first, or a signal asks for a stop."""
     while query.isActive and not signals.stop.wait(interval_s) and not has_to_end():
         if condition():
             return True
@@ -333,7 +333,7 @@ def _query_settings(settings: MonitorSettings, location: str, layout: Layout) ->
 
 
 def _absolute(location: str) -> str:
-    """A local folder by its full path; Spark would take a relative one from its own working directory."""
+    """Returns the full path of a local folder; Spark would resolve a relative one in its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location
 
 

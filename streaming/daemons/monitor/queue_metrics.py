@@ -1,4 +1,4 @@
-"""What the monitors view tells: how many queues are in which state, and which wait for a reader in vain."""
+"""Metrics of the monitors view: the number of queues in each state, and the longest wait for a reader."""
 
 import sys
 from collections import Counter
@@ -15,7 +15,7 @@ from streaming.wire.output_records import MonitorState
 
 
 class _MonitorRow(Struct):
-    """The fields of a record of queue-monitors that are needed here."""
+    """The fields of a queue-monitors record that the metrics need."""
 
     state: MonitorState | None
     unread_messages: Int64
@@ -26,14 +26,14 @@ _decoder = msgspec.json.Decoder(_MonitorRow)
 
 
 class QueuesByState:
-    """The queues of the monitors view, counted as its records come; read by another thread.
+    """The queues of the monitors view, counted as its records arrive. Another thread reads the counts.
 
-    A queue waits in vain while its state is NOTIFIED and it has unread messages. The time-out's notifications do not
-    end that; a RECEIVE does. One that came and was answered by a new notification within one batch can be told only by
-    what it took away.
+    A queue waits for a reader while its state is NOTIFIED and it has unread messages. A RECEIVE ends the wait, a
+    notification repeated after the time-out does not. If a RECEIVE and a new notification fall into the same batch,
+    only a lower number of unread messages shows that there was a RECEIVE.
 
     Attributes:
-        is_complete: Whether the view was read to its end; until then the counts mean nothing.
+        is_complete: Whether the view has been read to its end. Until then the counts are meaningless.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class QueuesByState:
         self._waiting: dict[bytes, tuple[int, float]] = {}
 
     def clear(self) -> None:
-        """Forgets all, because the view is read again."""
+        """Forgets all queues, because the view is about to be read again."""
         self.is_complete = False
         with self._lock:
             self._states.clear()
@@ -53,10 +53,10 @@ class QueuesByState:
             self._waiting.clear()
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Takes over a record of queue-monitors; None is a tombstone.
+        """Applies a record of queue-monitors; None is a tombstone.
 
         Raises:
-            InvalidRecordError: It is none of the monitor's; nothing has changed.
+            InvalidRecordError: The record is not a row of the monitors view. Nothing has changed.
         """
         row = None if value is None else decode_json(_decoder, value)
         with self._lock:
@@ -73,15 +73,15 @@ class QueuesByState:
                 self._waiting[key] = row.unread_messages, since_s
 
     def counts(self) -> dict[str, int]:
-        """The number of queues in each state."""
+        """Returns the number of queues in each state."""
         with self._lock:
             return {state.name: self._counts[state.name] for state in State}
 
     def longest_wait_s(self, now_s: float) -> float:
-        """How long the queue has waited that has waited longest; 0 if none does.
+        """Returns the longest time, in seconds, that a queue has waited for a reader; 0 if no queue waits.
 
         Args:
-            now_s: The time by the wall clock, in seconds.
+            now_s: The wall-clock time, in seconds.
         """
         with self._lock:
             since_s = min((since_s for _, since_s in self._waiting.values()), default=now_s)

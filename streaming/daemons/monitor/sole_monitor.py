@@ -1,9 +1,10 @@
-"""Keeps a second monitor from the topics of one that runs: it would notify each activation a second time.
+"""Prevents a second monitor on the topics of a running one: it would notify each activation a second time.
 
-Monitors are members of a consumer group on the ticks' topic, and read nothing by it. Whoever has the topic's partitions
-is the one that may run. Kafka's cooperative assignment leaves them with the member that has them, so a newcomer gets
-none. The member's id (`group.instance.id`) is that of the checkpoint: a monitor that was killed has its place again at
-once when it is started again, and another monitor has it once Kafka has missed the old one for the session time-out.
+Monitors are members of a consumer group on the topic of ticks, through which they read nothing. Only the monitor that
+has the topic's partitions may run. Kafka's cooperative assignment leaves the partitions with the member that has them,
+so a newcomer gets none. The member's id (`group.instance.id`) is the checkpoint's id. So a monitor that was killed has
+its place back as soon as it is started again. A monitor with another checkpoint gets the place when Kafka has received
+no heartbeat from the killed one for the session time-out.
 """
 
 import logging
@@ -23,53 +24,53 @@ from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 
-# Kafka's brokers accept nothing shorter than 6 s (group.min.session.timeout.ms); a machine that is busy may be silent
-# for some seconds.
+# Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms), and a busy machine may be silent for some
+# seconds.
 SESSION_TIMEOUT_S = 10.0
-# How soon a monitor hears that it has lost its place. Kafka's default is 3 s.
+# The time within which a monitor learns that it has lost its place. Kafka's default is 3 s.
 _HEARTBEAT_INTERVAL_S = 1.0
-# After this time a monitor that was killed is no member any more.
+# After this time Kafka has removed a killed monitor from the group.
 _PATIENCE_S = SESSION_TIMEOUT_S + 3.0
-# Ordinarily a group's first member waits for 3 s (group.initial.rebalance.delay.ms), and a new cluster first makes its
-# topic of groups.
+# By default a group's first member waits for 3 s (group.initial.rebalance.delay.ms), and a new cluster first creates
+# its topic of consumer groups.
 _JOIN_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.1
 _LOOK_INTERVAL_S = 1.0
-# The main thread asks, and must hear Ctrl-C.
+# Short, because the main thread asks and must react to Ctrl-C.
 _LOOK_TIMEOUT_S = 2.0
 _LEAVE_TIMEOUT_S = 2.0
 _LEAVE_POLL_INTERVAL_S = 0.02
-# A Kafka that does not answer is given up then; the other monitors wait for the end of the session.
+# Longest wait for a Kafka that does not answer. Other monitors then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
 _NOT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_LENGTH = 64
 
-# What consumer group all monitors of a topic prefix are in; the prefix stands before it.
+# The consumer group of all monitors of a topic prefix; the prefix is put before it.
 GROUP_ID = "queue-activation-monitor"
 
-_ADVICE = "Stop one of them, or give it a --topic-prefix of its own"
+_ADVICE = "Stop one of them, or give it its own --topic-prefix."
 
 _log = logging.getLogger(__name__)
 
 
 def client_id(location: str) -> str:
-    """Returns how a monitor calls itself to others: host, process, and the last part of its checkpoint's location."""
+    """Returns the name that a monitor shows to others: host, process id, last part of its checkpoint's location."""
     parts = (socket.gethostname(), str(os.getpid()), location.rstrip("/").rpartition("/")[2])
     return "_".join(_NOT_FOR_A_NAME.sub("-", part)[:_MAX_NAME_LENGTH] for part in parts)
 
 
 class SoleMonitor:
-    """A place that one monitor of a topic prefix can have; kept by a thread of its own while the block runs."""
+    """The place that one monitor of a topic prefix can have. A thread keeps it while the block runs."""
 
     def __init__(self, cluster: Cluster, admin: Admin, group_id: str, topic: str, partitions: int) -> None:
-        """Prepares it; `join` asks for the place.
+        """Prepares the place; `join` asks for it.
 
         Args:
-            cluster: Where the topics are.
-            admin: Tells who the other members are.
+            cluster: The Kafka cluster of the topics.
+            admin: Lists the members of the consumer group.
             group_id: The consumer group of the monitors.
-            topic: The topic whose partitions are the place.
-            partitions: How many it has.
+            topic: The topic whose partitions make up the place.
+            partitions: The topic's number of partitions.
         """
         self._cluster = cluster
         self._admin = admin
@@ -77,8 +78,8 @@ class SoleMonitor:
         self._topic = topic
         self._partitions = partitions
         self._owned: set[int] = set()
-        # In a topic of several partitions some go to a newcomer. It must have all of them to begin, or to begin again;
-        # whoever has begun goes on with one.
+        # Kafka moves some of several partitions to a newcomer. A monitor needs all of them to start, or to go on after
+        # it has lost them; otherwise a running monitor needs only one.
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
@@ -93,7 +94,7 @@ class SoleMonitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Gives the place away at once, for any other monitor; a Kafka that does not answer is not waited for."""
+        """Gives up the place at once, for any other monitor. Waits at most `_CLOSE_TIMEOUT_S` for Kafka."""
         self._is_stopped.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
@@ -102,11 +103,11 @@ class SoleMonitor:
         """Asks for the place, and returns at once.
 
         Args:
-            checkpoint_id: Tells the monitor from others. One with the same id loses its place to this one.
-            name: What others are told of the monitor, see `client_id`.
+            checkpoint_id: The monitor's id in the group. Another monitor with the same id loses its place to this one.
+            name: The name shown to other monitors; see `client_id`.
 
         Raises:
-            UserError: The client does not take its properties.
+            UserError: The Kafka client does not accept its properties.
         """
         self._checkpoint_id = checkpoint_id
         self._client_id = name
@@ -129,7 +130,7 @@ class SoleMonitor:
         """Waits for the place.
 
         Raises:
-            UserError: Another monitor has the place, or Kafka gives this one none.
+            UserError: Another monitor has the place, or Kafka does not let this one into the group.
         """
         begin_s = time.monotonic()
         next_look_s = begin_s + _LOOK_INTERVAL_S
@@ -143,28 +144,28 @@ class SoleMonitor:
             others = self._others()
             if others and now_s >= begin_s + self._patience_s():
                 raise UserError(
-                    f"another monitor runs on the same topics: {_names(others)}. Two would notify each activation "
-                    f"twice. {_ADVICE}"
+                    f"Another monitor runs on the same topics: {_names(others)}. Two monitors would notify each "
+                    f"activation twice. {_ADVICE}"
                 )
             if now_s >= begin_s + _JOIN_TIMEOUT_S:
                 raise UserError(
-                    f"Kafka has not let this monitor into its consumer group {self._group_id} for "
-                    f"{_JOIN_TIMEOUT_S:.0f} s. Check that the brokers are well, and start again"
+                    f"Kafka has not let this monitor into the consumer group {self._group_id} for "
+                    f"{_JOIN_TIMEOUT_S:.0f} s. Check that the brokers are healthy, and start the monitor again."
                 )
             if others and not is_told:
                 is_told = True
                 _log.warning(
-                    "another monitor is on the same topics: %s. Waiting for its end, up to %.0f s",
+                    "Another monitor runs on the same topics: %s. Waiting up to %.0f s for it to end",
                     _names(others),
                     self._patience_s(),
                 )
 
     def check(self) -> None:
-        """Raises why the monitor must not go on, if that is so.
+        """Raises the error that must end the monitor, if there is one.
 
         Raises:
-            UserError: Another monitor has the place now, or Kafka does not allow this user the consumer group.
-            Exception: The thread has ended by an error.
+            UserError: Another monitor has the place now, or Kafka does not allow this user to use the consumer group.
+            Exception: The thread has failed.
         """
         if self._problem is not None:
             raise self._problem
@@ -178,7 +179,7 @@ class SoleMonitor:
             self._keep(consumer)
         except Exception as error:
             self._problem = error
-        # It waits 10 s for a Kafka that does not answer.
+        # Takes 10 s if Kafka does not answer.
         consumer.close()
 
     def _keep(self, consumer: Consumer) -> None:
@@ -196,20 +197,21 @@ class SoleMonitor:
 
     def _take(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL:
-            # A consumer has no other fatal error than FENCED_INSTANCE_ID.
+            # FENCED_INSTANCE_ID is the only fatal error of a consumer.
             self._is_fenced = True
             self._problem = UserError(
-                "another monitor has been started on the same checkpoint, and has taken this one's place. Run only one "
-                f"of them ({error.str()})"
+                "Another monitor was started on the same checkpoint and has taken this one's place. Run only one of "
+                f"them. ({error.str()})"
             )
             return
         denied = denial(error)
-        # Who is not let in at all may be so again; who lacks a right waits in vain.
+        # A missing right ends the monitor, because waiting does not help. A rejected login may be accepted again later,
+        # so it ends only a monitor that has not had the place yet.
         if isinstance(denied, RightMissingError) or (denied is not None and not self._holds.is_set()):
             self._problem = denied
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # From any offset, as nothing is read: then Kafka is not asked for one.
+        # Any offset will do, because nothing is read. With an explicit one the client does not ask Kafka for it.
         consumer.incremental_assign([TopicPartition(self._topic, each.partition, 0) for each in partitions])
         consumer.pause(partitions)
         self._owned |= {each.partition for each in partitions}
@@ -222,21 +224,22 @@ class SoleMonitor:
         self._owned -= {each.partition for each in partitions}
 
     def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-        # Kafka does not answer, or has not heard of this member for too long. If nobody else came it joins again.
+        # Kafka does not answer, or has received no heartbeat for too long. The member joins again, and gets all
+        # partitions back unless another monitor has come.
         self._owned.clear()
         self._least = self._partitions
 
     def _look_for_a_successor(self) -> None:
-        """Ends the monitor if it has lost its place to another one, and not because the topic is gone."""
+        """Ends the monitor if another one has its place. If none has it, the topic may be gone."""
         others = [each for each in self._others() if each.partitions]
         if others:
             self._problem = UserError(
-                f"Kafka has not heard of this monitor for more than {SESSION_TIMEOUT_S:.0f} s, and meanwhile another "
-                f"one has been started on the same topics: {_names(others)}. {_ADVICE}"
+                f"Kafka has received no heartbeat from this monitor for more than {SESSION_TIMEOUT_S:.0f} s. Meanwhile "
+                f"another one was started on the same topics: {_names(others)}. {_ADVICE}"
             )
 
     def _others(self) -> list[GroupMember]:
-        """Returns the other monitors, those that have a partition if there are any; none if Kafka does not answer."""
+        """Returns the other monitors; only those with a partition, if there are any. Empty if Kafka does not answer."""
         try:
             members = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
         except UserError:
@@ -245,11 +248,12 @@ class SoleMonitor:
         return [each for each in others if each.partitions] or others
 
     def _patience_s(self) -> float:
-        # Two that start at once on a topic of several partitions get a part of them each, and one must be first to go.
+        # Two monitors that start at once on a topic of several partitions may get some partitions each. The one without
+        # partition 0 gives up first.
         return _PATIENCE_S * (2 if 0 in self._owned else 1)
 
     def _leave(self, consumer: Consumer) -> None:
-        """Leaves the group: a consumer with an id that is only closed is a member until its session has ended."""
+        """Leaves the group: a consumer with its own id that is only closed stays a member until its session ends."""
         consumer.unsubscribe()
         deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
         while time.monotonic() < deadline_s and self._is_member():
@@ -265,4 +269,4 @@ class SoleMonitor:
 
 
 def _names(members: Sequence[GroupMember]) -> str:
-    return "; ".join(f"{each.client_id} at {each.host}, its checkpoint's id {each.instance_id}" for each in members)
+    return "; ".join(f"{each.client_id} at {each.host}, checkpoint id {each.instance_id}" for each in members)

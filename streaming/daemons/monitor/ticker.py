@@ -1,8 +1,8 @@
-"""The tick: a small record that brings every shard a batch, so that queues whose time has come are looked at.
+"""The tick: a small record that gives every shard a batch, so that due queues are checked.
 
-Spark's processing-time time-outs would run empty batches back to back, one core for nothing; a record makes exactly
-one batch. It is written at most once per check interval, and only if a shard is due: a batch costs a fifth of a core
-second, whatever is in it. See docs/architecture.md, "Time".
+With Spark's processing-time time-outs, empty batches would run back to back and occupy a whole core. A tick causes
+exactly one batch. It is written at most once per check interval, and only if a shard is due or LONGEST_PAUSE_S has
+passed, because even an empty batch costs 0.2 s of CPU time. See docs/architecture.md, "Time".
 """
 
 import threading
@@ -17,25 +17,26 @@ from streaming.kafka.clients import Cluster
 from streaming.spark.activation.run_shard import CLOCK_SAVE_INTERVAL_MS
 from streaming.system.threads import WatchedThread
 
-# A tick comes at least so often: whatever was not told, or was told wrong because a clock was set, costs no more.
+# A tick is written at least this often. So a wake-up that was not reported, or was reported wrong because a clock was
+# set, is late by this much at most.
 LONGEST_PAUSE_S = CLOCK_SAVE_INTERVAL_MS / 1000
-# The most that librdkafka takes for message.timeout.ms: 24 days.
+# librdkafka's maximum of message.timeout.ms: 24 days.
 _LONGEST_TIMEOUT_MS = 2**31 - 1
-# A topic that was just created, or whose brokers change, can be unknown for a moment. That of a topic that is gone is
-# the topic watch's affair.
+# Passing errors: a topic can be unknown for a moment after its creation or while its brokers change. TopicWatch notices
+# a deleted topic.
 _PASSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class Ticker:
-    """Writes ticks from a thread of its own while the block runs.
+    """Writes ticks from its own thread while the block runs.
 
     Attributes:
-        denied: Kafka does not allow it to write ticks; None: it does.
+        denied: The error if Kafka does not allow the monitor to write ticks; else None.
     """
 
     def __init__(self, cluster: Cluster, topic: str, interval_ms: int, is_due: Callable[[], bool]) -> None:
-        """Prepares it; `is_due` is asked once per interval whether a shard must be looked at."""
-        # A tick that cannot be delivered within its interval is worth nothing: the next one says the same.
+        """Prepares the ticker, which calls `is_due` once per interval to learn whether a shard is due."""
+        # A tick that is not delivered within its interval may be lost: the next one has the same effect.
         timeout_ms = min(max(interval_ms, 1_000), _LONGEST_TIMEOUT_MS)
         self._producer = cluster.producer({"message.timeout.ms": timeout_ms})
         self.denied: RightMissingError | None = None
@@ -56,11 +57,11 @@ class Ticker:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why there are no more ticks; None: there are."""
+        """Returns the error that ended the ticks; None while they go on."""
         return self._thread.failure
 
     def stop(self) -> None:
-        """Writes no more ticks; may be called twice."""
+        """Stops writing ticks; may be called twice."""
         self._is_stopped.set()
         self._thread.join()
 
@@ -72,14 +73,14 @@ class Ticker:
                 last_tick_s = now_s
                 self._tick()
             self._producer.poll(0)
-            # After a machine's sleep the looks that were missed are not made up for.
+            # Intervals that passed while the machine slept are not made up for.
             next_look_s = max(next_look_s + self._interval_s, now_s)
 
     def _tick(self) -> None:
-        """Writes a tick; one that cannot be written at the moment is as good as lost, and the next look says the same.
+        """Writes a tick. Drops it if it cannot be written at the moment: the next tick has the same effect.
 
         Raises:
-            KafkaException: There will be no ticks any more.
+            KafkaException: No further ticks can be written.
         """
         try:
             self._producer.produce(self._topic, b"", on_delivery=self._on_delivery)

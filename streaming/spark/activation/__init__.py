@@ -1,1 +1,1 @@
-"""The query that takes the queues through their batches."""
+"""The activation query, which takes all queues through their batches."""

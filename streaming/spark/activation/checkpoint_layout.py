@@ -1,4 +1,4 @@
-"""What the checkpoint fixes besides Spark's own files: how queues are spread over shards, and whose offsets it has."""
+"""The project's own file in a checkpoint: the shards over which queues are spread, and the topics of the offsets."""
 
 import uuid
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ _FILE_NAME = "queue-activation.json"
 
 
 class Layout(Struct):
-    """The part of the settings a checkpoint was made with and cannot change.
+    """The settings with which a checkpoint was made and which it cannot change.
 
     Attributes:
         format_version: Version of the state's format when the checkpoint was made.
-        shards: Number of shards; a queue's shard follows from it.
+        shards: Number of shards, which determines the shard of each queue.
         topic_prefix: Prefix of the topics whose offsets the checkpoint holds.
-        shard_keys: The Spark key of each shard; None in older checkpoints: the shards' numbers.
-        topic_ids: Kafka's id of each topic whose offsets the checkpoint holds; none in older checkpoints.
-        continued_from: The checkpoint whose state and offsets this one began with.
-        has_tick_source: Whether queue-ticks is a source of its own; Spark's log of offsets is by source. In older
-            checkpoints it is one with the receives.
-        id: Tells this checkpoint from all others; None in older checkpoints, see `id_of`.
+        shard_keys: The Spark key of each shard. None in older checkpoints, whose keys are the numbers of the shards.
+        topic_ids: Kafka's id of each topic whose offsets the checkpoint holds. Empty in older checkpoints.
+        continued_from: The checkpoint with whose state and offsets this one began; None if it began empty.
+        has_tick_source: Whether queue-ticks is a source of its own. Fixed, because Spark logs offsets by source. In
+            older checkpoints ticks and receives are one source.
+        id: Identifies the checkpoint. None in older checkpoints; see `id_of`.
     """
 
     format_version: int
@@ -45,19 +45,19 @@ class Layout(Struct):
 
     @property
     def keys(self) -> list[int]:
-        """The Spark key of each shard."""
+        """Returns the Spark key of each shard."""
         return list(range(self.shards)) if self.shard_keys is None else self.shard_keys
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a monitor is started with, and what its checkpoint may contradict.
+    """The options of a monitor that its checkpoint may contradict.
 
     Attributes:
-        shards: Number of shards; None: the checkpoint's, or the default.
+        shards: Number of shards; None for the checkpoint's number, or the default.
         topic_prefix: Prefix of the topics.
         topic_ids: Kafka's id of each topic whose offsets a checkpoint holds.
-        continue_from: The checkpoint that a new one goes on from; None: it begins with nothing.
+        continue_from: The checkpoint that a new one continues; None if the new one begins empty.
     """
 
     shards: int | None
@@ -67,27 +67,27 @@ class Wanted:
 
 
 def settle(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
-    """Returns the layout of the checkpoint at a location; for a new checkpoint the one asked for, not yet written.
+    """Returns the layout of the checkpoint at a location; for a new checkpoint, the wanted layout, not yet written.
 
-    It is read through Hadoop's file system, so that a location on HDFS or an object store works as a local folder does.
+    Reads through Hadoop's file system, so that a location on HDFS or in an object store works like a local folder.
 
     Raises:
-        UserError: The checkpoint has another number of shards, another topic prefix or another origin than asked for,
-            belongs to topics that are gone, or is damaged; or there is nothing to continue from.
+        UserError: The checkpoint has another number of shards, topic prefix or origin than wanted, belongs to topics
+            that are gone, or is damaged. Or there is no checkpoint to continue from.
     """
     layout = read_layout(spark, location)
     if layout is None:
         return _new_layout(spark, wanted)
     if wanted.shards is not None and wanted.shards != layout.shards:
         raise UserError(
-            f"the checkpoint {location} has {layout.shards} shards, not {wanted.shards}: leave --shards out, or start "
-            f"with a new --checkpoint-location and --continue-from {location}"
+            f"The checkpoint {location} has {layout.shards} shards, not {wanted.shards}. Leave out --shards, or start "
+            f"with a new --checkpoint-location and --continue-from {location}."
         )
     _check_topics(layout, location, wanted)
     if wanted.continue_from is not None and wanted.continue_from != layout.continued_from:
         raise UserError(
-            f"the checkpoint {location} exists already and did not begin with {wanted.continue_from}: leave "
-            "--continue-from out, or start with a new --checkpoint-location"
+            f"The checkpoint {location} exists already and does not continue {wanted.continue_from}. Leave out "
+            "--continue-from, or start with a new --checkpoint-location."
         )
     return layout
 
@@ -104,46 +104,46 @@ def read_layout(spark: SparkSession, location: str) -> Layout | None:
     layout = decode(checkpoint_files.read(spark, file_system, path), location)
     if layout.format_version > FORMAT_VERSION:
         raise UserError(
-            f"the checkpoint {location} is of format {layout.format_version}, this version knows up to "
-            f"{FORMAT_VERSION}: start the version that wrote it, or a newer one"
+            f"The checkpoint {location} has format {layout.format_version}, but this version reads only formats up to "
+            f"{FORMAT_VERSION}. Start the version that wrote it, or a newer one."
         )
     return layout
 
 
 def decode(content: bytes, location: str) -> Layout:
-    """Returns the layout that the file of a checkpoint holds.
+    """Returns the layout in the content of a checkpoint's file.
 
     Raises:
-        UserError: It is not whole: a machine that loses its power may keep the name of a file and not the content.
+        UserError: The file is corrupt. After a power failure it may have its name but not its content.
     """
     try:
         return msgspec.json.decode(content, type=Layout)
     except msgspec.DecodeError:
         raise UserError(
-            f"the checkpoint {location} is damaged: {_FILE_NAME} is not whole. Put it back from any backup of this "
-            "checkpoint: it never changes. If there is none, start with another --checkpoint-location"
+            f"The checkpoint {location} is damaged: {_FILE_NAME} is corrupt. Restore the file from any backup of this "
+            "checkpoint; it never changes. If there is no backup, start with another --checkpoint-location."
         ) from None
 
 
 def keep(spark: SparkSession, location: str, layout: Layout) -> None:
-    """Writes the layout of a new checkpoint; called once no other monitor can be writing one.
+    """Writes the layout of a new checkpoint. Call it only when no other monitor can be writing one.
 
     Raises:
-        UserError: Another monitor has written a layout there since this one looked.
+        UserError: Another monitor has written a layout there since `settle`.
     """
     found = read_layout(spark, location)
     if found is None:
         path, file_system = checkpoint_files.open_path(spark, location, _FILE_NAME)
         checkpoint_files.write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
     elif found != layout:
-        raise UserError(f"another monitor has just begun the checkpoint {location}: start again, or choose another one")
+        raise UserError(f"Another monitor has just begun the checkpoint {location}. Start again, or choose another.")
 
 
 def id_of(spark: SparkSession, location: str, layout: Layout) -> str:
-    """Returns what tells the checkpoint at a location from all others.
+    """Returns the id of the checkpoint at a location.
 
-    An older checkpoint has no id in its layout. Spark's id of its query serves as well; nothing need be written. If the
-    query was never started either, the location will do until it is.
+    The layout of an older checkpoint has no id. Then Spark's id of the query serves, so nothing has to be written. If
+    the query was never started either, an id made of the location serves until it is.
 
     Raises:
         UserError: Spark's file of the query is damaged.
@@ -156,8 +156,8 @@ def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
     if wanted.continue_from is not None:
         older = read_layout(spark, wanted.continue_from)
         if older is None:
-            raise UserError(f"there is no checkpoint of a monitor at {wanted.continue_from}: correct --continue-from")
-        # Of the ticks nothing is taken over.
+            raise UserError(f"--continue-from: no monitor has a checkpoint at {wanted.continue_from}. Correct it.")
+        # Nothing is taken over from the ticks, so their topic may have been replaced.
         counted = {
             name: older.topic_ids[name] for name in Topics(older.topic_prefix).counted() if name in older.topic_ids
         }
@@ -180,9 +180,9 @@ def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
 def _check_topics(layout: Layout, location: str, wanted: Wanted) -> None:
     if layout.topic_prefix != wanted.topic_prefix:
         raise UserError(
-            f"the checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not "
-            f"'{wanted.topic_prefix}': start with another --checkpoint-location"
+            f"The checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not "
+            f"'{wanted.topic_prefix}'. Start with another --checkpoint-location."
         )
     problem = replaced_topics(layout.topic_ids, wanted.topic_ids)
     if problem is not None:
-        raise UserError(f"the checkpoint {location} belongs to other topics: {problem}")
+        raise UserError(f"The checkpoint {location} belongs to topics that were {problem}")

@@ -1,6 +1,6 @@
-"""Another number of shards: a new checkpoint that goes on with the state and the offsets of an older one.
+"""Continues an older checkpoint in a new one with another number of shards, by taking over its state and offsets.
 
-The older one is only read. Each shard of the new one is given its queues with its first batch; until all of them are
+The older checkpoint is only read. Each shard of the new one gets its queues with its first batch. Until all shards are
 stored, every start reads the older checkpoint again, so a crash in between loses nothing.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql.streaming import StreamingQuery
 
 from streaming.core.times import Clock
@@ -20,16 +20,16 @@ from streaming.spark.activation.checkpoint_layout import Layout
 from streaming.spark.activation.shard_state import ShardState, StateRow
 from streaming.spark.shard_keys import shard_of
 
-# Says that all shards are stored.
+# The file whose presence shows that all shards are stored.
 _MARKER = "queue-activation.continued"
 
 
 @dataclass(frozen=True)
 class Handover:
-    """What a new checkpoint begins with.
+    """The offsets and states with which a new checkpoint begins.
 
     Attributes:
-        offsets: topic -> partition -> the first offset that is still to be read.
+        offsets: topic -> partition -> the first offset still to be read.
         states: key of a shard -> its state, by shard_state.STATE_SCHEMA.
     """
 
@@ -38,7 +38,7 @@ class Handover:
 
 
 def pending(spark: SparkSession, location: str, layout: Layout) -> Handover | None:
-    """What the checkpoint at a location still has to take over; None if there is nothing.
+    """Returns the offsets and states that the checkpoint at a location still has to take over; None if there are none.
 
     Raises:
         UserError: The older checkpoint is not complete.
@@ -51,14 +51,17 @@ def pending(spark: SparkSession, location: str, layout: Layout) -> Handover | No
     is_whole = _is_complete(spark, older, checkpoint_layout.read_layout(spark, older))
     if newest is None or newest != progress_files.newest_batch(spark, older, "commits") or not is_whole:
         raise UserError(
-            f"the checkpoint {older} is not complete: start the monitor on it once more, wait for `monitor ready`, "
-            "stop it with SIGTERM, and try again"
+            f"The checkpoint {older} is not complete. Start the monitor on it once more, wait for `monitor ready`, "
+            "stop the monitor with SIGTERM, and try again."
         )
     return Handover(_offsets(spark, older, newest), _spread(spark, _shards(spark, older), layout.keys))
 
 
 def end(spark: SparkSession, location: str, layout: Layout, query: StreamingQuery) -> bool:
-    """Whether all shards are stored; from then on the older checkpoint is not read again."""
+    """Ends the handover once all shards are stored, and returns whether they are.
+
+    After that the older checkpoint is not read again.
+    """
     progress = query.lastProgress
     if progress is None or progress["stateOperators"][0]["numRowsTotal"] < layout.shards:
         return False
@@ -68,7 +71,7 @@ def end(spark: SparkSession, location: str, layout: Layout, query: StreamingQuer
 
 
 def _is_complete(spark: SparkSession, location: str, layout: Layout | None) -> bool:
-    """Whether a checkpoint has nothing to take over any more."""
+    """Returns whether a checkpoint has nothing left to take over."""
     if layout is None or layout.continued_from is None:
         return layout is not None
     marker, file_system = checkpoint_files.open_path(spark, location, _MARKER)
@@ -76,24 +79,24 @@ def _is_complete(spark: SparkSession, location: str, layout: Layout | None) -> b
 
 
 def _offsets(spark: SparkSession, location: str, batch: int) -> dict[str, dict[str, int]]:
-    """Where a batch ended: of Spark's log a line for the version, one of metadata, and one for each source."""
+    """Returns the offsets at which a batch ended. Spark's file has the version, metadata, and one line per source."""
     lines = progress_files.read_batch(spark, location, "offsets", batch).decode().splitlines()[2:]
-    # `-` stands for a source of which nothing was read yet.
+    # `-` stands for a source from which nothing has been read yet.
     return {topic: offsets for line in lines if line != "-" for topic, offsets in json.loads(line).items()}
 
 
 def _shards(spark: SparkSession, location: str) -> list[ShardState]:
-    """All shards of a checkpoint, by its last complete batch."""
-    spark.streams.active  # noqa: B018  (makes the coordinator that the reader needs; SPARK-58973)
+    """Returns all shards of a checkpoint as of its last complete batch."""
+    spark.streams.active  # noqa: B018  (creates the coordinator that the reader needs; SPARK-58973)
     rows = spark.read.format("statestore").load(location).select("value.groupState.*").collect()
     return [ShardState.of_row(tuple(row)) for row in rows]
 
 
 def _spread(spark: SparkSession, shards: Sequence[ShardState], keys: Sequence[int]) -> dict[int, StateRow]:
-    """The queues of all shards in new ones.
+    """Returns new shards with the queues of all old ones.
 
-    All shards' clocks run alike; where the wall clock was set back they may have lost up to 10 s more or less. The
-    latest counts, so that no time-out is late.
+    The clocks of all shards run alike, but where the wall clock was set back they may have lost up to 10 s more or
+    less. The new shards take the latest clock, so that no time-out is late.
     """
     if not shards:
         return {}

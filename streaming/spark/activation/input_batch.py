@@ -1,4 +1,4 @@
-"""The input of one batch of a shard: its records in the order in which they are applied, decoded queue by queue."""
+"""The input of one batch of a shard: its records in the order of application, decoded queue by queue."""
 
 from collections.abc import Container, Iterator
 from contextlib import suppress
@@ -21,7 +21,7 @@ from streaming.wire.decoding import Decoder
 from streaming.wire.topics import Topics
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
-# Enough for the year 4199, and for 2^17 partitions beside it in 64 bits.
+# Enough for timestamps up to the year 4199, and leaves room for 2^17 partitions in 64 bits.
 _TIMESTAMP_BITS = 46
 
 _DECODERS: dict[int, Decoder[Any]] = {
@@ -34,29 +34,30 @@ _ARRIVALS = Source.ARRIVALS.value
 
 
 def order_of(batch: pa.Table) -> _Integers:
-    """The positions of a batch's records in the order in which they are applied.
+    """Returns the positions of a batch's records in the order in which they are applied.
 
-    Records of one partition go by offset; partitions are merged by the highest timestamp seen so far in each, then by
-    the rank of their topic, then by partition number (activation.md, "Order").
+    Records of one partition go by offset. Partitions are merged by the highest timestamp so far in each, then by the
+    rank of their topic, then by partition number (docs/architecture.md, "Order within a batch").
 
     Args:
-        batch: The records, by blocks.RECORDS, in no order.
+        batch: The records, by blocks.RECORDS, in any order.
     """
-    # Topic and partition as one number: its order is that of the ranks, and then that of the partitions.
+    # Topic and partition as one number, which orders by rank and then by partition.
     place = batch.column("source").to_numpy().astype(np.int64) << 32 | batch.column("partition").to_numpy()
     offsets = batch.column("offset").to_numpy()
-    # One task reads a partition, and mostly its blocks come one behind the other: then this is all.
+    # One task reads a partition, and its blocks mostly arrive in order. Then this sort is enough.
     by_place = np.argsort(place, kind="stable")
     place = place[by_place]
     is_first = np.ones(len(place), dtype=bool)
     is_first[1:] = place[1:] != place[:-1]
     if not np.all(is_first[1:] | (np.diff(offsets[by_place]) > 0)):
         by_place = by_place[np.lexsort((offsets[by_place], place))]
-    # The highest so far within each partition: each partition's timestamps are lifted above all those before it.
+    # The highest timestamp so far in each partition. Each partition's timestamps are lifted above those of all before
+    # it, so that one running maximum serves all partitions.
     lift = np.cumsum(is_first) << _TIMESTAMP_BITS
     clipped = np.clip(batch.column("timestamp_ms").to_numpy()[by_place], 0, (1 << _TIMESTAMP_BITS) - 1)
     highest_ms = np.maximum.accumulate(clipped + lift) - lift
-    return by_place[np.argsort(highest_ms, kind="stable")]  # what is equal keeps its order
+    return by_place[np.argsort(highest_ms, kind="stable")]  # stable: equal timestamps keep their order
 
 
 @dataclass(slots=True)
@@ -64,12 +65,12 @@ class QueueInput:
     """The records of one key, in order.
 
     Attributes:
-        key: The records' key.
-        sources: Their sources.
-        values: Their values, possibly cut.
-        batch: The batch.
-        positions: Their positions in it.
-        is_plain: Whether none of them lacks its key or value, is too long, or is no UTF-8.
+        key: The key of the records.
+        sources: The source of each record.
+        values: The value of each record, possibly cut.
+        batch: The batch that has the records.
+        positions: The position of each record in the batch.
+        is_plain: Whether each record of the batch has a key and a value that is UTF-8 and certainly not too long.
     """
 
     key: bytes | None
@@ -83,8 +84,8 @@ class QueueInput:
         """Checks and decodes the records.
 
         Returns:
-            The queue, None if no record is valid; its events; and what is wrong with each record that breaks the
-            contract, by its number.
+            The queue, or None if no record is valid; its events; and the reason for each record that breaks the
+            contract, by the record's number.
         """
         if self.is_plain:
             with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError, input_records.InvalidRecordError):
@@ -92,14 +93,14 @@ class QueueInput:
         return self._decode_one_by_one()
 
     def _decode_plain(self) -> tuple[str, list[Event]]:
-        """The queue and its events; raises something, without saying which record is wrong, unless all are valid."""
+        """Returns the queue and its events. If a record is invalid, raises an error that does not say which one."""
         queue = (self.key or b"").decode()
         if not input_records.is_queue_name(queue):
             raise input_records.InvalidRecordError
         found: list[input_records.InputRecord]
         if self.sources.count(_ARRIVALS) == len(self.sources):
             found = list(map(input_records.arrivals_decoder.decode, self.values))
-            # As nearly all of a backlog are: to compare them takes a fifth of the time of looking into each.
+            # The usual case in a backlog. Comparing the records takes a fifth of the time of inspecting each.
             if found.count(input_records.MessageArrived(queue)) == len(found):
                 return queue, [MessageArrived(len(found))]
         else:
@@ -121,20 +122,20 @@ class QueueInput:
         return found[0].queue if found else None, events_of(found), wrong
 
     def numbers_of(self, events: list[Event], wrong: Container[int]) -> dict[int, list[int]]:
-        """The numbers of the records that each event is made of, by the event's identity; `events_of` backwards."""
+        """Returns the numbers of the records that make up each event, by the event's identity; reverses `events_of`."""
         valid = [number for number in range(len(self.sources)) if number not in wrong]
         runs = groupby(valid, lambda number: number if self.sources[number] != Source.ARRIVALS else None)
         return {id(event): list(run) for event, (_, run) in zip(events, runs, strict=True)}
 
     def origin(self, number: int, topics: Topics) -> SourceRecord:
-        """One of the records as it came, and where it came from."""
+        """Returns one of the records as it arrived, with its topic, partition and offset."""
         row = self.batch.slice(self.positions[number], 1).to_pylist()[0]
         topic = topic_of(row.pop("source"), topics)
         return SourceRecord(topic, **row)
 
 
 def events_of(found: list[input_records.InputRecord]) -> list[Event]:
-    """The events of a queue's records; arrivals without another event between them are one arrival of them all."""
+    """Returns the events of a queue's records. Arrivals without another event between them become one event."""
     events: list[Event] = []
     arrived = 0
     for record in found:
@@ -151,17 +152,17 @@ def events_of(found: list[input_records.InputRecord]) -> list[Event]:
 
 
 def topic_of(source: int, topics: Topics) -> str:
-    """The name of the topic that a record came from."""
+    """Returns the name of the topic from which a record came."""
     return (topics.commands, topics.arrivals, topics.receives, topics.ticks)[source]
 
 
 def keys_of(batch: pa.Table) -> pa.DictionaryArray:
-    """The keys of a batch's records, each of them once in its dictionary."""
+    """Returns the keys of a batch's records. The dictionary has each key once."""
     return batch.column("key").dictionary_encode("encode").combine_chunks()
 
 
 def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
-    """The records of a batch in order, key by key; the key whose first record comes first is the first.
+    """Yields the records of a batch in order, key by key; the keys have the order of their first records.
 
     Args:
         batch: The records, by blocks.RECORDS.
@@ -172,15 +173,15 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
     order = order_of(batch)
     codes = keys.indices.to_numpy()[order]
     if len(keys.dictionary) < np.iinfo(np.int16).max:
-        codes = codes.astype(np.int16)  # which NumPy sorts by radix
+        codes = codes.astype(np.int16)  # NumPy sorts 16 bits by radix
     grouped = np.argsort(codes, kind="stable")
     codes = codes[grouped]
     positions = order[grouped]
     names = keys.dictionary.to_pylist()
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
-    # Put in order first: then a queue's values lie side by side in memory when they are decoded. All of them in one
-    # piece may be longer than 32 bits can say.
+    # The values are put in order first, so that a queue's values are adjacent in memory when they are decoded. As one
+    # piece they may be too long for 32-bit offsets.
     values = batch.column("value").cast(pa.large_binary()).combine_chunks().take(pa.array(positions)).to_pylist()
     for begin, end in sorted(runs_of(codes), key=lambda run: grouped[run[0]]):
         yield QueueInput(
@@ -189,9 +190,9 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
 
 
 def _is_plain(batch: pa.Table) -> bool:
-    """Whether no record lacks its key or value, may be too long, or is no UTF-8.
+    """Returns whether each record has a key and a value that is UTF-8 and certainly not too long.
 
-    All values are looked at as one text: a valid one begins with a character of its own, whatever stands before it.
+    Checks the values as one text. That is enough, because a valid value begins with a whole character.
     """
     values = batch.column("value")
     if values.null_count or batch.column("key").null_count:

@@ -1,7 +1,7 @@
-"""The records the monitor writes: what stands in them, their keys and their headers.
+"""The records that the monitor writes: their values, keys and headers.
 
-Everything here is a function of the queue, the batch and its timestamp, so that a batch run again writes the same
-bytes (contract, "Outputs").
+Everything here is a function of the queue, the batch and its timestamp, so that a batch that runs again writes the same
+bytes.
 """
 
 import hashlib
@@ -28,24 +28,24 @@ from streaming.wire.output_records import (
 )
 from streaming.wire.topics import Topics
 
-# Dead letters carry the offending record up to here; a record near the broker's limit would not fit with its headers.
+# Lengths at which a dead letter cuts the refused record: one near the broker's limit would not fit with its headers.
 DEAD_LETTER_KEY_BYTES = 1024
 DEAD_LETTER_VALUE_BYTES = 256 * 1024
-# A reason may quote the record.
+# Limited, because a reason may quote the record.
 DEAD_LETTER_REASON_LENGTH = 1_000
-# The events of a record of queue-batches, as encoded. An event, an input record, has 64 KiB at most: each fits. A topic
-# that takes the longest dead letter takes the log too.
+# The most bytes of encoded events in a record of queue-batches. Each event fits, because it is an input record of at
+# most 64 KiB. A topic that accepts the longest dead letter accepts this log too.
 BATCH_EVENTS_BYTES = DEAD_LETTER_VALUE_BYTES
-# What stands around topic and value of an event there: ["topic",value],
+# The bytes around topic and value of an event there: ["topic",value],
 _BATCH_EVENT_FRAME_BYTES = 6
 
-# Namespace of notification and task ids (RFC 9562, name-based); any fixed UUID does, this one is the project's.
+# Namespace of the name-based notification and task ids (RFC 9562). Any fixed UUID would do.
 _IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11").bytes
 
 
 @dataclass(frozen=True)
 class OutputContext:
-    """What every record of one batch and shard has in common."""
+    """The values that all records of one batch and shard have in common."""
 
     topics: Topics
     names: ServerNames
@@ -57,14 +57,17 @@ _encoder = msgspec.json.Encoder()
 
 
 def name_parts(queue: str, default_database: str) -> tuple[str, str, str]:
-    """Database, schema and object of a queue's name `[[database.]schema.]object`."""
+    """Returns database, schema and object of a queue's name, `[[database.]schema.]object`."""
     *qualifiers, name = queue.split(".")
     schema = qualifiers.pop() if qualifiers else "dbo"
     return (qualifiers.pop() if qualifiers else default_database), schema, name
 
 
 def activation_rows(queue: str, notifications: list[Notification], context: OutputContext) -> list[OutputRow]:
-    """One record per notification and event notification; BROKER_QUEUE_DISABLED without any has one with null."""
+    """Returns one record per notification and event notification.
+
+    BROKER_QUEUE_DISABLED for a queue without event notifications has one record, whose `notification` is null.
+    """
     rows: list[OutputRow] = []
     for ordinal, notification in enumerate(notifications):
         if not notification.notifications:
@@ -84,7 +87,7 @@ def _activation_row(
     name, service = event_notification
     clock, names = context.clock, context.names
     post_time = iso_time(clock.batch_ms)
-    # The ordinal tells apart what a queue that is dropped and created within one batch writes under one sequence.
+    # The ordinal distinguishes notifications with the same sequence, of a queue dropped and created within one batch.
     identity = (names.server, queue, name, notification.sequence, clock.batch_ms, ordinal)
     notification_id = _name_based_id(identity)
     database, schema, object_name = name_parts(queue, names.default_database)
@@ -114,23 +117,23 @@ def _activation_row(
 
 
 def name_task(queue: str, context: OutputContext, sequence: int) -> str:
-    """The id of a task that a queue starts in this batch; a queue starts one in a batch at most."""
+    """Returns the id of the task that a queue starts in this batch; a queue starts at most one per batch."""
     identity = (context.names.server, queue, sequence, context.clock.batch_ms)
     return _name_based_id(identity)
 
 
 def _name_based_id(identity: Sequence[str | int | None]) -> str:
-    """The name-based UUID of an identity (RFC 9562, 5.5)."""
-    # As uuid.uuid5 makes it, for a quarter of the time: that was a sixth of what a notified queue took in a worker.
+    """Returns the name-based UUID of an identity (RFC 9562, 5.5)."""
+    # The same as uuid.uuid5, in a quarter of the time. uuid5 took a sixth of a worker's time for a notified queue.
     digest = bytearray(hashlib.sha1(_IDS + _encoder.encode(identity), usedforsecurity=False).digest())
     digest[6] = digest[6] & 0x0F | 0x50  # version 5
-    digest[8] = digest[8] & 0x3F | 0x80  # its variant
+    digest[8] = digest[8] & 0x3F | 0x80  # variant
     text = digest.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
 
 
 def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, context: OutputContext) -> list[OutputRow]:
-    """A record that starts each new task, and the row of each that has changed; a tombstone for one that has ended."""
+    """Returns a start record for each new task, the row of each changed one, and a tombstone for each ended one."""
     rows: list[OutputRow] = []
     if not tasks:
         return rows
@@ -168,7 +171,7 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
 
 
 def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: OutputContext) -> OutputRow:
-    """The queue's row of the monitors view; a tombstone for a queue that is gone."""
+    """Returns the queue's row of the monitors view, or a tombstone for a queue that is gone."""
     if queue is None:
         return context.topics.monitors, name.encode(), None, None
     database, schema, object_name = name_parts(name, context.names.default_database)
@@ -207,11 +210,11 @@ def _time_or_none(clock: Clock, instant_ms: int) -> str | None:
 
 
 def batch_rows(queue: str, events: list[tuple[str, msgspec.Raw]], context: OutputContext) -> list[OutputRow]:
-    """Returns the log of what a batch gave a queue, in as many parts as Kafka's limit for a record asks for.
+    """Returns the log of a queue's input in a batch, in as many parts as Kafka's limit for a record requires.
 
     Args:
         queue: The queue.
-        events: Topic and value of each of its records, in order; none if the queue was only due.
+        events: Topic and value of each of its records, in order; empty if the queue was only due.
         context: The batch.
     """
     clock, key = context.clock, queue.encode()
@@ -228,7 +231,7 @@ def batch_rows(queue: str, events: list[tuple[str, msgspec.Raw]], context: Outpu
 
 
 def _parts(events: list[tuple[str, msgspec.Raw]]) -> list[list[tuple[str, msgspec.Raw]]]:
-    """Cuts events into parts of at most BATCH_EVENTS_BYTES; there is one at least."""
+    """Splits events into parts of at most BATCH_EVENTS_BYTES. Returns at least one part."""
     parts: list[list[tuple[str, msgspec.Raw]]] = [[]]
     part_bytes = 0
     for event in events:
@@ -243,7 +246,7 @@ def _parts(events: list[tuple[str, msgspec.Raw]]) -> list[list[tuple[str, msgspe
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """An input record as it came, possibly cut, and where it came from."""
+    """An input record as it arrived, possibly cut, and its origin."""
 
     topic: str
     partition: int
@@ -255,7 +258,7 @@ class SourceRecord:
 
 
 def dead_letter_row(source: SourceRecord, reason: str, topics: Topics) -> OutputRow:
-    """The dead letter for a record that breaks the contract."""
+    """Returns the dead letter for a record that breaks the contract."""
     headers: Headers = [
         ("reason", reason[:DEAD_LETTER_REASON_LENGTH].encode(errors="replace")),
         ("source_topic", source.topic.encode()),

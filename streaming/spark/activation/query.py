@@ -1,7 +1,8 @@
 """The activation query: a sharded query whose shards hold queues.
 
-Arrivals and receives are two sources, because a limit is shared among a source's partitions by backlog: in one source,
-a flood of arrivals would slow the receives to one record a batch. Ticks are a third, because they are not isolated.
+Spark shares a source's limit among its partitions by backlog. So arrivals and receives are two sources: in one source,
+a flood of arrivals would slow the receives to one record a batch. Ticks are a third source, because they are read
+uncommitted.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql.streaming import DataStreamWriter
 
 from streaming.spark.activation.handover import Handover
@@ -28,25 +29,25 @@ from streaming.wire.topics import Topics
 
 QUERY_NAME = "queue-activation"
 
-# A valid key has at most 3 x 128 characters of 4 bytes and two dots; nothing longer needs to leave the JVM.
+# A valid key has at most 3 x 128 characters of 4 bytes and two dots. Nothing longer needs to leave the JVM.
 MAX_KEY_BYTES = 2048
 
-# Only what is committed has arrived (D10). A tick says nothing but that it is there: if it waited for its turn, an open
-# transaction in its topic would hide all later ones, for up to 15 minutes (transaction.max.timeout.ms).
+# An arrival counts when it is committed (D10). Ticks carry no content, so they are read uncommitted. Read committed, an
+# open transaction in their topic would hide all later ticks, for up to 15 minutes (transaction.max.timeout.ms).
 _COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
 
-# Kafka's own numbers for "from the start" and "from the end" of a partition.
+# Kafka's numbers for the start and the end of a partition.
 _OFFSETS = {"earliest": -2, "latest": -1}
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """How a checkpoint begins, and what it fixes.
+    """The beginning of a query, and the part of it that the checkpoint fixes.
 
     Attributes:
-        starting_offsets: `earliest` or `latest`: where arrivals and receives begin without a checkpoint.
+        starting_offsets: `earliest` or `latest`: where reading of arrivals and receives begins without a checkpoint.
         has_tick_source: Whether ticks have a source of their own; fixed by the checkpoint.
-        handover: What a new checkpoint begins with instead, if it goes on with another one.
+        handover: The offsets and states with which a new checkpoint begins instead, if it continues another one.
     """
 
     starting_offsets: str
@@ -54,7 +55,7 @@ class Beginning:
     handover: Handover | None
 
 
-def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
+def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     spark: SparkSession,
     settings: QuerySettings,
     beginning: Beginning,
@@ -68,11 +69,11 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
     Args:
         spark: The session.
         settings: The query's settings.
-        beginning: How it begins.
+        beginning: The beginning of the query.
         shard_settings: The settings of its shards.
         partitions: The number of partitions of each input topic.
-        reports: Where the workers tell what the driver must know.
-        refused: Where they tell why they write dead letters.
+        reports: The accumulators with which the workers report to the driver.
+        refused: The accumulator of the reasons for dead letters.
     """
     topics = Topics(shard_settings.topic_prefix)
     offsets = _starting_offsets(topics, beginning, partitions)
@@ -101,12 +102,12 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (what it is made of)
 
 
 def _starting_offsets(topics: Topics, beginning: Beginning, partitions: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    # A partition that the other checkpoint does not know has been added since.
+    # A partition that is not in the older checkpoint was added later, so it is read from its start.
     of_counted = "earliest" if beginning.handover else beginning.starting_offsets
     starts = {
         topics.arrivals: of_counted,
         topics.receives: of_counted,
-        topics.commands: "earliest",  # definitions are rebuilt from all commands there ever were
+        topics.commands: "earliest",  # definitions are rebuilt from all commands
         topics.ticks: "latest",
     }
     offsets = {

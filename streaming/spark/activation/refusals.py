@@ -1,4 +1,4 @@
-"""Why records become dead letters, told by the workers to the driver, which says it in the log."""
+"""The reasons for dead letters: the workers report them to the driver, which logs them."""
 
 import logging
 import time
@@ -9,7 +9,8 @@ from streaming.spark.row_counts import CounterParam
 from streaming.system.logs import printable
 from streaming.wire.output_records import OutputRow
 
-# How often a reason is said, and how many are told apart: a reason may quote the record.
+# Interval between two log lines for one reason, and the most reasons that are counted separately. There may be any
+# number of reasons, because a reason may quote the record.
 INTERVAL_S = 60.0
 MAX_REASONS = 100
 _MAX_REASON_LENGTH = 150
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def reasons_in(rows: Iterable[OutputRow], topic: str) -> Refusals:
-    """Counts the reasons of the dead letters among the rows that a shard writes; `topic` is theirs."""
+    """Counts the reasons of the dead letters among the rows that a shard writes; `topic` is the dead letters' topic."""
     letters = [dict(row[3] or ()) for row in rows if row[0] == topic]
     return _bounded(Counter(each["reason"].decode()[:_MAX_REASON_LENGTH] for each in letters))
 
@@ -36,22 +37,22 @@ def _bounded(reasons: Refusals) -> Refusals:
 
 
 class RefusalsParam(CounterParam):
-    """Adds up refusals, and tells MAX_REASONS of them apart."""
+    """Adds up refusals, with at most MAX_REASONS different reasons."""
 
     def addInPlace(self, value1: Refusals, value2: Refusals) -> Refusals:  # noqa: N802  (Spark's name)
-        """Returns a new counter: the driver reads the old one in another thread."""
+        """Returns a new counter, because the driver reads the old one in another thread."""
         return _bounded(super().addInPlace(value1, value2))
 
 
 class RefusalLog:
-    """Says how many dead letters were written, once in INTERVAL_S for each reason."""
+    """Logs the number of dead letters, for each reason at most once per INTERVAL_S."""
 
     def __init__(self) -> None:
         self._said: Refusals = Counter()
         self._next_s: dict[str, float] = {}
 
     def look(self, refused: Refusals) -> None:
-        """Says what is new and due.
+        """Logs the refusals that are new and due.
 
         Args:
             refused: All dead letters so far, by reason.
@@ -62,5 +63,5 @@ class RefusalLog:
             if new > 0 and now_s >= self._next_s.get(reason, 0.0):
                 self._said[reason], self._next_s[reason] = count, now_s + INTERVAL_S
                 letters = "1 dead letter" if new == 1 else f"{new:,} dead letters"
-                shown = "`queue-activation dead-letters` shows the records that were refused"
+                shown = "`queue-activation dead-letters` shows the refused records"
                 _log.warning("%s: %s (%s)", letters, printable(reason), shown)

@@ -1,6 +1,6 @@
-"""What the activation query does with a shard, which holds many queues, in a batch.
+"""Takes a shard of the activation query, which holds many queues, through a batch.
 
-A batch decodes only the queues it touches, and a batch in which nothing is due decodes nothing at all.
+A batch decodes only the queues that it touches. A tick at which nothing is due decodes nothing.
 """
 
 from typing import cast
@@ -13,8 +13,8 @@ from streaming.spark.activation.shard_state import ShardState, StateRow, refuse_
 from streaming.spark.activation.step_shard import step_shard
 from streaming.spark.shard_worker import TakenShard
 
-# Without an event the state is not written, and so neither is the clock. It is written at least this often, so that a
-# wall clock that is set back loses no more than this besides the jump.
+# Without an event the state is not written, and neither is the clock in it. But it is written at least this often, so
+# that a wall clock that is set back loses no more than this besides the jump.
 CLOCK_SAVE_INTERVAL_MS = 10_000
 
 
@@ -28,11 +28,11 @@ def run_shard(
     """Takes one shard through one batch.
 
     Args:
-        kept: Its state, by STATE_SCHEMA; None: Spark has none.
+        kept: Its state, by STATE_SCHEMA; None if Spark has none.
         batch: Its records, by blocks.RECORDS, in no order.
         batch_ms: The batch's timestamp.
         settings: The settings.
-        taken_over: What the shard begins with if it has no state yet.
+        taken_over: The state from an older checkpoint with which the shard begins if Spark has none.
 
     Raises:
         UnknownFormatError: The checkpoint was written by a newer version.
@@ -46,7 +46,7 @@ def run_shard(
         since_ms = batch_ms - last_batch_ms
         is_idle = not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS
         if is_idle and kept is not None:
-            # A tick, and nothing is due: the state is neither decoded nor written.
+            # At a tick with nothing due the state is neither decoded nor written.
             return TakenShard([], None, wake_ms - clock_ms - since_ms)
         shard = ShardState.of_row(stored)
     shard.clock.advance(batch_ms)

@@ -1,7 +1,7 @@
-"""What a worker must know to take a shard through a batch.
+"""The settings that a worker needs to take a shard through a batch.
 
-It is pickled, with the query, and so not where it is used: that is compiled, and what mypyc makes of a frozen dataclass
-cannot be pickled.
+They are pickled with the query. They have a module of their own because the modules that use them are compiled, and a
+frozen dataclass that mypyc has compiled cannot be pickled.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from streaming.wire.notifications import ActivationFormat
 
 @dataclass(frozen=True)
 class ServerNames:
-    """The names of EVENT_INSTANCE that Kafka has no word for."""
+    """The names in EVENT_INSTANCE that have no counterpart in Kafka."""
 
     server: str
     default_database: str
@@ -20,7 +20,7 @@ class ServerNames:
 
 @dataclass(frozen=True)
 class ShardSettings:
-    """What `run_shard` needs in every worker."""
+    """The settings of `run_shard` in every worker."""
 
     core: CoreSettings
     topic_prefix: str

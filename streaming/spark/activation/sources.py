@@ -1,10 +1,10 @@
-"""Where the records of the activation query come from."""
+"""The sources of the activation query."""
 
 from enum import IntEnum
 
 
 class Source(IntEnum):
-    """Where a record came from; the value is its rank among records of one timestamp (activation.md, "Order")."""
+    """The source of a record. The value is the rank among records of one timestamp; see `input_batch.order_of`."""
 
     COMMANDS = 0
     ARRIVALS = 1

@@ -1,4 +1,4 @@
-"""One batch of one shard: its records are decoded, its queues stepped, and what is to be written is made."""
+"""Takes a shard through one batch: decodes its records, steps its queues, and makes the rows to be written."""
 
 from collections.abc import Container
 from functools import partial
@@ -27,7 +27,7 @@ from streaming.wire.topics import Topics
 
 
 def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
-    """Moves the queues that the batch names or whose time has come; returns the rows to be written, in order."""
+    """Steps the queues that the batch names and those that are due. Returns the rows to be written, in order."""
     context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
     keys = keys_of(batch)
     shard.take_up(keys.dictionary.drop_null())
@@ -58,7 +58,7 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
 def _step_queue(
     shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
 ) -> Step:
-    """Moves one queue of the shard."""
+    """Steps one queue of the shard."""
     stored = shard.queues.get(name)
     queue, own_bytes, others = None, 0, len(shard)
     if stored is not None:
@@ -74,7 +74,7 @@ def _step_queue(
 
 
 def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext) -> list[OutputRow]:
-    """What is to be written of a queue's step."""
+    """Returns the rows to be written after a queue's step."""
     rows = activation_rows(name, step.notifications, context)
     rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
     if step.writes_view:
@@ -83,7 +83,7 @@ def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext
 
 
 def _logged(given: QueueInput, wrong: Container[int], topics: Topics) -> list[tuple[str, msgspec.Raw]]:
-    """What a batch gives a queue, in order: with it the core can be run again on exactly the same."""
+    """Returns a queue's valid input in a batch, in order, so that the core can run again on exactly the same input."""
     return [
         (topic_of(source, topics), msgspec.Raw(value or b""))
         for number, (source, value) in enumerate(zip(given.sources, given.values, strict=True))
