@@ -1,4 +1,4 @@
-"""The command `queue-activation activator`, and what it is asked while it runs: `activator status`."""
+"""The command `queue-activation activator`, and `activator status`, which shows what it does."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DEFAULT_STATE_DIRECTORY = Path("checkpoints/activator")
 StateDirectory = Annotated[
     Path,
-    option("--state-directory", "Where it keeps which programs run and what is still to be answered.", file_okay=False),
+    option("--state-directory", "Folder for the state: running programs, held notifications.", file_okay=False),
 ]
 
 _log = logging.getLogger(__name__)
@@ -43,29 +43,31 @@ app = typer.Typer()
 def activator(
     context: typer.Context,
     config: Annotated[
-        Path | None, option("--config", "TOML file: which program for which queues. A changed file is taken over.")
+        Path | None, option("--config", "TOML file with the programs for each queue. The activator picks up changes.")
     ] = None,
     state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY,
-    group_id: Annotated[
-        str, option("--group-id", "Consumer group. Default: the topic prefix and queue-activation-activator.")
-    ] = "",
+    group_id: Annotated[str, option("--group-id", "Consumer group. Default: PREFIXqueue-activation-activator.")] = "",
     stop_programs: Annotated[
-        bool, option("--stop-programs/--no-stop-programs", "At its end, end the programs too. They go on otherwise.")
+        bool,
+        option(
+            "--stop-programs/--no-stop-programs",
+            "Stop the programs too when the activator stops; otherwise they keep running.",
+        ),
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Start reader programs for notifications, as a config file says; one line for each decision, with its reason.
+    """Start reader programs for notifications, as a config file says. Prints each decision with its reason.
 
-    Prints `activator ready` first. SIGHUP has the config read anew; Ctrl-C or SIGTERM ends it, a second one without
-    patience for the programs of --stop-programs.
+    Prints `activator ready` first. SIGHUP reloads the config. Ctrl-C or SIGTERM stops the activator. With
+    --stop-programs, a second signal kills the programs that have not ended yet.
     """
     if context.invoked_subcommand is not None:
         return
     if config is None:
-        raise UserError("the activator needs --config FILE, which says what program is started for which queues")
+        raise UserError("--config FILE is missing: a TOML file that says which program to start for which queues")
     logs.configure(log_format)
     from streaming.daemons.activator.service import Activator
     from streaming.daemons.activator.settings import READY, ActivatorSettings
@@ -88,7 +90,7 @@ def activator(
         else:
             typer.echo(event.line())
 
-    # Until it can be taken: its default would end the process.
+    # Ignored until its handler is set, because the default action would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_signals.taken() as signals, Activator(settings, say) as running:
         signals.only_note()
@@ -100,7 +102,7 @@ def activator(
 def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: Json = False) -> None:
     """Show what the activator does and why.
 
-    That is: programs that run, notifications that are held, crashes, and whether a changed config was refused.
+    Lists running programs, held notifications and crashes, and says whether a changed config was refused.
     """
     from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show

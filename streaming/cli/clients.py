@@ -1,4 +1,4 @@
-"""Commands of `queue-activation` around the monitor: to watch it, to give it work, and to act on its notifications."""
+"""The commands around the monitor: they show its output, give it work, or read a queue."""
 
 import json
 import time
@@ -27,12 +27,12 @@ def watch(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     from_beginning: Annotated[
-        bool, option("--from-beginning", "Begin with the oldest notification there is, not with the next one.")
+        bool, option("--from-beginning", "Begin with the oldest notification, not with the next one.")
     ] = False,
     as_json: Json = False,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Follow the notifications, one line each, until Ctrl-C."""
+    """Print notifications as they come, one line each, until Ctrl-C."""
     from streaming.cli import tables
     from streaming.kafka.topic_follower import Start, TopicFollower
 
@@ -48,14 +48,14 @@ def queues(
     as_json: Json = False,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the queue monitors: state, unread messages, who waits, when each queue was activated."""
+    """Show the queue monitors: state, unread messages, waiting readers, last activation."""
     from streaming.cli import tables
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     topics = [Topics(topic_prefix).monitors]
     with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
-    nobody = "no queues yet: a queue is known from its first arrival, receive or command on"
+    nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     _print_rows(rows, tables.monitors_view, nobody, as_json)
 
 
@@ -65,7 +65,7 @@ def tasks(
     as_json: Json = False,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the running tasks of internal activation: what runs for which queue, since when and where."""
+    """Show the running tasks of internal activation: queue, procedure, start and host of each."""
     from streaming.cli import tables
     from streaming.kafka.topic_follower import Start, TopicFollower
 
@@ -97,24 +97,24 @@ def _print_rows(
 def workload(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     queue_count: Annotated[int, option("--queues", "Number of queues.", min=1)] = 10,
-    rate: Annotated[float, option("--rate", "Messages per second, of all queues together.", min=0.001)] = 50.0,
-    run_duration: Annotated[Duration, duration("--duration", "For how long messages come.")] = durations.parse("60s"),
-    seed: Annotated[int, option("--seed", "The same seed gives the same timeline.")] = 1,
-    readers: Annotated[bool, option("--readers/--no-readers", "Invent readers too, and report what they do.")] = True,
+    rate: Annotated[float, option("--rate", "Messages per second, for all queues together.", min=0.001)] = 50.0,
+    run_duration: Annotated[Duration, duration("--duration", "How long the workload lasts.")] = durations.parse("60s"),
+    seed: Annotated[int, option("--seed", "Seed of the timeline; the same seed gives the same timeline.")] = 1,
+    readers: Annotated[bool, option("--readers/--no-readers", "Simulate readers too, and report what they do.")] = True,
     send_messages: Annotated[
         bool,
         option(
             "--send-messages",
-            "Send real messages to topics of the queues' names, for real readers, instead of inventing both sides.",
+            "Send real messages to the queues' topics, for real readers, instead of simulating both sides.",
         ),
     ] = False,
-    queue_prefix: Annotated[str, option("--queue-prefix", "Queues are called PREFIX1, PREFIX2, ...")] = "queue-",
+    queue_prefix: Annotated[str, option("--queue-prefix", "Queues are named PREFIX1, PREFIX2, ...")] = "queue-",
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Give the monitor work: bursts, trickles and quiet times on many queues, by a seed.
+    """Give the monitor work: bursts, trickles and quiet times on many queues, from a seed.
 
-    Without --send-messages it reports arrivals and what invented readers would report; nobody needs to read anything.
+    Without --send-messages it sends no messages: it reports arrivals, and what simulated readers would report.
     """
     from producers import workload as work
     from producers.producer import QueueProducer
@@ -141,7 +141,7 @@ def workload(
 
 
 def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
-    """Waits for each instant of a timeline by the clock, and says every few seconds where it is."""
+    """Returns a function that waits for an instant of the timeline, and prints the progress every few seconds."""
     begin_s = time.monotonic()
     said_s = begin_s
 
@@ -159,19 +159,19 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
 
 
 def read(
-    queue: Annotated[str, typer.Argument(help="The queue, which is a topic of that name.")],
+    queue: Annotated[str, typer.Argument(help="The queue, which is the topic of that name.")],
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    max_messages: Annotated[int, option("--max-messages", "How many to receive in one transaction.", min=1)] = 10,
+    max_messages: Annotated[int, option("--max-messages", "Most messages to receive in one transaction.", min=1)] = 10,
     wait: Annotated[
-        Duration, duration("--wait", "How long to wait for more before the queue counts as empty.")
+        Duration, duration("--wait", "How long to wait for a message before the queue counts as empty.")
     ] = durations.parse("5s"),
     work: Annotated[
-        float, option("--work-seconds", "How long the work on a message takes, for demonstrations.", min=0)
+        float, option("--work-seconds", "Simulated work on each message in seconds, for demonstrations.", min=0)
     ] = 0.0,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Read a queue until it is empty, print its messages, and exit: a reader program to start on notifications."""
+    """Read a queue until it is empty, print its messages, and exit. A reader program to start on notifications."""
     from producers.reader import QueueReader
     from producers.reader_program import read_until_empty
 

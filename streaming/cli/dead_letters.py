@@ -1,4 +1,4 @@
-"""The command `queue-activation dead-letters`: the records that the monitor has refused, and why."""
+"""The command `queue-activation dead-letters`: shows the records that the monitor has refused, with the reasons."""
 
 import json
 from typing import Annotated, Any
@@ -21,18 +21,18 @@ from streaming.core.times import iso_time
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
-# Of a record's value so much is shown on a line.
+# The most characters of a record's value that a line shows.
 _MAX_VALUE_LENGTH = 200
 
 
 def dead_letters(
-    follows: Annotated[bool, option("--follow", "Go on with those that come, until Ctrl-C.")] = False,
+    follows: Annotated[bool, option("--follow", "Continue with new dead letters until Ctrl-C.")] = False,
     as_json: Json = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the records that the monitor has refused: why, where each came from, and the record."""
+    """Show the records that the monitor has refused, with the reason and the origin of each."""
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     console = Console(highlight=False)
@@ -51,7 +51,7 @@ def dead_letters(
 
 
 def decode(message: Message) -> dict[str, Any]:
-    """A dead letter in plain values; what its headers do not say is None."""
+    """Returns a dead letter as plain values; the value of a missing header is None."""
     headers = {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
 
     def text(name: str) -> str | None:

@@ -24,9 +24,7 @@ _log = logging.getLogger(__name__)
 
 @stop_signals.orderly("host")
 def host(
-    config: Annotated[
-        Path, option("--config", "TOML file that says which procedure is run by what command or function.")
-    ],
+    config: Annotated[Path, option("--config", "TOML file that says which command or function runs each procedure.")],
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     group_id: Annotated[
         str,
@@ -38,8 +36,8 @@ def host(
 ) -> None:
     """Run the procedures that internal activation starts, until Ctrl-C or SIGTERM.
 
-    Prints `host ready`. When it is stopped, running tasks have the configured time to end by themselves; a second
-    signal ends the waiting.
+    Prints `host ready`. After the first signal, running tasks may take up to the file's `stop_timeout` to end. A second
+    signal ends the wait.
     """
     from streaming.daemons.host.task_host import READY, HostSettings, TaskHost
 

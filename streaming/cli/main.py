@@ -1,4 +1,4 @@
-"""The command `queue-activation`: reads options, calls what does the work, turns errors into exit codes."""
+"""The command `queue-activation`: reads options, runs a command, and turns errors into exit codes."""
 
 import sys
 from importlib.metadata import version
@@ -25,7 +25,7 @@ app = typer.Typer(
     name="queue-activation",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its boxes cut the names of options
+    rich_markup_mode=None,  # rich's boxes truncate the names of options
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
@@ -43,8 +43,8 @@ def common(
         Path | None,
         typer.Option(
             "--config",
-            help="TOML file with options: at the top for all commands, in a table such as [monitor] for one. "
-            "The --config of `activator` and `host`, after the command, is another file.",
+            help="TOML file with options. Keys at the top apply to all commands, a table such as [monitor] to one. "
+            "The --config of `activator` and `host`, after the command, names another file.",
             envvar="QUEUE_ACTIVATION_OPTIONS",
             dir_okay=False,
         ),
@@ -55,9 +55,10 @@ def common(
 ) -> None:
     """Start one more queue reader when it would have useful work: SQL Server Service Broker's activation, for Kafka.
 
-    Options of a command can also be set by environment variables, --quiet-window by QUEUE_ACTIVATION_QUIET_WINDOW; but
-    not --json, nor what `queue` defines. The command line overrides the environment, and the environment the file of
-    --config, which is named before the command: queue-activation --config FILE monitor.
+    Environment variables can set the options of a command: QUEUE_ACTIVATION_QUIET_WINDOW sets --quiet-window. --json
+    and the options that define a queue have no variable. The command line overrides the environment, and the
+    environment overrides the file of --config. Give --config before the command: queue-activation --config FILE
+    monitor.
     """
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
@@ -66,9 +67,10 @@ def common(
 @app.command()
 @stop_signals.orderly("broker")
 def broker(
-    port: Annotated[int, option("--port", "Port on this machine; 0 takes a free one.", min=0, max=65535)] = 9092,
+    port: Annotated[int, option("--port", "Port on this machine; 0 picks a free one.", min=0, max=65535)] = 9092,
     data_dir: Annotated[
-        Path | None, option("--data-dir", "Keep topics and records here; without it they go with the broker.")
+        Path | None,
+        option("--data-dir", "Folder for topics and records. Without it, they are lost when the broker stops."),
     ] = None,
 ) -> None:
     """Run a real Kafka broker on this machine in the foreground, without Docker.
@@ -83,12 +85,14 @@ def broker(
 @app.command()
 def topics(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    partitions: Annotated[int, option("--partitions", "Partitions of the topics that are spread by queue.", min=1)] = 4,
+    partitions: Annotated[
+        int, option("--partitions", "Partitions of each topic that is partitioned by queue.", min=1)
+    ] = 4,
     replication_factor: Annotated[int, option("--replication-factor", "Copies of each partition.", min=1)] = 1,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Create the monitor's topics. Topics that exist are left as they are."""
+    """Create the monitor's topics. Topics that exist are left unchanged."""
     from streaming.kafka.admin import Admin
     from streaming.wire.topics import Topics
 
@@ -97,7 +101,7 @@ def topics(
     created = admin.create_topics(specs, partitions, replication_factor)
     for spec in specs:
         typer.echo(f"{'created' if spec.name in created else 'exists '}  {spec.name}")
-    # Those just created have what they were created with, and not every broker knows them yet.
+    # New topics have the right settings, and not every broker knows them yet.
     for sentence in admin.other_settings([spec for spec in specs if spec.name not in created]):
         typer.echo(f"warning: {sentence}", err=True)
 
@@ -108,7 +112,7 @@ for family in (monitor, queue, send, clients, dead_letters, activator, host, pre
 
 @app.command()
 def demo() -> None:
-    """Show all of it on this machine: broker, monitor, senders and real readers; ends by itself within two minutes."""
+    """Run everything on this machine: broker, monitor, senders and real readers. Ends by itself within two minutes."""
     from rich.console import Console
 
     from streaming.cli.demo import demo as the_demo
@@ -117,18 +121,18 @@ def demo() -> None:
 
 
 def main() -> None:
-    """Runs the command line; what the user can put right becomes one message and exit code 2."""
+    """Runs the command line. An error that the user can correct becomes one message and exit code 2."""
     try:
         sys.exit(app(standalone_mode=False))
     except TyperException as error:
         _name_the_source(error)
-        click_error = cast("Any", error)  # Typer names no type for what it raises
+        click_error = cast("Any", error)  # Typer has no public type for the errors that it raises
         click_error.show()
         sys.exit(click_error.exit_code)
     except typer.Abort:
         sys.exit(1)
     except UnicodeEncodeError as error:
-        logs.report(f"an argument is not UTF-8: {error.object!r}")
+        logs.report(f"An argument is not UTF-8: {error.object!r}")
         sys.exit(2)
     except UserError as error:
         logs.report(str(error))
@@ -136,7 +140,7 @@ def main() -> None:
 
 
 def _name_the_source(error: TyperException) -> None:
-    """Says where a wrong value comes from if it is not the command line, and says it in our words."""
+    """Names the source of an invalid value, unless it is the command line, and shortens the message."""
     if not isinstance(error, typer.BadParameter):
         return
     error.message = error.message.removeprefix("Value error, ")

@@ -1,6 +1,6 @@
-"""The file of `queue-activation --config FILE COMMAND`: options that are not written on the command line.
+"""The file of `queue-activation --config FILE COMMAND`: options that are not given on the command line.
 
-A key of the file is an option of every command that has it; a table is for one command:
+A key at the top sets the option of that name for every command that has it; a table is for one command:
 
     bootstrap-servers = "kafka-1:9092"
 
@@ -10,7 +10,7 @@ A key of the file is an option of every command that has it; a table is for one 
     [queue.create]
     partitions = 4
 
-What the command line or the environment says counts more.
+The command line and the environment override the file.
 """
 
 import tomllib
@@ -22,29 +22,29 @@ from typer.core import TyperGroup
 
 from streaming.errors import UserError
 
-# Click's, which Typer has in a private module: it has `params`, and a group has `commands` besides.
+# Click's command class, which Typer has in a private module. It has `params`; a group also has `commands`.
 _Command: TypeAlias = Any
-# A command's options by their names without the dashes: the name of its parameter, which is how Click knows it.
+# From the name of a command's option, without the dashes, to the name of its parameter, which Click uses.
 _Options: TypeAlias = dict[str, str]
 
 
 def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
-    """What the file says, in the form of Click's default map: command -> parameter -> value.
+    """Returns the content of the file in the form of Click's default map: command -> parameter -> value.
 
     Raises:
-        UserError: It cannot be read, is no TOML, or names what there is not.
+        UserError: The file cannot be read, is not TOML, or names an unknown option or command.
     """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # a TOMLDecodeError and a UnicodeDecodeError are ValueErrors
-        raise UserError(f"{file} is no TOML: {error}") from None
+        raise UserError(f"{file} is not valid TOML: {error}") from None
     found: dict[str, Any] = {name: {} for name in commands.commands}
     for name, value in content.items():
         command = commands.commands.get(name)
         if command is not None and not isinstance(value, dict):
-            raise UserError(f"{file}: {name}: there is no such option; a command's options are a table, [{name}]")
+            raise UserError(f"{file}: {name}: a command is not an option. Write its options into a table, [{name}]")
         if command is not None:
             found[name] = _of_command(command, value, f"{file}: {name}")
     shared = {name: value for name, value in content.items() if name not in commands.commands}
@@ -58,7 +58,7 @@ def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
 
 
 def _of_command(command: _Command, table: dict[str, Any], where: str) -> dict[str, Any]:
-    """The default map of a command, or of a group of commands, from its table."""
+    """Returns the default map of a command, or of a group of commands, from its table."""
     options, subcommands = _options(command), _subcommands(command)
     found = {}
     for name, value in table.items():
@@ -72,7 +72,7 @@ def _of_command(command: _Command, table: dict[str, Any], where: str) -> dict[st
 
 
 def _with_shared(command: _Command, shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A command's default map, and below its own values those that are for every command that has the option."""
+    """Returns a command's default map with the shared options that the command has; its own values override them."""
     found = {parameter: shared[name] for name, parameter in _shared_options(command).items() if name in shared} | own
     for name, subcommand in _subcommands(command).items():
         found[name] = _with_shared(subcommand, shared, own.get(name, {}))
@@ -89,7 +89,7 @@ def _options(command: _Command) -> _Options:
 
 
 def _shared_options(command: _Command) -> _Options:
-    """Those that may stand outside of tables: what is about one queue, and has no variable either, may not."""
+    """Returns the options allowed at the top of the file: all but those about one queue, which have no variable."""
     own = {parameter.name for parameter in command.params if not parameter.envvar}
     return {name: parameter for name, parameter in _options(command).items() if parameter not in own}
 
@@ -107,4 +107,4 @@ def _all(group: _Command) -> list[_Command]:
 
 def _unknown(where: str, name: str, known: set[str], kind: str) -> UserError:
     meant = get_close_matches(name, known, 1)
-    return UserError(f"{where}: there is no such {kind}" + (f"; is `{meant[0]}` meant?" if meant else ""))
+    return UserError(f"{where}: unknown {kind}" + (f". Did you mean `{meant[0]}`?" if meant else ""))

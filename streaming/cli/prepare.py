@@ -1,4 +1,4 @@
-"""The command `queue-activation prepare`: done once on a machine, its first start is as quick as all others."""
+"""The command `queue-activation prepare`: run once on a machine, it makes the first start as quick as later ones."""
 
 import tempfile
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-# Several times what a first start takes on a slow machine.
+# Several times the duration of a first start on a slow machine.
 _READY_TIMEOUT_S = 180.0
 
 
@@ -18,10 +18,10 @@ def register(app: typer.Typer) -> None:
 
 
 def prepare() -> None:
-    """Fetch the jars, and archive Java's classes, so that each monitor starts in two thirds of the time.
+    """Fetch the jars and archive Java's classes; each monitor then starts in two thirds of the time.
 
-    It runs a broker and a monitor for a moment. To do it again does nothing. The archive is for this Java and these
-    jars; it takes 190 MB in the cache.
+    Runs a broker and a monitor for a moment. A second call does nothing. The archive is for this Java and these jars,
+    and takes 190 MB in the cache.
     """
     from streaming.spark import class_archive, session
     from streaming.system.jars import are_fetched, broker_jars, spark_jars
@@ -33,13 +33,13 @@ def prepare() -> None:
     broker_jars()
     archive = class_archive.path_of(java, session.local_jars(spark_jars()))
     if class_archive.is_trusted(archive):
-        typer.echo("prepared already")
+        typer.echo("already prepared")
         return
     with tempfile.TemporaryDirectory(prefix="queue-activation-prepare-") as folder:
         class_list, log_file = Path(folder, "classes"), Path(folder, "java.log")
-        with _progress("a monitor lists the classes that it loads"):
+        with _progress("listing the classes that a monitor loads"):
             _list_classes(class_list)
-        with _progress("Java makes an archive of them"):
+        with _progress("archiving these classes"):
             class_archive.make(java, class_list, archive, log_file)
     typer.echo("prepared")
 
@@ -56,7 +56,7 @@ def _list_classes(class_list: Path) -> None:
         Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics().specs(), partitions=2, replication_factor=1)
         environment = {CLASS_LIST_VARIABLE: str(class_list)}
         with monitor_process(broker.bootstrap_servers, class_list.parent, _READY_TIMEOUT_S, environment=environment):
-            pass  # it has listed what it needs to become ready
+            pass  # the list has the classes that the monitor needs to become ready
 
 
 @contextmanager

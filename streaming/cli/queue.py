@@ -1,4 +1,4 @@
-"""The commands `queue-activation queue ...`: define a queue and its topic, and show all that is known of one."""
+"""The commands `queue-activation queue ...`: create, alter, drop or show a queue."""
 
 import json
 from enum import StrEnum
@@ -27,21 +27,21 @@ from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
 from streaming.wire.topics import Topics
 
-# Kafka has a command, or has not, within this time.
+# How long Kafka may take to confirm a command.
 _SEND_TIMEOUT_S = 10.0
 
-app = typer.Typer(help="Define a queue and its topic, and show all that is known of one.", no_args_is_help=True)
+app = typer.Typer(help="Create, alter, drop or show a queue.", no_args_is_help=True)
 
 
 class OnOff(StrEnum):
-    """As in ALTER QUEUE."""
+    """The values of STATUS and of poison message handling in ALTER QUEUE."""
 
     ON = "ON"
     OFF = "OFF"
 
 
 class Activation(StrEnum):
-    """As in ALTER QUEUE."""
+    """The values of ACTIVATION in ALTER QUEUE."""
 
     ON = "ON"
     OFF = "OFF"
@@ -49,7 +49,7 @@ class Activation(StrEnum):
 
 
 class Part(StrEnum):
-    """What `create` creates."""
+    """The part of a queue that `create` creates."""
 
     BOTH = "both"
     TOPIC = "topic"
@@ -57,7 +57,7 @@ class Part(StrEnum):
 
 
 def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
-    """An option about one queue: no environment variable, which would be about all that are defined there."""
+    """Returns an option about one queue. It has no environment variable, which would apply to every queue."""
     return typer.Option(name, help=help_text, **more)
 
 
@@ -65,25 +65,28 @@ QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's nam
 Status = Annotated[
     OnOff | None,
     part_of_definition(
-        "--status", "OFF: nobody is notified, and no task is started; running readers go on.", case_sensitive=False
+        "--status",
+        "OFF: no notification is written, and no task is started. Running readers continue.",
+        case_sensitive=False,
     ),
 ]
 Procedure = Annotated[
     str | None,
     part_of_definition(
         "--procedure",
-        "Internal activation: tasks of this procedure, a name in the file of `queue-activation host`, read the queue.",
+        "Use internal activation: tasks of this procedure, a name in the file of `queue-activation host`, read the "
+        "queue.",
     ),
 ]
 MaxQueueReaders = Annotated[
     int | None,
     part_of_definition(
-        "--max-queue-readers", "How many tasks of it may run at a time (1 if never set).", min=0, max=32_767
+        "--max-queue-readers", "Most tasks of the procedure at a time (1 if never set).", min=0, max=32_767
     ),
 ]
 ExecuteAs = Annotated[
     str | None,
-    part_of_definition("--execute-as", "Passed to the tasks as QUEUE_ACTIVATION_EXECUTE_AS; it changes nothing else."),
+    part_of_definition("--execute-as", "Passed to the tasks as QUEUE_ACTIVATION_EXECUTE_AS; has no other effect."),
 ]
 PoisonMessageHandling = Annotated[
     OnOff | None,
@@ -97,8 +100,8 @@ ExternalActivationTimeout = Annotated[
     Duration | None,
     part_of_definition(
         "--external-activation-timeout",
-        "Without a RECEIVE, notify again this long (30s, 2m) after a notification, if messages are unread; `none`: "
-        "never. If never set, the monitor's own option counts.",
+        "Notify again this long (30s, 2m) after a notification if no RECEIVE has come and messages are unread; `none`: "
+        "never. If never set, the monitor's option applies.",
         parser=durations.parse_or_none,
         metavar="DURATION",
     ),
@@ -116,10 +119,10 @@ Notification = Annotated[
 def create(
     queue: QueueName,
     part: Annotated[
-        Part, part_of_definition("--only", "Create the Kafka topic of that name, the definition, or both.")
+        Part, part_of_definition("--only", "Create the Kafka topic of that name, or the definition, or both.")
     ] = (Part.BOTH),
     partitions: Annotated[
-        int, option("--partitions", "Of the topic: at most so many readers can receive at a time.", min=1)
+        int, option("--partitions", "Partitions of the topic: the most readers that can receive at a time.", min=1)
     ] = 1,
     replication_factor: Annotated[int, option("--replication-factor", "Copies of each partition.", min=1)] = 1,
     status: Status = None,
@@ -135,7 +138,7 @@ def create(
 ) -> None:
     """Create a queue: its Kafka topic and its definition.
 
-    A topic that exists is left as it is. A definition that exists is replaced.
+    A topic that exists is left unchanged. A definition that exists is replaced.
     Without --procedure and --notification the queue gets the event notification `default`; with --procedure alone it
     gets none, and its tasks need a `queue-activation host` to run them.
     """
@@ -147,7 +150,7 @@ def create(
         status, procedure, max_queue_readers, execute_as, None, poison_message_handling, external_activation_timeout
     )
     if part is Part.TOPIC and (fields or notification):
-        raise UserError("--only topic creates no definition: name no option of one beside it")
+        raise UserError("--only topic creates no definition. Remove the options that define the queue.")
     if part is not Part.TOPIC:
         names = notification or ([] if procedure is not None else ["default"])
         before = queue_facts.definition_of(kafka, topics, queue)
@@ -163,7 +166,7 @@ def create(
             topic_prefix=topic_prefix,
             kafka_config=kafka.config,
         )
-        typer.echo(f"topic {queue}: {'created' if created else 'exists, and stays as it is'}")
+        typer.echo(f"topic {queue}: {'created' if created else 'exists, and is left unchanged'}")
     if part is not Part.TOPIC:
         _send(kafka, topics, commands)
         typer.echo(f"queue {queue}: defined{_when(kafka, topics)}")
@@ -175,7 +178,7 @@ def alter(
     status: Status = None,
     activation: Annotated[
         Activation | None,
-        part_of_definition("--activation", "Internal activation; DROP forgets it.", case_sensitive=False),
+        part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", case_sensitive=False),
     ] = None,
     procedure: Procedure = None,
     max_queue_readers: MaxQueueReaders = None,
@@ -185,14 +188,14 @@ def alter(
     notification: Notification = None,
     drop_notification: Annotated[
         list[str] | None,
-        part_of_definition("--drop-notification", "Event notification to drop; may be given several times."),
+        part_of_definition("--drop-notification", "Event notification to drop. Repeatable."),
     ] = None,
-    is_created: Annotated[bool, part_of_definition("--create", "Create the queue if there is none.")] = False,
+    is_created: Annotated[bool, part_of_definition("--create", "Create the queue if it does not exist.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Change what the options name of a queue's definition, and nothing else."""
+    """Change those parts of a queue's definition that the options name."""
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     fields = _fields(
         status, procedure, max_queue_readers, execute_as, activation, poison_message_handling,
@@ -200,7 +203,7 @@ def alter(
     )  # fmt: skip
     commands = _commands(queue, "ALTER_QUEUE", fields, notification or [], drop_notification or [])
     if not commands:
-        raise UserError("nothing is to be altered: name it by an option; `queue alter --help` lists them")
+        raise UserError("Nothing to alter: give at least one option. `queue alter --help` lists them.")
     if not is_created:
         _require(kafka, topics, queue)
     _send(kafka, topics, commands)
@@ -211,25 +214,25 @@ def alter(
 def drop(
     queue: QueueName,
     delete_topic: Annotated[
-        bool, part_of_definition("--delete-topic", "Delete the topic of that name too, with all its messages.")
+        bool, part_of_definition("--delete-topic", "Also delete the topic of that name, with all its messages.")
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Drop a queue: the monitor forgets it, until the next arrival creates it with the defaults."""
+    """Drop a queue: the monitor deletes its state. The next arrival creates the queue with the defaults."""
     from producers.queue_topics import check_queue_names
     from streaming.kafka.admin import Admin
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
-    _require(kafka, topics, queue)  # a topic that is no queue's is not deleted by a mistyped name
+    _require(kafka, topics, queue)  # so that a mistyped name does not delete another topic
     if delete_topic:
         check_queue_names([queue], topics)
     _send(kafka, topics, _commands(queue, "DROP_QUEUE", {}, [], []))
     typer.echo(f"queue {queue}: dropped{_when(kafka, topics)}")
     if delete_topic:
         was_there = Admin(kafka).delete_topic(queue)
-        typer.echo(f"topic {queue}: {'deleted' if was_there else 'there was none'}")
+        typer.echo(f"topic {queue}: {'deleted' if was_there else 'did not exist'}")
 
 
 @app.command()
@@ -240,7 +243,7 @@ def show(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show all that is known of a queue, and why its monitor is in its state."""
+    """Show all that is known about a queue, and why its monitor is in its state."""
     from streaming.cli import queue_facts, queue_show, tables
 
     facts = queue_facts.find(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), queue)
@@ -261,7 +264,7 @@ def _fields(
     poison_message_handling: OnOff | None,
     timeout: Duration | None,
 ) -> dict[str, Any]:
-    """The fields of CREATE_QUEUE and ALTER_QUEUE that the options name."""
+    """Returns the fields of CREATE_QUEUE or ALTER_QUEUE that the options set."""
     clause = {
         "status": activation.value if activation is not None else None,
         "procedure_name": procedure,
@@ -274,7 +277,7 @@ def _fields(
         fields["status"] = status.value
     if activation is Activation.DROP:
         if len(clause) > 1:
-            raise UserError("--activation DROP forgets the procedure and its options: name none beside it")
+            raise UserError("--activation DROP removes the procedure and its options. Give none of them beside it.")
         fields["activation"] = "DROP"
     elif clause:
         fields["activation"] = clause
@@ -288,10 +291,10 @@ def _fields(
 def _commands(
     queue: str, kind: str, fields: dict[str, Any], notifications: list[str], dropped: list[str]
 ) -> list[CommandRecord]:
-    """The records to send, checked as the monitor does; CREATE_QUEUE and DROP_QUEUE even without fields.
+    """Returns the records to send, checked as the monitor checks them. ALTER_QUEUE is left out if it has no fields.
 
     Raises:
-        UserError: The monitor would refuse one.
+        UserError: The monitor would refuse one of the records.
     """
     found: list[dict[str, Any]] = [{"type": kind, **fields}] if fields or kind != "ALTER_QUEUE" else []
     for each in notifications:
@@ -309,7 +312,7 @@ def _commands(
 
 
 def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None:
-    """Sends commands; returns when Kafka has them.
+    """Sends commands, and returns when Kafka has them.
 
     Raises:
         UserError: Kafka cannot be reached, refuses them, or does not take them in time.
@@ -329,20 +332,20 @@ def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None
                 on_delivery=lambda error, _message: errors.append(error) if error is not None else None,
             )
         except KafkaException as error:
-            raise UserError(f"topic {topics.commands} does not take the command: {error}") from None
+            raise UserError(f"Topic {topics.commands} does not take the command: {error}") from None
     unsent = producer.flush(_SEND_TIMEOUT_S)
     if errors:
-        raise denial(errors[0]) or UserError(f"topic {topics.commands} did not take a command: {errors[0].str()}")
+        raise denial(errors[0]) or UserError(f"Topic {topics.commands} did not take a command: {errors[0].str()}")
     if unsent:
         queue = commands[0].queue
         raise UserError(
-            f"Kafka has not confirmed the command within {_SEND_TIMEOUT_S:.0f} s, but may still take it; "
-            f"`queue-activation queue show {queue}` will tell"
+            f"Kafka has not confirmed the command within {_SEND_TIMEOUT_S:.0f} s, but may still take it. "
+            f"Check with `queue-activation queue show {queue}`."
         )
 
 
 def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
-    """Checks that there is such a queue."""
+    """Checks that the queue exists."""
     from streaming.cli import queue_facts
 
     if not queue_facts.is_known(kafka, topics, queue):
@@ -351,21 +354,21 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 def _no_queue(queue: str) -> UserError:
     return UserError(
-        f"there is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
-        f"`queue-activation queues` lists the queues; `queue-activation queue create {queue}` creates this one"
+        f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
+        f"`queue-activation queues` lists the queues; `queue-activation queue create {queue}` creates this one."
     )
 
 
 def _when(kafka: Cluster, topics: Topics) -> str:
-    """What to add about a monitor that does not run."""
+    """Returns a remark for the case that no monitor is running, otherwise nothing."""
     from streaming.daemons.monitor.sole_monitor import GROUP_ID
     from streaming.kafka.admin import Admin
 
     try:
         is_running = bool(Admin(kafka).members(topics.prefix + GROUP_ID, _SEND_TIMEOUT_S))
-    except UserError:  # this user may not be allowed to see the group, and the command is sent
+    except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
-    return "" if is_running else " (no monitor is running; this takes effect once `queue-activation monitor` is)"
+    return "" if is_running else " (no monitor is running; this takes effect once `queue-activation monitor` runs)"
 
 
 def register(parent: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Finds out all that is known of a queue: what commands defined, what the monitor wrote, what readers reported."""
+"""Collects all that is known about a queue from the records of commands, of the monitor and of readers."""
 
 import time
 from collections.abc import Iterator
@@ -24,25 +24,25 @@ from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics, topic_name_problem
 
-# A wait and a transaction are reported once, when they begin. Those that began before are not seen.
+# A wait or a transaction is reported once, when it begins. Those that began earlier than this are not found.
 _SESSIONS_MS = 600_000
-# Notifications are looked for in so long before the last one.
+# The search for notifications begins this long before the last activation.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
 
 
 @dataclass
 class QueueFacts:
-    """A queue, as far as it is known.
+    """All that is known about a queue.
 
     Attributes:
-        name: Its name.
-        partitions: The partitions of its topic; None: it has none, or this user may not see it.
-        definition: What commands have defined; None: no command names it.
-        row: Its row of the monitors view; None: the monitor does not know it.
-        tasks: Its rows of the activated tasks.
-        sessions: Sessions that wait, or have a transaction open, since ten minutes at most.
-        activations: The last notifications, the oldest first.
+        name: The queue's name.
+        partitions: The number of partitions of its topic; None: it has no topic, or this user may not see it.
+        definition: Its definition by commands; None: no command names the queue.
+        row: Its row of the monitors view; None: the monitor does not know the queue.
+        tasks: Its rows of queue-activated-tasks.
+        sessions: Sessions that wait or have an open transaction, by the reports of the last ten minutes.
+        activations: The last notifications, oldest first.
     """
 
     name: str
@@ -55,14 +55,14 @@ class QueueFacts:
 
 
 def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
-    """Reads what there is about a queue.
+    """Reads all that is known about a queue.
 
     Raises:
-        UserError: Kafka cannot be reached or refuses, or the monitor's topics are missing.
+        UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
     definition, row = definition_of(cluster, topics, queue), _row(cluster, topics, queue)
     if definition is not None and row is not None:
-        definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF, and no command
+        definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, row)
     if definition is None and row is None:
         return facts
@@ -77,7 +77,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
 
 
 def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
-    """Whether a command has created the queue, or the monitor knows it otherwise; errors as `find`."""
+    """Returns whether a command has created the queue or the monitor knows it otherwise. Raises as `find` does."""
     return definition_of(cluster, topics, queue) is not None or _row(cluster, topics, queue) is not None
 
 
@@ -87,10 +87,10 @@ def _row(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
 
 
 def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefinition | None:
-    """Applies the commands of a queue as the monitor does; returns None if there is none, or it is dropped.
+    """Applies the commands of a queue as the monitor does; returns None if there are none or the queue is dropped.
 
     Raises:
-        UserError: Kafka cannot be reached or refuses, or the monitor's topics are missing.
+        UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
     definition: QueueDefinition | None = None
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
@@ -119,7 +119,7 @@ def _apply(definition: QueueDefinition, event: events.Event) -> None:
 
 
 def _events(follower: TopicFollower, queue: str, decoder: Any) -> Iterator[tuple[events.Event, int]]:
-    """Yields the events of a queue's records with their timestamps in ms; skips the records that are dead letters."""
+    """Yields the events of a queue's records with their timestamps in ms; skips records that are dead letters."""
     for message in follower.to_end():
         if message.key() == queue.encode():
             with suppress(InvalidRecordError):
@@ -138,7 +138,7 @@ def _partitions(cluster: Cluster, topics: Topics, queue: str) -> int | None:
 
 
 def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session]:
-    """What readers have reported lately, taken up as the monitor does."""
+    """Applies the recent reports of readers as the monitor does, and returns the sessions that result."""
     now_ms = time.time_ns() // 1_000_000
     definition = QueueDefinition.automatic(True)
     definition.handles_poison = False

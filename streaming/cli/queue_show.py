@@ -1,4 +1,4 @@
-"""What `queue show` prints of a queue: for eyes, and as JSON."""
+"""The output of `queue show`: for people, and as JSON."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,7 +20,7 @@ from streaming.system.logs import printable
 
 
 def explanation(facts: QueueFacts) -> list[str]:
-    """Why the queue's monitor is in its state; nothing if the monitor does not know the queue."""
+    """Returns why the queue's monitor is in its state, or nothing if the monitor does not know the queue."""
     row = facts.row
     if row is None:
         return []
@@ -43,7 +43,7 @@ def explanation(facts: QueueFacts) -> list[str]:
 
 
 def as_json(facts: QueueFacts) -> dict[str, Any]:
-    """All that is known, in plain values."""
+    """Returns all that is known, as plain values."""
     return {
         "queue": facts.name,
         "partitions": facts.partitions,
@@ -79,7 +79,7 @@ def _definition(definition: QueueDefinition) -> dict[str, Any]:
 
 
 def show(facts: QueueFacts) -> RenderableType:
-    """All that is known, for eyes."""
+    """Returns all that is known, for people."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -102,32 +102,32 @@ def show(facts: QueueFacts) -> RenderableType:
 
 
 def printable_lines(lines: Iterable[str]) -> str:
-    """Lines with texts from records, as one text."""
+    """Joins lines that contain texts from records, with escapes for what a terminal would act upon."""
     return "\n".join(map(printable, lines))
 
 
 def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
     if row is None:
-        return ["not known to the monitor: no record of this queue has been read; does `queue-activation monitor` run?"]
+        return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
     counts = f"{row['unread_messages']:,} unread, readers waiting: {row['tasks_waiting']}"
     return [f"{row['state'] or 'no monitor'}, {counts}", *explanation(facts)]
 
 
 def _topic(facts: QueueFacts) -> str:
     if facts.partitions is None:
-        return "none of this name that this user may see; none is needed if the messages are stored elsewhere"
+        return "no topic of this name that this user may see; none is needed if the messages are stored elsewhere"
     plural = "s" if facts.partitions != 1 else ""
     return f"{facts.partitions} partition{plural}: at most {facts.partitions} reader{plural} can receive at a time"
 
 
 def _definition_lines(definition: QueueDefinition | None) -> list[str]:
     if definition is None:
-        return ["no command has defined it: it has the defaults"]
+        return ["no command has defined this queue: the defaults apply"]
     timeout_ms = definition.external_activation_timeout_ms
     return [
         f"STATUS {_on_off(definition.is_on)}, POISON_MESSAGE_HANDLING {_on_off(definition.handles_poison)}",
-        f"external activation time-out {'as the monitor has it' if timeout_ms is None else _duration(timeout_ms)}",
+        f"external activation time-out {'as set for the monitor' if timeout_ms is None else _duration(timeout_ms)}",
     ]
 
 
@@ -158,8 +158,8 @@ def _session(name: str, session: Session) -> str:
 
 
 def _task(row: dict[str, Any]) -> str:
-    where = row["host"] or "a host" if row["is_confirmed"] else None
-    how = f"runs on {where}" if where else "not taken by a host yet; is `queue-activation host` running?"
+    where = row["host"] or "a host without a name" if row["is_confirmed"] else None
+    how = f"runs on {where}" if where else "not taken by a host yet; does `queue-activation host` run?"
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
 
 

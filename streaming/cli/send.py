@@ -1,4 +1,4 @@
-"""The command `queue-activation send`: puts messages into a queue."""
+"""The command `queue-activation send`: sends messages to a queue."""
 
 import sys
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from streaming.cli.options import (
 )
 from streaming.errors import UserError
 
-# So many lines of standard input are one transaction: all of them visible, or none.
+# The most lines of standard input in one transaction: all of them become visible, or none.
 _LINES_AT_A_TIME = 500
 _STDIN = "-"
 
 
 def send(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue, which is a topic of that name.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue, which is the topic of that name.")],
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT]", help="The message; `-`: each line of standard input is one.")
+        str, typer.Argument(metavar="[TEXT]", help="The message; `-`: each line of standard input is a message.")
     ] = _STDIN,
     group: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def send(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Send a message to a queue, or each line of standard input, and report the arrival to the monitor."""
+    """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
     from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
 
@@ -47,18 +47,18 @@ def send(
             try:
                 producer.send_many(Message(queue, value, group) for value in values)
             except (TransactionAbortedError, ClientUnusableError) as error:
-                raise UserError(f"{error}. {sent:,} messages were sent before") from None
+                raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
             sent += len(values)
     typer.echo(f"{sent:,} message{'s' if sent != 1 else ''} sent to {queue}", err=True)
 
 
 def _values(text: str) -> Iterator[list[bytes]]:
-    """The messages, those together that are there at a time."""
+    """Yields the messages, in lists of those that are available together."""
     if text != _STDIN:
         yield [text.encode()]
         return
     if sys.stdin.isatty():
-        typer.echo("each line is a message; Ctrl-D ends", err=True)
+        typer.echo("Each line is a message. Ctrl-D ends the input.", err=True)
     lines: Queue[bytes | None] = Queue(2 * _LINES_AT_A_TIME)
     Thread(target=_read_lines, args=[lines], daemon=True).start()
     while (line := lines.get()) is not None:

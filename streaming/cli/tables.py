@@ -1,4 +1,4 @@
-"""What `watch` and `queues` show: notifications as they come, and the monitors view."""
+"""The output of `watch`, `queues` and `tasks`: notifications as they come, the monitors view, and running tasks."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ _REASON_STYLES = {
     "TIMEOUT_EXPIRED": "bold red",
 }
 
-# In columns, for a file or a pipe: wide enough that nothing is cut.
+# The width for a file or a pipe, in columns: wide enough that nothing is cut.
 _PIPE_WIDTH = 200
 
 _monitor_row_decoder = msgspec.json.Decoder(MonitorRow)
@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 
 
 def clock(iso_time: str | None) -> str:
-    """The time of day of a record's time, in UTC as it stands there."""
+    """Returns the time of day of a record's time, which is in UTC."""
     return iso_time[11:23] if iso_time else "-"
 
 
 def notification_line(activation: Activation) -> Text:
-    """One line for a record of queue-activations."""
+    """Returns a line for a record of queue-activations."""
     if activation.event_type == "BROKER_QUEUE_DISABLED":
         why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
     else:
@@ -69,12 +69,12 @@ def watch(follower: TopicFollower, console: Console, as_json: bool) -> None:
         if as_json:
             console.out(_json_line(message, activation), highlight=False)
         else:
-            # A line for eyes is never wrapped: a long name pushes the end out of the window instead.
+            # Lines are never wrapped: a long name pushes the end of its line out of the window instead.
             console.print(notification_line(activation), soft_wrap=True)
 
 
 def _json_line(message: Message, activation: Activation) -> str:
-    """Returns a notification's fields as one line of ASCII: all that its JSON has, or what the headers of XML say."""
+    """Returns a notification as one line of ASCII: all fields of its JSON, or for XML those of its headers."""
     try:
         fields = decode_json(_any_decoder, message.value())
     except InvalidRecordError:
@@ -83,14 +83,14 @@ def _json_line(message: Message, activation: Activation) -> str:
 
 
 def read_monitors(follower: TopicFollower) -> list[dict[str, Any]]:
-    """Returns the monitors view as it stands: one row per queue, with `queue` as it is named, in order of names."""
+    """Returns the current monitors view: one row per queue with the name in `queue`, in order of names."""
     rows = _read_rows(follower, _monitor_row_decoder, "row of a queue monitor")
-    # A field of that name, in a record of another writer, is not the queue's name.
+    # The name is the record's key. Another writer's record may have a field `queue` with another value.
     return [{"queue": name} | rows[name] | {"queue": name} for name in sorted(rows)]
 
 
 def read_tasks(follower: TopicFollower) -> list[dict[str, Any]]:
-    """Returns the running tasks as they stand, in order of queues and of their start."""
+    """Returns the running tasks, in order of queues and of start times."""
     rows = _read_rows(follower, _task_row_decoder, "row of a task")
     return sorted(rows.values(), key=lambda row: (row["queue"], row["start_time"]))
 
@@ -103,7 +103,7 @@ def _read_rows(follower: TopicFollower, decoder: msgspec.json.Decoder[Any], want
         if value is None:
             return key, None
         decode_json(decoder, value)
-        # Whole, since a newer monitor may have written more fields.
+        # All fields, since a newer monitor may have written more.
         return key, decode_json(_any_decoder, value)
 
     latest = LatestRows(wanted, decode_row, _warn)
@@ -116,18 +116,18 @@ def _warn(line: str) -> None:
     _log.warning("%s", line)
 
 
-# What a state means, for the legend below the table.
+# The meanings of the states, for the legend below the table.
 _STATES = {
     "INACTIVE": "nothing to receive",
     "NOTIFIED": "a reader was requested, and no RECEIVE has come since",
-    "RECEIVES_OCCURRING": "readers receive; one more is requested when it would have work",
-    "queue OFF": "nobody is notified, and no task is started",
-    "no monitor": "nobody can be notified, and no task started",
+    "RECEIVES_OCCURRING": "readers are receiving; one more is requested when it would have work",
+    "queue OFF": "no notification is written, and no task is started",
+    "no monitor": "no notification can be written, and no task can be started",
 }
 
 
 def monitors_view(rows: list[dict[str, Any]]) -> Group:
-    """The monitors view for eyes, what its states mean, and what is wrong."""
+    """Returns the monitors view for people, with the meanings of its states and the failures of tasks."""
     states = dict.fromkeys(map(_state, rows))
     return Group(
         monitors_table(rows),
@@ -144,7 +144,7 @@ def failures(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def failure(row: dict[str, Any]) -> str | None:
-    """What is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
+    """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
     since = f" since {clock(row['failing_since'])[:8]} UTC" if row.get("failing_since") else ""
     procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
     why = f": {row['task_failure']}" if row.get("task_failure") else ""
@@ -165,15 +165,15 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def monitors_table(rows: list[dict[str, Any]]) -> Table:
-    """The monitors view as a table; `queues --json` has all of it."""
+    """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", overflow="fold", min_width=12)
     table.add_column("state", no_wrap=True)
-    counts = ("unread\nmessages", "readers\nwaiting", *(["tasks\nrunning"] if has_tasks else []), "activated\ntimes")
+    counts = ("unread\nmessages", "readers\nwaiting", *(["tasks\nrunning"] if has_tasks else []), "times\nactivated")
     for name in counts:
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("activated\nlast (UTC)", "next check\n(UTC)"):
+    for name in ("activated\nat (UTC)", "next check\n(UTC)"):
         table.add_column(name, no_wrap=True)
     for row in rows:
         state = _state(row)
@@ -191,17 +191,17 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def print_view(view: RenderableType) -> None:
-    """Prints a view to standard output: as wide as the terminal, or unsqueezed into a file or a pipe."""
+    """Prints a view to standard output: as wide as the terminal, or in full width into a file or a pipe."""
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(view)
 
 
 def _cell(text: str) -> Text:
-    """Returns a text from a record as it is: in a plain string rich would act upon brackets."""
+    """Returns a cell with a text from a record; in a plain string, rich would take brackets for markup."""
     return Text(printable(text))
 
 
 def _tasks_cell(row: dict[str, Any]) -> Text:
-    """How many tasks run of how many that may; whether the procedure failed, or the limit holds back a further one."""
+    """Returns the numbers of running and of allowed tasks; a failure is red, and a reached limit yellow."""
     if row["max_queue_readers"] is None:
         return Text("-")
     running, most = row["tasks_running"], row["max_queue_readers"]
@@ -211,13 +211,13 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
 
 
 def tasks_table(rows: list[dict[str, Any]]) -> Table:
-    """The running tasks for eyes; `tasks --json` has all of it."""
+    """Returns the running tasks as a table; `tasks --json` has all fields."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", overflow="fold", min_width=12)
     table.add_column("procedure", overflow="fold", min_width=9)
     table.add_column("activation", justify="right", no_wrap=True)
     table.add_column("since (UTC)", no_wrap=True)
-    # Whoever reports tasks chooses its length.
+    # The program that reports a task chooses the length of this name.
     table.add_column("host", no_wrap=True, max_width=40)
     table.add_column("task", no_wrap=True)
     for row in rows:

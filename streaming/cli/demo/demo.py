@@ -1,7 +1,7 @@
-"""The demo: all parts on this machine, both ways of activation side by side, ending by itself with a summary.
+"""The demo: runs all parts on this machine, with both kinds of activation, and ends by itself with a summary.
 
-External activation: the activator starts reader programs for notifications. Internal activation: the monitor decides
-that a task is started, up to max_queue_readers, and the host runs it. Both run the same reader program here.
+External activation: the activator starts reader programs for notifications. Internal activation: the monitor asks for
+tasks, up to max_queue_readers at a time, and the host runs them. Both run the same reader program here.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
 READY_TIMEOUT_S = 90.0
-# From the first message to the end; everything is read after a minute or so.
+# From the first message to the end. Usually everything is read after about a minute.
 RUN_TIMEOUT_S = 100.0
 
-# Bursts that one reader is too slow for, a trickle, and single messages after quiet times. Nobody is there in between.
+# Bursts that one reader is too slow for, a trickle, and single messages after quiet times. In between, no reader runs.
 QUEUES = (
     DemoQueue("orders", 2, None, 0.15, ((1.0, 70), (34.0, 70))),
     DemoQueue("payments", 2, 2, 0.15, ((3.0, 70), (38.0, 20))),
@@ -50,16 +50,16 @@ def run(console: Console) -> int:
     """Runs the demo; returns 0 if every message that was sent was read.
 
     Raises:
-        UserError: Java or the jars are missing, or a part of it does not start.
+        UserError: Java or the jars are missing, or a part of the demo does not start.
     """
     with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, contextlib.ExitStack() as parts:
         console.print("[bold]queue-activation demo[/]: readers start when one more would have useful work\n")
-        with _progress(console, "a Kafka broker starts"):
+        with _progress(console, "starting a Kafka broker"):
             broker = parts.enter_context(EmbeddedBroker())
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
         _create_queues(cluster)
-        with _progress(console, "the monitor starts (Spark)"):
+        with _progress(console, "starting the monitor (Spark)"):
             monitor = parts.enter_context(monitor_process(cluster.bootstrap_servers, Path(folder), READY_TIMEOUT_S))
         story = Story(console)
         is_complete = _tell(cluster, story, monitor, Path(folder))
@@ -68,7 +68,7 @@ def run(console: Console) -> int:
 
 
 def _create_queues(cluster: Cluster) -> None:
-    """Their topics, and the definitions of those with internal activation; the others need none."""
+    """Creates the topics of all queues, and definitions for internal activation. The other queues need none."""
     commands = cluster.producer()
     for queue in QUEUES:
         create_queue_topics(cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1)
@@ -80,7 +80,7 @@ def _create_queues(cluster: Cluster) -> None:
 
 
 def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -> bool:
-    """Sends and reads everything; True if all that was sent was read within the time."""
+    """Sends and reads everything; returns whether all messages were read in time."""
     topics = [TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks]
     is_over = threading.Event()
     sender = _Sender(cluster, is_over)
@@ -89,7 +89,7 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -
         TopicFollower(cluster, topics, Start.END) as follower,
         Starters(cluster, QUEUES, folder, story) as starters,
     ):
-        # A step that is broken off in its middle could leave a reader behind.
+        # A signal in the middle of a step could leave a reader behind.
         signals.only_note()
         sender.start()
         story.begin()
@@ -103,7 +103,7 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -
                     story.saw(message)
                 starters.tell()
                 if monitor.poll() is not None:
-                    raise UserError(f"the monitor ended with exit code {monitor.poll()}")
+                    raise UserError(f"The monitor ended with exit code {monitor.poll()}")
                 if not sender.is_alive() and not story.is_anybody_there and story.is_all_read(sender.sent):
                     return True
         finally:
@@ -114,7 +114,7 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -
 
 
 class _Sender(WatchedThread):
-    """Sends the queues' messages at their times; `sent` counts them."""
+    """Sends the messages of all queues at their times; `sent` counts them."""
 
     def __init__(self, cluster: Cluster, is_over: threading.Event) -> None:
         super().__init__("sender", self._send)

@@ -1,4 +1,4 @@
-"""Who starts readers in the demo: the activator for notifications, the host for tasks of internal activation."""
+"""Starts readers in the demo: the activator for notifications, the host for tasks of internal activation."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from streaming.daemons.activator.settings import ActivatorEvent, ActivatorSettin
 from streaming.daemons.host.task_host import HostSettings, TaskChange, TaskEvent, TaskHost
 from streaming.kafka.clients import Cluster
 
-# Each waits for so long in a step, one after the other.
+# How long the activator, and then the host, waits in a step.
 _STEP_S = 0.02
 
 
@@ -26,11 +26,11 @@ class DemoQueue:
     """A queue of the demo.
 
     Attributes:
-        name: Its name, and its topic's.
-        partitions: At most so many readers can receive at a time.
-        max_queue_readers: So many tasks may run, with internal activation; None: external activation.
-        work_s: How long the work on a message takes its reader.
-        sendings: (second, messages): so many messages are sent so many seconds after the begin.
+        name: The name of the queue and of its topic.
+        partitions: The partitions of its topic: the most readers that can receive at a time.
+        max_queue_readers: The most tasks at a time under internal activation; None: external activation.
+        work_s: How long a reader works on a message.
+        sendings: (second, messages): seconds after the beginning, and the number of messages that are sent then.
     """
 
     name: str
@@ -41,21 +41,21 @@ class DemoQueue:
 
     @property
     def procedure_name(self) -> str:
-        """What its activation starts, with internal activation."""
+        """Returns the name of the procedure that internal activation starts for the queue."""
         return f"read_{self.name}"
 
 
 class Starters:
-    """The activator and the host, in this process, telling the story what they do. A context manager."""
+    """The activator and the host, in this process; they report what they do to the story. A context manager."""
 
     def __init__(self, cluster: Cluster, queues: tuple[DemoQueue, ...], folder: Path, story: Story) -> None:
         """Writes their configuration files into the folder.
 
         Args:
-            cluster: Where Kafka is.
-            queues: The queues they start readers for.
-            folder: Also gets the activator's state, and what the readers print.
-            story: Is told of readers that come and go.
+            cluster: The Kafka cluster.
+            queues: The queues to start readers for.
+            folder: The folder, also for the activator's state and the output of the readers.
+            story: Receives the starts and exits of readers.
         """
         self._story = story
         activator_config, host_config = _write_configs(queues, folder)
@@ -78,12 +78,12 @@ class Starters:
         self._both.close()
 
     def step(self) -> None:
-        """Lets both do what there is to do."""
+        """Runs a step of the activator and a step of the host."""
         self._activator.step(_STEP_S)
         self._host.step(_STEP_S)
 
     def tell(self) -> None:
-        """Tells the story what they did; the story should first have seen the records that made them do it."""
+        """Tells the story what both did. Call it after the story has seen the records that caused it."""
         for news in self._news:
             news()
         self._news.clear()
@@ -108,12 +108,12 @@ class Starters:
 
 
 def _write_configs(queues: tuple[DemoQueue, ...], folder: Path) -> tuple[Path, Path]:
-    """The activator's and the host's."""
+    """Writes the activator's and the host's configuration files, and returns their paths."""
     activator, host = [], []
     for queue in queues:
         words = [sys.executable, "-m", "streaming", "read", "{queue}", "--max-messages", "5", "--wait", "3s"]
         words += ["--work-seconds", str(queue.work_s)]
-        # A JSON string or list of strings is TOML too.
+        # A JSON string or list of strings is also valid TOML.
         how = f"command = {json.dumps(words)}\nlog_file = {json.dumps(str(folder / 'readers.log'))}\n"
         if queue.max_queue_readers is None:
             activator.append(f'[[programs]]\nqueue = "{queue.name}"\nmax = {queue.partitions}\n{how}')

@@ -1,6 +1,7 @@
-"""What the demo shows: a line for everything that happens to a queue, and the summary.
+"""The output of the demo: a line for each event of a queue, and the summary.
 
-It watches the topics as anybody could, so it shows what programs really reported and the monitor really wrote.
+The events come from the topics, as any program could read them. So the demo shows what programs really reported and
+the monitor really wrote.
 """
 
 import math
@@ -24,13 +25,13 @@ from streaming.wire.topics import Topics
 
 TOPICS = Topics()
 _Input = TypeVar("_Input", bound=MessageArrived | ReceiveRecord)
-# KEDA's Kafka scaler looks at the lag so often by default (its documentation, pollingInterval).
+# The default interval at which KEDA's Kafka scaler looks at the lag (its documentation, pollingInterval).
 LAG_POLL_INTERVAL_S = 30.0
 _QUEUE_STYLES = ("cyan", "magenta", "yellow", "green", "blue")
 
 
 class Story:
-    """Prints what happens, and remembers what the summary needs."""
+    """Prints events, and collects what the summary needs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -49,13 +50,13 @@ class Story:
         self._latencies_s: list[float] = []
 
     def begin(self) -> None:
-        """The first message is about to be sent."""
+        """Starts the clock of the story, just before the first message is sent."""
         self._begin_s = time.time()
         self._console.print()
 
     def saw(self, message: Message) -> None:
-        """Takes note of a record of queue-arrivals, queue-receives, queue-activations or queue-tasks."""
-        # What is not valid is not the demo's.
+        """Handles a record of queue-arrivals, queue-receives, queue-activations or queue-tasks."""
+        # Invalid records are not the demo's.
         with suppress(InvalidRecordError):
             self._saw(message)
 
@@ -81,7 +82,7 @@ class Story:
         self._line(queue, "->", f"{_messages(count)} arrived", "")
 
     def _saw_receive(self, record: ReceiveRecord) -> None:
-        """Counts what a session has received; the host tells of tasks itself."""
+        """Counts the messages that a session has received. The host itself tells the story about tasks."""
         if isinstance(record, Receive) and record.messages:
             self._unread[record.queue] -= record.messages
             self._received[record.session_id, record.transaction_id or ""] = record.messages
@@ -95,7 +96,7 @@ class Story:
     def _saw_activation(self, queue: str, sequence: int, why: str) -> None:
         self._activations += 1
         text = f"activation {sequence}  {why}"
-        # The first since the queue became empty tells how late it is; a later one, how much is left.
+        # The first activation since the queue was empty shows its latency; a later one shows how much is unread.
         if queue in self._waiting_since_s:
             latency_s = time.time() - self._waiting_since_s.pop(queue)
             self._latencies_s.append(latency_s)
@@ -105,28 +106,28 @@ class Story:
         self._line(queue, "**", text, "bold")
 
     def reader_started(self, queue: str, session_id: str, process_id: int | None, by: str) -> None:
-        """A reader program was started."""
+        """Prints the start of a reader program."""
         self._readers += 1
         self._numbers[process_id] = self._readers, queue, session_id
-        self._line(queue, ">>", f"reader {self._readers} starts, {by}", "")
+        self._line(queue, ">>", f"reader {self._readers} started {by}", "")
 
     def reader_left(self, process_id: int | None) -> None:
-        """A reader program has exited."""
+        """Prints the exit of a reader program."""
         number, queue, session_id = self._numbers.pop(process_id)
         read = self._read_by_session[session_id]
-        self._line(queue, "<<", f"reader {number} leaves, it read {_messages(read)}", "dim")
+        self._line(queue, "<<", f"reader {number} exited, {_messages(read)} read", "dim")
 
     @property
     def is_anybody_there(self) -> bool:
-        """Whether a reader program runs."""
+        """Returns whether a reader program runs."""
         return bool(self._numbers)
 
     def is_all_read(self, sent: int) -> bool:
-        """Whether all messages that were sent have arrived and been read."""
+        """Returns whether all messages that were sent have arrived and been read."""
         return self._arrived == self._read == sent
 
     def gave_up(self, sent: int) -> None:
-        """The time was over before everything was read."""
+        """Prints that the time was over before everything was read."""
         self._console.print(f"\n[bold red]not everything was read in time: {sent} sent, {self._read} read[/]")
 
     def _line(self, queue: str, mark: str, text: str, style: str) -> None:
@@ -182,6 +183,6 @@ def _messages(count: int) -> str:
 
 
 def _percentile(values: list[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed; NaN without values."""
+    """Returns the smallest value that at least this share of the values does not exceed; NaN without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

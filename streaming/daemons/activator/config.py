@@ -1,4 +1,4 @@
-"""The activator's config file: which program for which queue."""
+"""The activator's config file: the reader programs and the queues that they are for."""
 
 import fnmatch
 import hmac
@@ -14,28 +14,28 @@ from streaming.system import command_template, durations
 
 _PATTERN_CHARACTERS = frozenset("*?[")
 _DURATIONS = ("startup_grace", "backoff", "max_backoff")
-# A shell gives 128 + signal, a killed process is seen with a negative code (signal numbers go up to 64).
+# A shell returns 128 + signal. A process that a signal ended has the negative signal number, down to -64.
 _EXIT_CODES = range(-64, 256)
 
 
 class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
-    """One `[[programs]]`: a program and the queues it is for.
+    """A `[[programs]]` entry: a reader program and the queues that it is for.
 
     Attributes:
-        queue: A queue's name, or a pattern of fnmatch.
-        command: The command line; `{queue}` stands for the queue's name (`command_words` says where it may).
-        notification: Only records for the event notification of this name count; None: all.
-        min: So many processes are kept running for the queue.
-        max: So many run for one queue at most.
+        queue: A queue's name, or an fnmatch pattern.
+        command: The command line. `{queue}` becomes the queue's name; `command_template` has the rules.
+        notification: The event notification whose records count; None: all records count.
+        min: Number of programs that are kept running for the queue.
+        max: Most programs that run for one queue at a time.
         directory: The working directory; None: the activator's.
-        environment: Variables besides the activator's own.
-        log_file: Gets the program's output, appended; None: one of the state directory's `logs` does.
-        startup_grace: For so long a process counts as still starting.
-        success_exit_codes: What means that the work was done.
-        fatal_exit_codes: What means that nothing is to be started until the entry changes.
-        backoff: How long nothing is started after a first crash.
-        max_backoff: How long at most.
-        max_restarts: Restarts in a row after crashes.
+        environment: Variables added to the activator's own.
+        log_file: File that the program's output is appended to; None: a file in `logs` of the state directory.
+        startup_grace: How long a program counts as still starting.
+        success_exit_codes: Exit codes that mean that the work was done.
+        fatal_exit_codes: Exit codes after which nothing is started until the entry changes.
+        backoff: The pause after a first crash.
+        max_backoff: The longest pause after crashes.
+        max_restarts: Restarts in a row after crashes, before the activator gives up.
     """
 
     queue: str
@@ -54,7 +54,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     max_restarts: int = 5
 
     def __post_init__(self) -> None:
-        """Checks what types do not say; each message begins with the key."""
+        """Checks the values beyond their types. Each error message begins with the key."""
         for problem in (self._wrong_command(), self._wrong_numbers(), self._wrong_codes(), self._wrong_directory()):
             if problem is not None:
                 raise ValueError(problem)
@@ -72,7 +72,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         try:
             words = self.words
         except ValueError as error:
-            return f"`command` is no command line: {error}"
+            return f"`command` is not a valid command line: {error}"
         problem = command_template.problem(words, {"queue": "QUEUE_ACTIVATION_QUEUE"})
         if problem is not None:
             return f"`command` {problem}"
@@ -83,10 +83,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         if self.min < 0:
             return "`min` must be at least 0"
         if self.min and self.is_pattern:
-            return "`min` needs a queue's name: a pattern does not say which queues there are"
+            return "`min` needs a queue's name: a pattern does not list the queues"
         if not max(1, self.min) <= self.max <= MAX_QUEUE_READERS:
-            least = f"{self.min}, as `min` is" if self.min > 1 else "1"
-            return f"`max` must be at least {least}, and at most {MAX_QUEUE_READERS}"
+            least = f"{self.min}, the value of `min`," if self.min > 1 else "1"
+            return f"`max` must be at least {least} and at most {MAX_QUEUE_READERS}"
         return "`max_restarts` must be at least 0" if self.max_restarts < 0 else None
 
     def _wrong_codes(self) -> str | None:
@@ -95,28 +95,28 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             ("fatal_exit_codes", self.fatal_exit_codes),
         ):
             if not set(_EXIT_CODES).issuperset(codes):
-                return f"`{name}` must be from -64 (killed by signal 64) to 255"
+                return f"`{name}` must contain numbers from -64 (killed by signal 64) to 255"
         both = sorted(set(self.success_exit_codes) & set(self.fatal_exit_codes))
-        return f"`fatal_exit_codes` has {both[0]}, which is a success code too" if both else None
+        return f"`fatal_exit_codes` contains {both[0]}, which `success_exit_codes` contains too" if both else None
 
     def _wrong_directory(self) -> str | None:
         if self.directory is not None and not Path(self.directory).is_dir():
             return f"`directory` does not exist: {self.directory}"
         wrong = [name for name in self.environment if not name or "=" in name]
-        return f"`environment` has a variable that is called {wrong[0]!r}" if wrong else None
+        return f"`environment` has the invalid variable name {wrong[0]!r}: empty, or with `=` in it" if wrong else None
 
     @property
     def is_pattern(self) -> bool:
-        """Whether `queue` may match more than one queue."""
+        """Returns whether `queue` may match more than one queue."""
         return not _PATTERN_CHARACTERS.isdisjoint(self.queue)
 
     @cached_property
     def words(self) -> list[str]:
-        """The command line's words, placeholders in them."""
+        """Returns the words of the command line, with placeholders."""
         return command_template.split(self.command)
 
     def policy(self, salt: str) -> Policy:
-        """Returns what the decisions need of it; `salt` is that of the state directory."""
+        """Returns the entry in the form that decisions use; `salt` is the state directory's."""
         return Policy(
             entry=self._without_secrets(salt),
             min_programs=self.min,
@@ -130,10 +130,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         )
 
     def _without_secrets(self, salt: str) -> str:
-        """Returns the entry as it is kept on disk, as JSON.
+        """Returns the entry as JSON, as it is kept on disk.
 
-        Of the environment, which may have secrets, it has a digest only. Its key is the salt: a digest that anybody can
-        make says which of a few guesses is right.
+        The environment may contain secrets, so only its digest is kept. The digest is keyed with the salt, because a
+        digest without a key would confirm a correct guess.
         """
         fields = msgspec.to_builtins(self)
         if self.environment:
@@ -141,23 +141,26 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return msgspec.json.encode(fields).decode()
 
     def matches(self, queue: str) -> bool:
-        """Whether the program is for this queue."""
+        """Returns whether the program is for this queue."""
         return fnmatch.fnmatchcase(queue, self.queue) if self.is_pattern else queue == self.queue
 
     def wants(self, notification: str | None) -> bool:
-        """Whether records for this event notification count; None: BROKER_QUEUE_DISABLED of a queue without one."""
+        """Returns whether records for this event notification count.
+
+        None stands for BROKER_QUEUE_DISABLED of a queue without event notifications.
+        """
         return self.notification is None or notification is None or notification == self.notification
 
     def command_for(self, queue: str) -> list[str]:
-        """The command line for a queue.
+        """Returns the command line for a queue.
 
         Raises:
-            UnsafeNameError: The queue's name must not stand in it.
+            UnsafeNameError: The queue's name must not be put into the command line.
         """
         return command_template.fill(self.words, {"queue": queue})
 
     def refusal(self, queue: str) -> str | None:
-        """Returns why nothing is ever started for a queue of this name."""
+        """Returns why no program may be started for a queue of this name, or None if one may."""
         try:
             self.command_for(queue)
         except command_template.UnsafeNameError as error:
@@ -165,27 +168,27 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return None
 
     def log_file_for(self, queue: str) -> Path | None:
-        """Where the output for a queue goes; a name with slashes does not lead out of the folder."""
+        """Returns the file for a queue's output; slashes in the name are replaced, so it stays in its folder."""
         return Path(self.log_file.replace("{queue}", queue.replace("/", "_"))) if self.log_file is not None else None
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
-    """The whole file; the first entry that matches a queue is the one for it."""
+    """The content of the file. The first entry that matches a queue applies to it."""
 
     programs: list[ProgramEntry]
 
     def __post_init__(self) -> None:
-        """Checks the entries together."""
+        """Checks the entries against each other."""
         if not self.programs:
-            raise ValueError("`programs` is empty: write at least one [[programs]]")
+            raise ValueError("`programs` is empty: write at least one [[programs]] entry")
         for at, entry in enumerate(self.programs):
             first = self.entry_for(entry.queue) if not entry.is_pattern else entry
             if first is not entry:
                 raise ValueError(
-                    f"[[programs]] number {at + 1} is never used: an earlier one, `{first and first.queue}`, is for "
-                    f"{entry.queue} too. Put it before that one."
+                    f"[[programs]] number {at + 1} is never used: the earlier entry `{first and first.queue}` matches "
+                    f"{entry.queue} too. Move number {at + 1} before it."
                 )
 
     def entry_for(self, queue: str) -> ProgramEntry | None:
-        """The entry for a queue, if there is one."""
+        """Returns the entry for a queue, or None if there is none."""
         return next((entry for entry in self.programs if entry.matches(queue)), None)

@@ -1,4 +1,4 @@
-"""Tells the monitor that sessions have ended; what Kafka does not take is sent again."""
+"""Reports to the monitor that sessions have ended; repeats reports that Kafka does not take."""
 
 from confluent_kafka import KafkaError
 
@@ -8,24 +8,24 @@ from streaming.wire.input_records import SessionEnded
 
 
 class EndedSessions:
-    """Writes SESSION_ENDED to queue-receives."""
+    """Writes SESSION_ENDED records to queue-receives."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Connects lazily: the first report does.
+        """Creates the client, which connects for the first report.
 
         Raises:
-            UserError: The client does not take its properties.
+            UserError: The client rejects its properties.
         """
         self._reporter = SessionEventReporter(cluster, topic, {"enable.idempotence": True})
         self._unsent: list[tuple[str, str]] = []
         self._acknowledged: list[str] = []
 
     def report(self, session_id: str, queue: str) -> None:
-        """Sends a report without waiting for Kafka."""
+        """Adds a report, which the next `take_acknowledged` or `flush` sends."""
         self._unsent.append((session_id, queue))
 
     def take_acknowledged(self) -> list[str]:
-        """The sessions whose report Kafka has; returns at once.
+        """Sends the added reports without waiting; returns the sessions whose reports Kafka has acknowledged by now.
 
         Raises:
             RightMissingError: Kafka does not allow the reports.
@@ -44,13 +44,13 @@ class EndedSessions:
         return acknowledged
 
     def flush(self, timeout_s: float) -> list[str]:
-        """Waits until Kafka has all reports, or for so long; as `take_acknowledged`."""
+        """Waits up to `timeout_s` until Kafka has all reports; returns and raises as `take_acknowledged` does."""
         acknowledged = self.take_acknowledged()
         self._reporter.flush(timeout_s)
         return acknowledged + self.take_acknowledged()
 
     def close(self) -> None:
-        """Drops what Kafka has not taken; the next activator sends it."""
+        """Drops the reports that Kafka has not taken; the next activator sends them."""
         self._reporter.close()
 
     def _send(self, session_id: str, queue: str) -> None:

@@ -1,4 +1,4 @@
-"""What the activator reads: the notifications, once for its consumer group, and the monitors view, all of it."""
+"""Reads the activator's topics: notifications, as a member of a consumer group, and the whole monitors view."""
 
 import contextlib
 import time
@@ -22,11 +22,11 @@ from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
 from streaming.wire.output_records import MonitorState
 
-# Kafka's brokers accept nothing shorter than 6 s (group.min.session.timeout.ms). A restarted activator is known by its
-# instance id and takes over at once; this is how long another activator of the group waits for one that is gone.
+# Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). A restarted activator has the same instance id
+# and continues at once. Another activator of the group waits this long for one that is gone.
 _SESSION_TIMEOUT_MS = 10_000
 _COMMIT_INTERVAL_MS = 1_000
-# Of notifications and of rows per step: bounds how long programs that have exited wait to be noticed.
+# Most notifications and rows per step. They bound the delay with which exits of programs are noticed.
 _MAX_NOTIFICATIONS = 500
 _MAX_ROWS = 10_000
 _PROBE_INTERVAL_S = 5.0
@@ -34,7 +34,7 @@ _PROBE_TIMEOUT_S = 0.5
 
 
 class _MonitorRow(Struct):
-    """The fields of a record of queue-monitors that the activator needs."""
+    """The fields of a queue-monitors record that the activator needs."""
 
     state: MonitorState | None
     unread_messages: Int64
@@ -48,24 +48,24 @@ class Notifications:
     """Reads queue-activations in a consumer group.
 
     Attributes:
-        is_assigned: Whether the group has given this member its share; from then on records come.
-        problem: What is wrong with Kafka; None: nothing.
+        is_assigned: Whether the group has given this member its share of the partitions. Records come only after that.
+        problem: The present problem with Kafka; None if there is none.
     """
 
     def __init__(
         self, cluster: Cluster, topic: str, group_id: str, instance_id: str, say: Callable[[str], None]
     ) -> None:
-        """Joins the group; `is_assigned` tells when that is done.
+        """Starts to join the group; `is_assigned` tells when that is done.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-activations.
             group_id: The consumer group of the activators.
-            instance_id: By what the group knows this one again after a restart.
-            say: Is told of records that are no notifications.
+            instance_id: Identifies this activator in the group after a restart.
+            say: Called with a line about a record that is not a notification.
 
         Raises:
-            UserError: The client does not take its properties.
+            UserError: The client rejects its properties.
         """
         self.is_assigned = False
         self.problem: str | None = None
@@ -79,11 +79,11 @@ class Notifications:
             "session.timeout.ms": _SESSION_TIMEOUT_MS,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            # Only what `done` was told of is committed.
+            # Only the offsets that `done` stores are committed.
             "enable.auto.offset.store": False,
             "enable.auto.commit": True,
             "auto.commit.interval.ms": _COMMIT_INTERVAL_MS,
-            # How long the broker waits for more; a record that comes is delivered at once.
+            # How long the broker waits if there are no records; a new record is delivered at once.
             "fetch.wait.max.ms": 100,
             "error_cb": self._on_error,
         }
@@ -91,10 +91,10 @@ class Notifications:
         self._consumer.subscribe([topic], on_assign=self._on_assign)
 
     def poll(self, timeout_s: float) -> list[Message]:
-        """The records that have come, as soon as there is one, or none within the time.
+        """Waits up to `timeout_s` for a record, and returns all records that have come.
 
         Raises:
-            UserError: Another activator has taken this one's place in the group, or Kafka allows this one none.
+            UserError: Another activator has taken over this one's membership in the group, or Kafka denies access.
         """
         messages: list[Message] = []
         while len(messages) < _MAX_NOTIFICATIONS:
@@ -107,8 +107,8 @@ class Notifications:
                 messages.append(message)
             elif error.fatal():
                 raise UserError(
-                    f"Kafka has closed this activator's place in its group: {error.str()}. Does another activator run "
-                    "on a copy of the state directory?"
+                    f"Kafka has ended this activator's membership in its consumer group: {error.str()}. Check whether "
+                    "another activator runs on a copy of the state directory."
                 )
             else:
                 self._take_problem(error)
@@ -116,31 +116,31 @@ class Notifications:
         return messages
 
     def decode(self, message: Message) -> Activation | None:
-        """Returns what a record says; None if it is no notification."""
+        """Returns the notification in a record, or None if the record is not a notification."""
         return self._decoder.decode(message)
 
     @property
     def passed_over(self) -> int:
-        """How many records could not be decoded."""
+        """Returns the number of records that could not be decoded."""
         return self._decoder.passed_over
 
     def is_old(self, message: Message) -> bool:
-        """Whether a record was there before this member got its share."""
+        """Returns whether a record was in the topic before this member got its share."""
         partition, offset = message.partition(), message.offset()
         if partition is None or offset is None or partition not in self._old_ends:
             return True
         return offset < self._old_ends[partition]
 
     def done(self, messages: list[Message]) -> None:
-        """These records must not come again."""
+        """Stores the offsets of records, so that the records do not come again."""
         for message in messages:
-            # Another member may have got the partition meanwhile: then they do come again, there.
+            # The partition may belong to another member by now. Then the records come again, to that member.
             with contextlib.suppress(KafkaException):
                 self._consumer.store_offsets(message)
 
     def close(self) -> None:
-        """Commits what is done; what cannot be committed comes again, as repeats."""
-        # It waits 10 s for a Kafka that does not answer, and cannot be told otherwise.
+        """Commits the stored offsets; records whose offsets cannot be committed come again, as repeats."""
+        # Consumer.close waits 10 s for a Kafka that does not answer, and takes no time-out.
         with contextlib.suppress(TimeoutError, KafkaException):
             within(GRACE_S, self._consumer.close)
 
@@ -149,13 +149,13 @@ class Notifications:
         for each in partitions:
             if is_asked():
                 break
-            # Without its end all of a partition counts as old: then nothing is started before the view tells of it.
+            # Without its end, the whole partition counts as old: nothing is started until the view has caught up.
             with contextlib.suppress(KafkaException):
                 self._old_ends[each.partition] = end_offset(consumer, each)
         self.is_assigned = True
 
     def _on_error(self, error: KafkaError) -> None:
-        # What follows a refusal says less than it.
+        # Errors that follow a refusal say less than the refusal.
         if denial(error) or (error.code() == KafkaError._ALL_BROKERS_DOWN and self.problem is None):
             self._take_problem(error)
 
@@ -166,7 +166,7 @@ class Notifications:
         self.problem = str(denied) if denied else error.str()
 
     def _probe(self) -> None:
-        """Without records nothing else would tell that Kafka is back."""
+        """Checks during an outage whether Kafka is back; if no record comes, nothing else would tell."""
         now_s = time.monotonic()
         if self.problem is None or now_s < self._probe_s:
             return
@@ -180,12 +180,12 @@ class MonitorsView:
     """The latest row of every queue monitor."""
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
-        """Begins to read.
+        """Starts to read.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-monitors.
-            say: Is told of records that are no rows.
+            say: Called with a line about a record that is not a row.
 
         Raises:
             UserError: The topic is missing, or Kafka cannot be reached.
@@ -194,12 +194,12 @@ class MonitorsView:
         self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
 
     def read_to_end(self) -> None:
-        """Reads all there is now."""
+        """Reads all rows that exist now."""
         for message in self._follower.to_end():
             self._view.take(message)
 
     def take_changed(self) -> set[str]:
-        """The queues whose row has changed since the last call; returns at once."""
+        """Reads new rows without waiting; returns the queues whose rows have changed since the last call."""
         changed = set()
         for _ in range(_MAX_ROWS):
             message = self._follower.poll(0)
@@ -212,24 +212,24 @@ class MonitorsView:
 
     @property
     def passed_over(self) -> int:
-        """How many records of the topic could not be decoded."""
+        """Returns the number of records of the topic that could not be decoded."""
         return self._view.passed_over
 
     def row(self, queue: str) -> ViewRow | None:
-        """The queue's row; None if it has none."""
+        """Returns the queue's row, or None if it has none."""
         return self._view.rows.get(queue)
 
     def close(self) -> None:
-        """Ends reading."""
+        """Stops reading."""
         self._follower.__exit__(None, None, None)
 
 
 def decode_row(message: Message) -> tuple[str, ViewRow | None]:
-    """Decodes a queue and its row, None for a tombstone; raises InvalidRecordError."""
+    """Decodes a queue's name and its row, which is None for a tombstone. Raises InvalidRecordError."""
     key, value = message.key() or b"", message.value()
     queue = key.decode(errors="replace")
     if not is_queue_name(queue) or queue.encode() != key:
-        raise InvalidRecordError("its key is no name of a queue")
+        raise InvalidRecordError("its key is not a queue name")
     if value is None:
         return queue, None
     row = decode_json(_row_decoder, value)

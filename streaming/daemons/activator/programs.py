@@ -1,7 +1,8 @@
-"""Reader programs: started so that a killed activator neither loses nor doubles one, and found again by the next.
+"""Starts reader programs, and finds those that an earlier activator started.
 
-Other than a `ChildProcess`, a program survives the activator. It is started behind a gate that opens only when it has
-been recorded; an activator that dies before leaves nothing behind.
+A killed activator neither loses a program nor starts it twice. Unlike a `ChildProcess`, a program survives the
+activator. It starts behind a gate that opens only after the program has been recorded. If the activator dies before
+that, the program never runs.
 """
 
 import contextlib
@@ -19,20 +20,20 @@ from streaming.system.stop_signals import is_hurried
 
 _STOP_POLL_S = 0.02
 _MAX_LOG_BYTES = 10 * 2**20
-# Of a file's name; the system allows 255 characters.
+# Longest name of a log file without its suffix; the system allows 255 characters.
 _MAX_NAME_LENGTH = 200
-# From field 3, the state, to field 22, the start.
+# Fields 3 (state) to 22 (start time) of /proc/PID/stat.
 _STAT_FIELDS = 20
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a process from a later one with the same process id.
+    """The identity of a process, which a later process with the same process id does not have.
 
     Attributes:
         pid: The process id.
-        start_ticks: When it was started, in clock ticks since the machine's start (proc(5), /proc/PID/stat, field 22).
-        boot_id: Which start of the machine that was.
+        start_ticks: Start time, in clock ticks since the machine booted (proc(5), /proc/PID/stat, field 22).
+        boot_id: The id of that boot.
     """
 
     pid: int
@@ -41,16 +42,17 @@ class Identity:
 
 
 def identity_of(pid: int) -> Identity | None:
-    """Returns the identity of a process that runs.
+    """Returns the identity of a running process.
 
-    None if there is none, if it has ended and was not yet waited for, or if it may not be looked at (hidepid).
+    Returns None if there is no such process, if it has ended and its parent has not waited for it yet, or if hidepid
+    hides it.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    # The name, field 2, may have blanks and brackets of its own; what follows it begins with field 3.
+    # Field 2, the name, may contain blanks and parentheses. Field 3 follows the last parenthesis.
     fields = stat.rpartition(")")[2].split()
     if len(fields) < _STAT_FIELDS or fields[0] in ("Z", "X") or not fields[19].isdecimal():
         return None
@@ -59,32 +61,33 @@ def identity_of(pid: int) -> Identity | None:
 
 @dataclass(frozen=True)
 class Exit:
-    """A program has ended; `code`: negative if a signal ended it, None if nobody saw it."""
+    """The end of a program. `code` is negative if a signal ended it, and None if it is unknown."""
 
     code: int | None
 
 
 class RunningProgram(Protocol):
-    """A program that was started by this activator, or by an earlier one."""
+    """A program that this activator or an earlier one started."""
 
     @property
     def pid(self) -> int:
         """The process id; also the id of its process group."""
 
     def poll(self) -> Exit | None:
-        """Its end; None while it runs."""
+        """Returns the program's exit, or None while it runs."""
 
     def signal(self, number: int) -> None:
-        """Sends it a signal; nothing if it has ended."""
+        """Sends the program a signal; does nothing if it has ended."""
 
     def release(self) -> None:
-        """Lets go of it without ending it."""
+        """Frees this process's resources without ending the program."""
 
 
 def default_log_file(state_directory: Path, queue: str) -> Path:
-    """Returns where the output of a queue's programs goes by default: on one terminal it could not be told apart.
+    """Returns the default file for the output of a queue's programs.
 
-    A file that has grown long is put aside first, and the one that was put aside before it is deleted.
+    Each queue has a file of its own, because on one terminal the outputs could not be told apart. A file of more than
+    _MAX_LOG_BYTES is first renamed to `.log.1` and replaces the file of that name.
     """
     log_file = state_directory.absolute() / "logs" / f"{quote(queue, safe='')[:_MAX_NAME_LENGTH]}.log"
     with contextlib.suppress(FileNotFoundError):
@@ -94,18 +97,18 @@ def default_log_file(state_directory: Path, queue: str) -> Path:
 
 
 class StartedProgram:
-    """A program that waits at its gate, then runs, in a session of its own."""
+    """A program that waits at its gate, then runs, in a process session of its own."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], directory: Path | None, log_file: Path | None
     ) -> None:
-        """Starts the gate.
+        """Starts the process that waits at the gate.
 
         Args:
-            command: The program and its arguments. One that cannot be found ends with exit code 127.
-            environment: All of its environment.
-            directory: Its working directory; None: this process's.
-            log_file: Gets its output, appended; None: it goes where this process's goes.
+            command: The program and its arguments. If the program is not found, the exit code is 127.
+            environment: The complete environment.
+            directory: The working directory; None: this process's.
+            log_file: File that the output is appended to; None: this process's output.
 
         Raises:
             OSError: The directory or the log file cannot be used, or the machine has no room for a process.
@@ -113,7 +116,7 @@ class StartedProgram:
         if log_file is not None:
             log_file.parent.mkdir(parents=True, exist_ok=True)
         self._process = start_at_gate(command, log_file=log_file, env=environment, cwd=directory)
-        # A child that was not yet waited for keeps its process id, so this is the child's whatever has happened to it.
+        # A child keeps its process id until it is waited for, so this is the child's identity even if it has ended.
         self.identity = identity_of(self.pid) or Identity(self.pid, 0, "")
 
     @property
@@ -126,35 +129,35 @@ class StartedProgram:
         open_gate(self._process)
 
     def poll(self) -> Exit | None:
-        """Its end; None while it runs."""
+        """Returns the program's exit, or None while it runs."""
         exit_code = self._process.poll()
         return None if exit_code is None else Exit(exit_code)
 
     def signal(self, number: int) -> None:
-        """Sends it a signal; nothing if it has ended."""
+        """Sends the program a signal; does nothing if it has ended."""
         self._process.send_signal(number)
 
     def release(self) -> None:
-        """Lets go of it without ending it."""
+        """Frees this process's resources without ending the program."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
 
 class AdoptedProgram:
-    """A program that an earlier activator started; its exit code goes to whoever is its parent now.
+    """A program that an earlier activator started. Its exit code is unknown, because it has another parent now.
 
-    Its process id may have become that of anything, so each look and each signal begins with its identity.
+    Its process id may belong to another process by now, so each check and each signal compares the identity first.
     """
 
     def __init__(self, identity: Identity) -> None:
         """Looks for the process.
 
         Raises:
-            ProcessLookupError: It has ended.
+            ProcessLookupError: The process has ended.
         """
         self.identity = identity
         if self.poll() is not None:
-            raise ProcessLookupError(f"process {identity.pid} is gone, or another one")
+            raise ProcessLookupError(f"process {identity.pid} has ended, or its id belongs to another process")
 
     @property
     def pid(self) -> int:
@@ -162,26 +165,29 @@ class AdoptedProgram:
         return self.identity.pid
 
     def poll(self) -> Exit | None:
-        """Its end; None while it runs."""
+        """Returns the program's exit, or None while it runs."""
         return None if identity_of(self.pid) == self.identity else Exit(None)
 
     def signal(self, number: int) -> None:
-        """Sends it a signal; nothing if it has ended, or if it belongs to somebody else by now."""
+        """Sends the program a signal; does nothing if it has ended or its process id belongs to another process."""
         with contextlib.suppress(OSError):
             descriptor = os.pidfd_open(self.pid)
             try:
-                # Only now: what the descriptor refers to cannot become another process any more.
+                # Checked only now: an open descriptor cannot come to refer to another process.
                 if self.poll() is None:
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
 
     def release(self) -> None:
-        """Lets go of it without ending it; there is nothing to let go of."""
+        """Does nothing: there are no resources to free."""
 
 
 def stop_all(programs: Sequence[RunningProgram], timeout_s: float) -> None:
-    """Asks programs to end (SIGTERM), waits, no longer than until a hurry, then ends all of their groups by force."""
+    """Sends SIGTERM to programs, waits, then kills the process groups of those that still run.
+
+    The wait ends after `timeout_s`, or when a second stop signal comes.
+    """
     running = [program for program in programs if program.poll() is None]
     for program in running:
         program.signal(signal.SIGTERM)
@@ -190,7 +196,7 @@ def stop_all(programs: Sequence[RunningProgram], timeout_s: float) -> None:
         time.sleep(_STOP_POLL_S)
         running = [program for program in running if program.poll() is None]
     for program in running:
-        # It still runs, so its process group is its own.
+        # The program still runs, so the process group with its id is its own.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
     while any(program.poll() is None for program in running):

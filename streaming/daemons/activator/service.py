@@ -1,8 +1,8 @@
-"""The activator: follows notifications and the monitors view, starts programs, and keeps what it must not forget.
+"""The activator: follows notifications and the monitors view, and starts reader programs.
 
-Whatever happens is first decided in memory, then recorded in one transaction, and only then done: programs wait at
-their gates until then, and the consumer group's offsets follow. So an activator that is killed at any instant finds
-each program that ran in its records, and each notification that it had not recorded comes again.
+Each step decides in memory, records its decisions in one transaction, and only then acts: it opens the gates of started
+programs, then lets the consumer group's offsets be committed. After a kill at any instant, the activator therefore
+finds each program that ran in its records, and receives each unrecorded notification again.
 """
 
 import os
@@ -50,24 +50,24 @@ _CONFIG_LOOK_INTERVAL_S = 1.0
 _SEEN_INTERVAL_S = 5.0
 _STOP_TIMEOUT_S = 10.0
 _FLUSH_TIMEOUT_S = 1.0
-# How long `run` waits for a notification at a time; so often it looks at its programs too.
+# How long a step of `run` waits for a notification, and so the interval between checks of the programs.
 _STEP_S = 0.2
-# Ids of notifications are needed for as long as repeats may come; a batch that is written again follows closely.
+# Ids of notifications are kept as long as repeats may come. A batch that is written again follows the first closely.
 _FORGET_AFTER_MS = 24 * 3_600_000
 _FORGET_INTERVAL_S = 3_600.0
-# The shell's code for what was found but could not be run.
+# The shell's exit code for a command that was found but could not be run.
 _CANNOT_START = 126
 
 
 class Activator:
-    """The activator in this process. A context manager; `run` or repeated `step`s do the work."""
+    """The activator of this process. A context manager; call `run`, or `step` repeatedly."""
 
     def __init__(self, settings: ActivatorSettings, on_event: Callable[[ActivatorEvent], None] | None = None) -> None:
-        """Only takes note; `with` starts it.
+        """Stores the settings; entering the context starts the activator.
 
         Args:
-            settings: What it is told.
-            on_event: Gets each decision and what else is worth a line of the log.
+            settings: The activator's settings.
+            on_event: Called for each decision, and for other events that deserve a line in the log.
         """
         self._settings = settings
         self._on_event = on_event or (lambda _event: None)
@@ -75,18 +75,18 @@ class Activator:
         self._programs: dict[str, tuple[str, RunningProgram]] = {}
         self._due_ms: dict[str, int] = {}
         self._is_ready = False
-        # No Event: its lock may be held by whom the signal interrupts.
+        # Not an Event: a signal handler sets it, and the interrupted code may hold the Event's lock.
         self._is_config_asked = False
         self._looked_s = self._seen_s = self._forgot_s = time.monotonic()
-        # Programs are timed by a clock that nobody sets.
+        # Programs are timed by the monotonic clock, which setting the time of day does not affect.
         self._wall_minus_monotonic_s = time.time() - time.monotonic()
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        """Reads the config, takes hold of the state, of the programs of an earlier run, and of Kafka.
+        """Reads the config, locks and loads the state, reads the monitors view, and joins the consumer group.
 
         Raises:
-            UserError: The config is wrong, the state is in use, a topic is missing, Kafka refuses or cannot be reached.
+            UserError: Invalid config, state in use, missing topic, or Kafka denies access or cannot be reached.
         """
         settings = self._settings
         self._config = TomlFile(settings.config_file, Config)
@@ -95,7 +95,7 @@ class Activator:
             resources.callback(lock.close)
             self._store = resources.enter_context(Store(settings.state_directory))
             self._about = self._store.about()
-            self._about.config_file = ""  # it only starts
+            self._about.config_file = ""  # empty while the activator starts
             with self._store.transaction():
                 self._store.save_about(self._about)
             group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
@@ -122,23 +122,23 @@ class Activator:
 
     @property
     def running(self) -> dict[str, int]:
-        """Process ids of the programs that run, by session."""
+        """Returns the process ids of the running programs, by session."""
         return {session_id: program.pid for session_id, (_, program) in self._programs.items()}
 
     def look_at_config(self) -> None:
-        """Has the config file read anew in the next step, whether it has changed or not; may be called by a signal."""
+        """Makes the next step read the config file again, even if it is unchanged. A signal handler may call this."""
         self._is_config_asked = True
 
     def run(self, stop: threading.Event) -> None:
-        """Works until it is asked to stop."""
+        """Works until `stop` is set."""
         while not stop.is_set():
             self.step(_STEP_S)
 
     def step(self, timeout_s: float) -> None:
-        """Waits so long for a notification, and does what there is to do.
+        """Waits up to `timeout_s` for notifications, then handles them and all other due work.
 
         Raises:
-            UserError: Another activator has taken this one's place in the consumer group, or Kafka refuses.
+            UserError: Another activator has taken over this one's membership in the group, or Kafka denies access.
         """
         messages = self._notifications.poll(timeout_s)
         step = Step(self._now_ms())
@@ -164,11 +164,11 @@ class Activator:
         admin.require_group(group_id)
 
     def _begin(self, step: Step) -> None:
-        """The first step: programs of an earlier run are found again, or have ended meanwhile."""
+        """Begins the first step: finds running programs of an earlier run, and records the end of the others."""
         self._is_ready = True
         self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
         self._about.config_file, self._about.config_error = str(self._config.path), None
-        self._save_about(step.now_ms)  # before anybody can be told to look at it
+        self._save_about(step.now_ms)  # before READY, so that `activator status` is complete from then on
         self._tell(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
         for record in self._queues.values():
             record.state.resumed(step.now_ms)
@@ -185,7 +185,7 @@ class Activator:
         self._decide_all(step)
 
     def _look_around(self, step: Step) -> None:
-        """What is to be done once in a while."""
+        """Does periodic work: reloads the config, reports Kafka outages, saves the status, removes idle queues."""
         now_s = time.monotonic()
         if self._is_config_asked or now_s - self._looked_s >= _CONFIG_LOOK_INTERVAL_S:
             self._looked_s = now_s
@@ -209,15 +209,15 @@ class Activator:
             self._config.reload()
         except UserError as error:
             self._about.config_error = str(error)
-            step.note(None, "config refused, the one before stays", str(error))
+            step.note(None, "config refused, the previous one stays", str(error))
         else:
             self._about.config_error = None
-            step.note(None, "config", "taken over")
+            step.note(None, "config", "reloaded")
             self._decide_all(step)
         self._save_about(step.now_ms)
 
     def _take(self, message: Message, step: Step) -> None:
-        """A record of queue-activations."""
+        """Handles a record of queue-activations."""
         record = self._notifications.decode(message)
         if record is None:
             return
@@ -244,7 +244,7 @@ class Activator:
         )
         decisions = state.notified(new, self._view.row(queue), step.now_ms)
         if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
-            step.old += 1  # there may be thousands; nothing has changed
+            step.old += 1  # only counted: there may be thousands, and they change nothing
             return
         self._apply(queue, decisions, step)
         self._decide(queue, step)
@@ -263,14 +263,14 @@ class Activator:
         self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
 
     def _decide_all(self, step: Step) -> None:
-        """The config may say something else about every queue; and it may name queues to keep programs running for."""
+        """Decides for each known queue, and for each queue whose entry keeps programs running (`min`)."""
         kept = {entry.queue for entry in self._config.current.programs if entry.min}
         for queue in sorted(self._queues.keys() | kept):
             self._decide(queue, step)
             step.changed.add(queue)
 
     def _decide(self, queue: str, step: Step) -> None:
-        """Starts what is to be started now."""
+        """Starts the programs that the queue needs now, and notes when to decide again."""
         policy, row, state = self._policy(queue), self._view.row(queue), self._state(queue)
         is_over = False
         while not is_over:
@@ -288,9 +288,9 @@ class Activator:
             self._due_ms.pop(queue, None)
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:
-        """Starts a program up to its gate; a failure counts as a crash."""
+        """Starts a program, which waits at its gate. A failure counts as a crash."""
         entry, session_id = self._config.current.entry_for(queue), decision.session_id
-        assert entry is not None and session_id is not None  # noqa: S101, PT018 - only then is a start decided
+        assert entry is not None and session_id is not None  # noqa: S101, PT018 - a start needs both
         try:
             program = StartedProgram(
                 entry.command_for(queue),
@@ -299,7 +299,7 @@ class Activator:
                 entry.log_file_for(queue) or default_log_file(self._settings.state_directory, queue),
             )
         except (OSError, ValueError) as error:
-            # ValueError: a NUL in a word or a variable.
+            # ValueError: a NUL character in an argument or a variable.
             step.note(queue, "cannot be started", str(error))
             self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
         else:
@@ -314,10 +314,10 @@ class Activator:
             step.changed.add(queue)
 
     def _finish(self, step: Step) -> None:
-        """Records the step, then does it."""
+        """Records the step, then carries it out."""
         acknowledged = self._ended_sessions.take_acknowledged()
         if step.old:
-            step.note(None, "ignored", f"{step.old} old notifications that need no answer any more")
+            step.note(None, "ignored", f"{step.old} old notifications that no longer need an answer")
         self._record(step, acknowledged)
         for record, program in step.started:
             program.open_gate()
@@ -343,14 +343,14 @@ class Activator:
                 self._store.add_decision(DecisionRecord(event.at_ms, event.queue or "", event.what, event.why))
 
     def _end(self) -> None:
-        """Lets programs go on, or ends them; their sessions are reported."""
+        """Leaves the programs running, or stops them and reports their sessions; records the end."""
         step = Step(self._now_ms())
         if self._settings.stop_programs:
             stop_all([program for _, program in self._programs.values()], _STOP_TIMEOUT_S)
             step.now_ms = self._now_ms()
             for session_id, (queue, program) in self._programs.items():
                 program.release()
-                # How it ended says nothing about it: it was told to.
+                # Its exit code says nothing about the program, because the activator stopped it.
                 self._exited(session_id, queue, Exit(None), program.pid, step)
             self._programs = {}
         self._finish(step)
@@ -361,13 +361,13 @@ class Activator:
         end = Step(self._now_ms())
         count = len(self._programs)
         programs = f"{count} program{'s' if count != 1 else ''}"
-        end.note(None, "stopped", f"{programs} still running: they go on" if count else "no program is running")
+        end.note(None, "stopped", f"{programs} left running" if count else "no program is running")
         self._record(end, acknowledged)
         for event in end.events:
             self._tell(event)
 
     def _forget(self, now_ms: int) -> None:
-        """Queues of which nothing has been heard for long."""
+        """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
         old_ms = now_ms - _FORGET_AFTER_MS
         idle = [queue for queue, record in self._queues.items() if record.at_ms < old_ms and record.state.is_idle]
         with self._store.transaction():

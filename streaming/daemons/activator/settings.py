@@ -1,4 +1,4 @@
-"""What the activator is told, what it tells, and what its programs are told."""
+"""The activator's settings, its events, and the environment of its programs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,10 @@ READY = "ready"
 
 @dataclass(frozen=True)
 class ActivatorSettings:
-    """What `queue-activation activator` is told; `kafka_config_file` is for the programs, `cluster` has it already."""
+    """The settings of `queue-activation activator`.
+
+    `cluster` has the properties of `kafka_config_file` already; the file's name is passed to the programs.
+    """
 
     cluster: Cluster
     config_file: Path
@@ -29,7 +32,7 @@ class ActivatorSettings:
 
 @dataclass(frozen=True)
 class ActivatorEvent:
-    """Something that was decided or has happened; `queue` is None for what is about the activator itself."""
+    """A decision or another event; `queue` is None if the event is about the activator itself."""
 
     at_ms: int
     queue: str | None
@@ -38,7 +41,7 @@ class ActivatorEvent:
     pid: int | None = None
 
     def line(self) -> str:
-        """One line for the log."""
+        """Returns the event as a line for the log."""
         process = f" (process {self.pid})" if self.pid is not None else ""
         return printable(f"{iso_time(self.at_ms)} {self.queue or 'activator'}: {self.what}{process}: {self.why}")
 
@@ -46,9 +49,9 @@ class ActivatorEvent:
 def environment_for(
     settings: ActivatorSettings, entry: ProgramEntry, queue: str, session_id: str, notification_id: str | None
 ) -> dict[str, str]:
-    """A program's environment; with it `queue-activation read QUEUE` needs no option.
+    """Returns a program's environment, with which `queue-activation read QUEUE` needs no options.
 
-    The entry may say otherwise where Kafka is, and with which file of properties: a reader has a user of its own.
+    The entry may replace Kafka's address and the properties file, because a reader has a Kafka user of its own.
     """
     return {
         **own_environment(),

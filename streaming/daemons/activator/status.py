@@ -1,4 +1,4 @@
-"""What `queue-activation activator status` shows, from the state directory alone."""
+"""The view of `queue-activation activator status`, from the state directory alone."""
 
 import json
 from pathlib import Path
@@ -18,18 +18,18 @@ _LATEST_DECISIONS = 20
 
 
 def read_status(directory: Path, now_ms: int) -> Status:
-    """What the activator of a state directory does, or did, in plain values.
+    """Returns the status of the activator of a state directory, running or not, as plain values.
 
     Raises:
-        UserError: None has ever run there, or its state may not be read.
+        UserError: No activator has run there, or its state cannot be read.
     """
     try:
         is_there, is_running = has_state(directory), is_locked(directory)
     except OSError as error:
-        raise UserError(f"the state directory {directory} cannot be read: {error.strerror}") from None
+        raise UserError(f"The state directory {directory} cannot be read: {error.strerror}") from None
     if not is_there:
         raise UserError(
-            f"no activator has run with the state directory {directory}; give --state-directory as the activator has it"
+            f"No activator has run with the state directory {directory}. Give the --state-directory of the activator."
         )
     with Store(directory) as store:
         about = store.about()
@@ -73,30 +73,30 @@ def _queue_status(queue: str, record: QueueRecord, pids: list[int], now_ms: int)
 
 
 def show(status: Status) -> RenderableType:
-    """The status for eyes, in 80 columns."""
+    """Returns the status for people, in 80 columns."""
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
     parts: list[RenderableType] = [
         Text(f"running since {status['since'][:19]}Z (process {status['pid']})", "green")
         if status["is_running"]
-        else Text("not running; its programs go on", "yellow"),
+        else Text("not running; its programs keep running", "yellow"),
         Text(f"config {status['config_file']}"),
     ]
     if status["config_error"]:
         reason = status["config_error"].removeprefix(f"{status['config_file']}: ")
-        parts.append(Text(f"refused, the one before stays: {reason}", "bold red"))
+        parts.append(Text(f"refused, the previous config stays: {reason}", "bold red"))
     if status["kafka_problem"]:
         parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
     if status["passed_over"]:
-        parts.append(Text(f"{status['passed_over']:,} records could not be decoded; its log says which", "yellow"))
+        parts.append(Text(f"{status['passed_over']:,} records could not be decoded; the log names them", "yellow"))
     if not status["queues"]:
-        return Group(*parts, Text("no notification has come yet for a queue of the config"))
+        return Group(*parts, Text("no notification has come yet for a queue in the config"))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", overflow="fold", min_width=8)
-    table.add_column("runs", justify="right", no_wrap=True)
+    table.add_column("running", justify="right", no_wrap=True)
     table.add_column("crashes", justify="right", no_wrap=True)
-    table.add_column("last UTC", no_wrap=True)
-    table.add_column("what and why", overflow="fold")
+    table.add_column("last (UTC)", no_wrap=True)
+    table.add_column("decision and reason", overflow="fold")
     for row in status["queues"]:
         table.add_row(
             Text(printable(row["queue"])),
@@ -109,7 +109,7 @@ def show(status: Status) -> RenderableType:
 
 
 def _reasons(row: Status) -> Text:
-    """What was decided last, and what holds the queue back now."""
+    """Returns the last decision, and what holds the queue back now."""
     last, held = row["last"], row["held"]
     text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
     if held is not None and (last is None or last["action"] != "held"):

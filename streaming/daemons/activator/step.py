@@ -1,4 +1,4 @@
-"""Collects what the activator decides at a time, which is recorded in one transaction and only then done."""
+"""One step of the activator: decisions that are recorded in one transaction and only then carried out."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from streaming.daemons.activator.store import ProgramRecord
 
 @dataclass
 class Step:
-    """Holds what has been decided and is not yet done."""
+    """The decisions of a step, not yet carried out."""
 
     now_ms: int
     changed: set[str] = field(default_factory=set)
@@ -19,5 +19,5 @@ class Step:
     old: int = 0
 
     def note(self, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
-        """Takes note of what is worth a line of the log."""
+        """Adds an event, which is logged and recorded."""
         self.events.append(ActivatorEvent(self.now_ms, queue, what, why, pid))

@@ -1,4 +1,4 @@
-"""What the activator must not forget, in one SQLite file of its state directory."""
+"""The activator's durable state, in one SQLite file of its state directory."""
 
 import contextlib
 import fcntl
@@ -21,25 +21,25 @@ from streaming.errors import UserError
 
 _FILE = "activator.db"
 _LOCK_FILE = "lock"
-# Raised with every change of the tables or of QueueActivator that an older file does not have.
+# Raised with each change of the tables or of QueueActivator that older files lack.
 _FORMAT_VERSION = 2
 _state_decoder = msgspec.json.Decoder(QueueActivator)
 
-# The state is its user's alone. SQLite gives the files that it adds the mode of the first.
+# Only the owner may read the state. SQLite gives the files that it adds the mode of the database file.
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 _SALT_BYTES = 32
 
-# For `status`, which may read while the activator writes.
+# `status` may read while the activator writes.
 _BUSY_TIMEOUT_S = 5.0
-# `status` holds the lock for an instant, to see whether it is free.
+# `status` holds the lock for an instant to test whether it is free, so a failed attempt is repeated.
 _LOCK_ATTEMPTS = 5
 _LOCK_RETRY_S = 0.05
-# Enough to see what happened; status shows the last one of each queue.
+# Enough to see what happened. The last decision of each queue, which `status` shows, is kept apart from these.
 MAX_DECISIONS = 1_000
 
 _ADVICE = (
-    "If the file is damaged, remove it: the activator then forgets which programs it has started, so end them first"
+    "If the file is damaged, stop the programs that the activator has started, then remove it: it is their only record"
 )
 
 _TABLES = """
@@ -56,7 +56,7 @@ CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), value BLOB NOT NULL
 
 @dataclass
 class QueueRecord:
-    """A queue's state, and what was decided last."""
+    """A queue's state, and its last decision."""
 
     state: QueueActivator
     at_ms: int = 0
@@ -66,7 +66,7 @@ class QueueRecord:
 
 @dataclass(frozen=True)
 class ProgramRecord:
-    """A program that was let run, or was about to be."""
+    """A program whose gate was opened, or was about to be opened."""
 
     session_id: str
     queue: str
@@ -75,7 +75,7 @@ class ProgramRecord:
 
 @dataclass(frozen=True)
 class DecisionRecord:
-    """A decision of the past."""
+    """A past decision."""
 
     at_ms: int
     queue: str
@@ -85,18 +85,18 @@ class DecisionRecord:
 
 @dataclass
 class About:
-    """The activator itself.
+    """The status and identity of the activator itself.
 
     Attributes:
-        instance_id: By what its consumer group knows it again after a restart.
-        salt: Makes what the state says about secrets useless elsewhere.
+        instance_id: Identifies the activator in its consumer group after a restart.
+        salt: Key of the digests of secrets, which makes them useless elsewhere.
         pid: Its process id.
         since_ms: When it was started.
-        seen_ms: When it was last well.
-        config_file: The full path; empty while it starts.
-        config_error: Why a changed config was refused; None: it was not.
-        kafka_problem: What is wrong with Kafka right now; None: nothing.
-        passed_over: How many records could not be decoded since it was started.
+        seen_ms: When it last saved its status.
+        config_file: Full path of the config; empty while the activator starts.
+        config_error: Why a changed config was refused; None if it was not.
+        kafka_problem: The present problem with Kafka; None if there is none.
+        passed_over: Number of records since the start that could not be decoded.
     """
 
     instance_id: str
@@ -114,37 +114,37 @@ _about_decoder = msgspec.json.Decoder(About)
 
 
 class StateLock:
-    """Keeps a second activator from the same state directory; the end of the process frees it, however it ends."""
+    """Keeps a second activator from using the same state directory. Any end of the process releases the lock."""
 
     def __init__(self, directory: Path) -> None:
-        """Takes it.
+        """Takes the lock.
 
         Raises:
-            UserError: Another activator has it, or the directory cannot be used.
+            UserError: Another activator has the lock, or the directory cannot be used.
         """
         try:
             directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
             _make_private(directory, _DIRECTORY_MODE)
             self._file = _open_private(directory / _LOCK_FILE)
         except OSError as error:
-            raise UserError(f"the state directory {directory} cannot be used: {error.strerror}") from None
+            raise UserError(f"The state directory {directory} cannot be used: {error.strerror}") from None
         for _ in range(_LOCK_ATTEMPTS):
             if _try_lock(self._file):
                 return
             time.sleep(_LOCK_RETRY_S)
         self._file.close()
         raise UserError(
-            f"another activator uses the state directory {directory}. Stop it, or give this one another "
+            f"Another activator uses the state directory {directory}. Stop it, or give this one another "
             "--state-directory and another --group-id."
         )
 
     def close(self) -> None:
-        """Frees it."""
+        """Releases the lock."""
         self._file.close()
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether an activator runs on this state directory."""
+    """Returns whether an activator runs on this state directory."""
     try:
         with (directory / _LOCK_FILE).open("rb") as file:
             return not _try_lock(file)
@@ -153,14 +153,14 @@ def is_locked(directory: Path) -> bool:
 
 
 def _open_private(path: Path) -> IO[bytes]:
-    """Opens a file for appending that nobody else may open, also if it is there already and belongs to this user."""
+    """Opens a file for appending that only its owner may open; also restricts an existing file of this user."""
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FILE_MODE), "ab")
     _make_private(path, _FILE_MODE)
     return file
 
 
 def _make_private(path: Path, mode: int) -> None:
-    """Sets the mode whatever the umask; what belongs to somebody else stays as it is."""
+    """Sets the mode, whatever the umask, unless the file belongs to another user."""
     if path.stat().st_uid == os.geteuid():
         path.chmod(mode)
 
@@ -177,10 +177,10 @@ class Store:
     """The state on disk. A context manager."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens it, or makes it.
+        """Opens or creates the state.
 
         Raises:
-            UserError: It cannot be read, or a newer version has written it.
+            UserError: The state cannot be used, or a newer version has written it.
         """
         self._path = directory / _FILE
         try:
@@ -197,7 +197,7 @@ class Store:
                 if version < _FORMAT_VERSION:
                     self._upgrade(version)
             if version > _FORMAT_VERSION:
-                raise UserError(f"{self._path} was written by a newer version of queue-activation. Update this one.")
+                raise UserError(f"{self._path} was written by a newer version of queue-activation. Upgrade this one.")
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise UserError(f"{self._path} cannot be used: {error}. {_ADVICE}") from None
@@ -206,7 +206,7 @@ class Store:
             raise
 
     def _upgrade(self, version: int) -> None:
-        """Brings a state of an older version, or of none, to this one."""
+        """Upgrades the state of an older version, or creates the tables of a new one."""
         if version == 0:
             for statement in _TABLES.split(";")[:-1]:
                 self._connection.execute(statement)
@@ -226,7 +226,7 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing; on disk when the block ends."""
+        """Makes the block a transaction, which is on disk when the block ends; an exception rolls it back."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -236,12 +236,12 @@ class Store:
         self._connection.execute("COMMIT")
 
     def queues(self) -> dict[str, QueueRecord]:
-        """What is known of each queue."""
+        """Returns the record of each queue."""
         rows = self._connection.execute("SELECT queue, state, at_ms, action, why FROM queues ORDER BY queue")
         return {queue: QueueRecord(_state_decoder.decode(state), *last) for queue, state, *last in rows}
 
     def save_queue(self, queue: str, record: QueueRecord) -> None:
-        """Keeps what is known of a queue."""
+        """Saves the record of a queue."""
         state = msgspec.json.encode(record.state)
         self._connection.execute(
             "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)",
@@ -249,16 +249,16 @@ class Store:
         )
 
     def forget_queue(self, queue: str) -> None:
-        """Forgets a queue."""
+        """Deletes the record of a queue."""
         self._connection.execute("DELETE FROM queues WHERE queue = ?", (queue,))
 
     def programs(self) -> list[ProgramRecord]:
-        """The programs whose end is not recorded."""
+        """Returns the programs whose end is not recorded."""
         rows = self._connection.execute("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
         return [ProgramRecord(session_id, queue, Identity(*identity)) for session_id, queue, *identity in rows]
 
     def add_program(self, program: ProgramRecord) -> None:
-        """Records a program; only then may it run."""
+        """Records a program, which may run only after that."""
         identity = program.identity
         self._connection.execute(
             "INSERT INTO programs VALUES (?, ?, ?, ?, ?)",
@@ -266,20 +266,20 @@ class Store:
         )
 
     def end_program(self, session_id: str, queue: str) -> None:
-        """A program has ended; its session is to be reported as ended."""
+        """Records the end of a program; its session must then be reported as ended."""
         self._connection.execute("DELETE FROM programs WHERE session_id = ?", (session_id,))
         self._connection.execute("INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", (session_id, queue))
 
     def ended_sessions(self) -> list[tuple[str, str]]:
-        """(session_id, queue) of the sessions whose end Kafka has not acknowledged."""
+        """Returns (session_id, queue) of each ended session whose report Kafka has not acknowledged."""
         return list(self._connection.execute("SELECT session_id, queue FROM ended_sessions"))
 
     def forget_session(self, session_id: str) -> None:
-        """Kafka has acknowledged the report."""
+        """Deletes an ended session whose report Kafka has acknowledged."""
         self._connection.execute("DELETE FROM ended_sessions WHERE session_id = ?", (session_id,))
 
     def add_decision(self, decision: DecisionRecord) -> None:
-        """Keeps a decision; the oldest one goes."""
+        """Adds a decision, and deletes the oldest one beyond MAX_DECISIONS."""
         cursor = self._connection.execute(
             "INSERT INTO decisions (at_ms, queue, action, why) VALUES (?, ?, ?, ?)",
             (decision.at_ms, decision.queue, decision.action, decision.why),
@@ -287,22 +287,22 @@ class Store:
         self._connection.execute("DELETE FROM decisions WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_DECISIONS,))
 
     def decisions(self, count: int) -> list[DecisionRecord]:
-        """The latest decisions, the oldest of them first."""
+        """Returns the latest decisions, oldest first."""
         rows = self._connection.execute(
             "SELECT at_ms, queue, action, why FROM decisions ORDER BY number DESC LIMIT ?", (count,)
         )
         return [DecisionRecord(*row) for row in rows][::-1]
 
     def about(self) -> About:
-        """The activator itself."""
+        """Returns the status and identity of the activator itself."""
         (value,) = self._connection.execute("SELECT value FROM about").fetchone()
         return _about_decoder.decode(value)
 
     def save_about(self, about: About) -> None:
-        """Keeps what is known of the activator itself."""
+        """Saves the status and identity of the activator itself."""
         self._connection.execute("INSERT OR REPLACE INTO about VALUES (1, ?)", (msgspec.json.encode(about),))
 
 
 def has_state(directory: Path) -> bool:
-    """Whether an activator has ever run on this state directory."""
+    """Returns whether an activator has ever run on this state directory."""
     return (directory / _FILE).exists()

@@ -1,4 +1,4 @@
-"""The task host's configuration: which procedure is run by what."""
+"""The task host's configuration: the command or function that runs each procedure."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from streaming.system import command_template, durations
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000
 _PATTERN_CHARACTERS = frozenset("*?[")
-# The names that may stand in a command line, and where the program finds them besides.
+# The placeholders of command lines, and the environment variables that have the same values.
 _VARIABLES = {"queue": "QUEUE_ACTIVATION_QUEUE", "procedure": "QUEUE_ACTIVATION_PROCEDURE"}
 
 
@@ -20,16 +20,16 @@ def _two_per_core() -> int:
 
 
 class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
-    """What runs a procedure: a command line, or a Python function.
+    """A `[[procedures]]` entry: the command line or the Python function that runs a procedure.
 
     Attributes:
-        name: The procedure's name, or a pattern (fnmatch).
-        command: A command line, or its words; `{queue}` and `{procedure}` stand for the names (`command_words` says
-            where they may).
+        name: The procedure's name, or an fnmatch pattern.
+        command: A command line, or its words. `{queue}` and `{procedure}` become the names; `command_template` has the
+            rules.
         function: `module:function`, called without arguments.
-        directory: The working directory; None: the host's. Comes first on the module path of a function.
-        environment: Added to the environment.
-        log_file: Gets the output; None: it goes where the host's goes.
+        directory: The working directory; None: the host's. It comes first on the module path of a function.
+        environment: Variables added to the host's own.
+        log_file: File for the output; None: the host's output.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
     log_file: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks what types do not say; each message begins with the key."""
+        """Checks the values beyond their types. Each error message begins with the key."""
         problem = self._problem()
         if problem is not None:
             raise ValueError(problem)
@@ -49,12 +49,12 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.name:
             return "`name` must not be empty"
         if self.command is not None and self.function is not None:
-            return "`function` and `command` exclude each other"
+            return "`function` and `command` exclude each other: write one of them"
         if self.command is None and self.function is None:
-            return f"`name` is {self.name!r}, and neither `command` nor `function` says what runs it"
+            return f"`name` is {self.name!r}, but neither `command` nor `function` says what runs it: write one of them"
         wrong = [name for name in self.environment if not name or "=" in name]
         if wrong:
-            return f"`environment` has a variable that is called {wrong[0]!r}"
+            return f"`environment` has the invalid variable name {wrong[0]!r}: empty, or with `=` in it"
         if self.function is not None:
             return None if _FUNCTION.fullmatch(self.function) else "`function` must be written as module:function"
         return self._wrong_command()
@@ -63,7 +63,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         try:
             words = self.words()
         except ValueError as error:
-            return f"`command` is no command line: {error}"
+            return f"`command` is not a valid command line: {error}"
         problem = command_template.problem(words, _VARIABLES)
         if problem is not None:
             return f"`command` {problem}"
@@ -75,15 +75,15 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def words(self) -> list[str]:
-        """The words of the command line.
+        """Returns the words of the command line.
 
         Raises:
-            ValueError: A quotation has no end.
+            ValueError: A quotation mark is not closed.
         """
         return command_template.split(self.command or [])
 
     def fits(self, name: str) -> bool:
-        """Whether it runs the procedure of that name."""
+        """Returns whether this entry runs the procedure of that name."""
         return name == self.name or fnmatchcase(name, self.name)
 
 
@@ -91,9 +91,9 @@ class HostConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the file.
 
     Attributes:
-        procedures: The first that fits is taken.
-        handlers: How many tasks run at a time, at most.
-        stop_timeout: How long running tasks have to end by themselves when the host is stopped.
+        procedures: The entries; the first that fits a procedure applies to it.
+        handlers: Most tasks that run at a time.
+        stop_timeout: How long running tasks may take to end when the host is stopped.
     """
 
     procedures: list[Procedure]
@@ -101,7 +101,7 @@ class HostConfig(Struct, frozen=True, forbid_unknown_fields=True):
     stop_timeout: str = "30s"
 
     def __post_init__(self) -> None:
-        """Checks what types do not say."""
+        """Checks the values beyond their types."""
         if not self.procedures:
             raise ValueError("`procedures` must not be empty")
         if not 1 <= self.handlers <= MAX_HANDLERS:
@@ -113,9 +113,9 @@ class HostConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def stop_timeout_ms(self) -> int:
-        """`stop_timeout` in milliseconds."""
+        """Returns `stop_timeout` in milliseconds."""
         return durations.parse(self.stop_timeout).ms
 
     def procedure(self, name: str | None) -> Procedure | None:
-        """What runs the procedure of that name; a queue whose activation names none is run by `*`."""
+        """Returns the entry for a procedure, or None. If the activation names no procedure, `*` fits."""
         return next((each for each in self.procedures if each.fits(name or "")), None)

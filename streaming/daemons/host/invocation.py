@@ -1,4 +1,4 @@
-"""From a task to the program that runs it: words, environment, directory; or why it cannot be run."""
+"""Finds the program that runs a task, with its arguments, environment and directory, or the reason why none can."""
 
 import os
 import shutil
@@ -15,16 +15,16 @@ from streaming.system import command_template
 from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.output_records import StartActivatedTask
 
-# The package's own directory on the module path would hide the function's modules of the same name, so -P.
+# Without -P, Python puts a directory first on the module path, and its modules hide others of the same name.
 _FUNCTION_RUNNER = (sys.executable, "-P", "-m", "streaming.daemons.host.run_function")
 
 
-# A module that takes longer to be imported is none to be started for each task.
+# A module that takes longer to import does not suit tasks, each of which imports it.
 _IMPORT_TIMEOUT_S = 20.0
 
 
 class CannotStartError(Exception):
-    """A task cannot be started, and trying again would not help; the message says why."""
+    """A task cannot be started, and a further try would not help. The message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Invocation:
 
     Attributes:
         words: The program and its arguments.
-        environment: All of its environment.
-        directory: Its working directory; None: the host's.
-        log_file: Gets its output; None: it goes where the host's goes.
-        function: The Python function that it runs; None: it is a command.
+        environment: The complete environment.
+        directory: The working directory; None: the host's.
+        log_file: File for the output; None: the host's output.
+        function: The Python function that the program runs; None for a command.
     """
 
     words: list[str]
@@ -47,25 +47,25 @@ class Invocation:
 
 
 def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping[str, str]) -> Invocation:
-    """What runs a task.
+    """Returns the program that runs a task.
 
     Args:
-        config: Says what runs which procedure.
+        config: The host's configuration.
         task: The task.
-        connection: Environment variables that say where Kafka is; the procedure's own may replace them.
+        connection: Environment variables with Kafka's address; the procedure's own may replace them.
 
     Raises:
-        CannotStartError: The procedure is not in the configuration, or its directory is not there, or a name must not
-            stand in its command line.
+        CannotStartError: The configuration has no entry for the procedure, the entry's directory does not exist, or a
+            name must not be put into its command line.
     """
     procedure = config.procedure(task.procedure_name)
     if procedure is None:
         name = f"the procedure {task.procedure_name!r}" if task.procedure_name else "a task without a procedure"
-        raise CannotStartError(f"the file of the host has no entry for {name}")
+        raise CannotStartError(f"the host's configuration has no entry for {name}")
     environment = {**own_environment(), **connection, **procedure.environment, **_of_task(task)}
     directory = Path(procedure.directory) if procedure.directory is not None else None
     if directory is not None and not directory.is_dir():
-        raise CannotStartError(f"the directory {directory} of procedure {procedure.name!r} is not there")
+        raise CannotStartError(f"the directory {directory} of procedure {procedure.name!r} does not exist")
     return Invocation(
         _function_words(procedure.function) if procedure.function else _command_words(procedure, task),
         environment,
@@ -76,22 +76,22 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
 
 
 def require_program(wanted: Invocation) -> None:
-    """Looks for the program where the system would.
+    """Looks for the program where the system would look.
 
     Raises:
-        CannotStartError: It is not there, or may not be executed.
+        CannotStartError: The program is not found, or may not be executed.
     """
     program = wanted.words[0]
-    # A name with a slash is looked for from the working directory, another one on the PATH.
+    # A name with a slash is relative to the working directory; any other name is searched for on the PATH.
     place = Path(wanted.directory or "", program) if "/" in program else program
     if shutil.which(place, path=wanted.environment.get("PATH", os.defpath)) is None:
         raise CannotStartError(f"the program {program!r} is not found, or may not be executed")
 
 
 def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str | None:
-    """Imports a procedure's function in a process like that of its tasks; returns why that is not possible.
+    """Imports a procedure's function in a process like that of its tasks; returns why that fails, or None.
 
-    The process ends with this one at the latest, and hears of no Ctrl-C.
+    The process ends with this one at the latest, and a Ctrl-C does not reach it.
     """
     if procedure.function is None:
         return None
@@ -105,7 +105,7 @@ def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str |
             with ChildProcess(command, log_file=log_file, env=environment, cwd=directory) as process:
                 exit_code = process.wait(_IMPORT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return f"it has not been imported within {_IMPORT_TIMEOUT_S:.0f} s"
+            return f"its import takes longer than {_IMPORT_TIMEOUT_S:.0f} s"
         except (OSError, ValueError) as error:  # ValueError: a NUL in a variable
             return str(error)
         said = log_file.read_text(errors="replace").strip().splitlines()
@@ -128,7 +128,7 @@ def _of_task(task: StartActivatedTask) -> dict[str, str]:
     variables = {
         "QUEUE_ACTIVATION_QUEUE": task.queue,
         "QUEUE_ACTIVATION_TASK_ID": task.task_id,
-        # A reader takes it for its session, so that the end of the task is the end of the session.
+        # A reader uses the task's id for its session, so that the end of the task is the end of the session.
         "QUEUE_ACTIVATION_SESSION_ID": task.task_id,
         "QUEUE_ACTIVATION_PROCEDURE": task.procedure_name or "",
     }

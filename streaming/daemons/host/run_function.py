@@ -1,11 +1,12 @@
 """Runs a Python function as a task: `python -P -m streaming.daemons.host.run_function MODULE:FUNCTION`.
 
-With `--check` before its name the function is imported and not called.
+With `--check` before the name, imports the function without calling it.
 
-The working directory comes first on the module path. The function is called without arguments; its number is the exit
-code, none is 0, an exception is a traceback and 1. A module or function that cannot be had is CANNOT_IMPORT.
+The working directory comes first on the module path. The function is called without arguments. The number that it
+returns is the exit code, and None means 0. After an exception, a traceback is printed and the exit code is 1. If the
+module or the function cannot be imported, the exit code is CANNOT_IMPORT.
 
-It loads the standard library only: the rest is the function's own choice.
+This module loads only the standard library; the function itself determines what else is loaded.
 """
 
 import importlib
@@ -15,11 +16,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-# EX_CONFIG of sysexits.h. A function should not return it: the host takes it for one that was never called.
+# EX_CONFIG of sysexits.h. A function should not return it, because the host would report a failed import.
 CANNOT_IMPORT = 78
 CHECK = "--check"
 
-# What a process can tell its parent (wait(2)).
+# The largest exit code that a process can pass to its parent (wait(2)).
 _MAX_EXIT_CODE = 255
 
 
@@ -39,7 +40,7 @@ def main() -> int:
         return 0
     if isinstance(result, int) and 0 <= result <= _MAX_EXIT_CODE:
         return result
-    sys.stderr.write(f"{name} returned {result!r}, which is no exit code: 0 to {_MAX_EXIT_CODE}, or None\n")
+    sys.stderr.write(f"{name} returned {result!r}, which is not an exit code: 0 to {_MAX_EXIT_CODE}, or None\n")
     return 1
 
 
@@ -47,7 +48,7 @@ def _imported(name: str) -> Callable[[], object]:
     module, _, attribute = name.partition(":")
     function = operator.attrgetter(attribute)(importlib.import_module(module))
     if not callable(function):
-        raise TypeError(f"{name} is no function")
+        raise TypeError(f"{name} is not a function")
     return function  # type: ignore[no-any-return]
 
 

@@ -1,6 +1,7 @@
 """A host's share of queue-tasks: which tasks to start, each taken by one host once.
 
-The hosts are one consumer group. What a host has taken is committed in a Kafka transaction of its own, and not here.
+The hosts are one consumer group. `Taking` commits the offsets of taken records in Kafka transactions; this module
+commits nothing.
 """
 
 from collections import deque
@@ -23,11 +24,12 @@ from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_js
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.output_records import StartActivatedTask
 
-# What a user's properties may change. A host that was killed keeps its share, and those who join waiting, until its
-# session ends. Kafka's defaults are 3 s and 45 s, and a task that nobody takes is lost after 60 s.
+# Defaults that a user's properties may override. A host that was killed keeps its share, and makes joining hosts wait,
+# until its session ends. Kafka's defaults are 3 s and 45 s, and a task that no host takes is lost after 60 s.
 _DEFAULTS = {"heartbeat.interval.ms": 500, "session.timeout.ms": 10_000}
 
-# What "each task is started once" rests on. With the cooperative strategy a host could not take its offsets up anew.
+# The guarantee that each task is started once depends on these. With the cooperative strategy, a host could not go back
+# to its committed offsets.
 _FIXED = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -38,11 +40,11 @@ _FIXED = {
     "fetch.wait.max.ms": 100,
 }
 
-# librdkafka recovers from any other error by itself.
 _COMMITTED_TIMEOUT_S = 1.0
 
-# A partition that was paused gives its next record only half a second after it goes on (librdkafka 2.16, measured). So
-# while all handlers are busy some records are kept here. They are not taken: whoever has the partition may take them.
+# A paused partition delivers its next record only half a second after it is resumed (librdkafka 2.16, measured). So
+# some records are kept here while all handlers are busy. They are not taken: the host that has the partition may still
+# take them.
 _MAX_FETCHED = 100
 
 _decoder = msgspec.json.Decoder(StartActivatedTask)
@@ -53,11 +55,11 @@ class StartRecord:
     """A record of queue-tasks.
 
     Attributes:
-        partition: Where it stands.
-        offset: Where it stands there.
-        task: What it says.
-        expires_ms: From when on the task must not be started, in milliseconds since 1970.
-        is_repeat: Whether the task has been taken before: the monitor writes a record at least once.
+        partition: Its partition.
+        offset: Its offset.
+        task: The task.
+        expires_ms: The time from which the task must not be started, in milliseconds since 1970.
+        is_repeat: Whether the task was taken before; the monitor writes a record at least once.
     """
 
     partition: int
@@ -71,20 +73,20 @@ class StartRecords:
     """A member of the hosts' consumer group.
 
     Attributes:
-        is_member: Whether the group has given the host its share, which may be nothing.
+        is_member: Whether the group has given the host its share of the partitions, which may be empty.
     """
 
     def __init__(self, cluster: Cluster, topic: str, group_id: str, say: Callable[[str], None]) -> None:
-        """Joins the group; its share comes later, while records are taken.
+        """Starts to join the group, which gives the host its share later, during calls of `take`.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-tasks.
             group_id: The consumer group of all hosts.
-            say: Is told of records that are no tasks.
+            say: Called with a line about a record that is not a task.
 
         Raises:
-            UserError: The client does not take its properties.
+            UserError: The client rejects its properties.
         """
         self.is_member = False
         self._decoder = RecordDecoder("task", decode_task, say)
@@ -97,12 +99,12 @@ class StartRecords:
         self._join()
 
     def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
-        """Returns the next task, if one is wanted and comes in time; keeps the membership in any case.
+        """Returns the next task if one is wanted and comes in time; keeps up the membership in any case.
 
-        A record that is no task is passed over; its offset is committed with that of the next task.
+        A record that is not a task is passed over; its offset is committed with that of the next task.
 
         Raises:
-            UserError: Kafka does not let this host read the topic, or not as a member of the group.
+            UserError: Kafka does not allow this host to read the topic or to be a member of the group.
         """
         if not self._is_positioned:
             self._position()
@@ -122,35 +124,35 @@ class StartRecords:
         return None
 
     def position_behind(self, record: StartRecord) -> TopicPartition:
-        """What to commit so that the record is taken by nobody any more, nor a repeat of it."""
+        """Returns the offset to commit, after which no host takes the record or a repeat of it."""
         recent = self._recent[record.partition]
         recent.add(record.task.task_id)
         return TopicPartition(self._topic, record.partition, record.offset + 1, recent.text())
 
     def group_metadata(self) -> object | None:
-        """What a transaction needs to commit offsets as this member; None if it is a member no more.
+        """Returns what a transaction needs to commit offsets as this member; None if the host is no longer a member.
 
-        Asked for in this order: the metadata of a host that was expelled would name no member, and Kafka would take
-        offsets from it as if there were no group.
+        The order of the two calls matters: the metadata of an expelled host would name no member, and Kafka would take
+        offsets with it as if there were no group.
         """
         metadata = self._consumer.consumer_group_metadata()
-        member_id: str | None = self._consumer.memberid()  # whatever confluent-kafka's type stub says
+        member_id: str | None = self._consumer.memberid()  # may be None, unlike in confluent-kafka's type stub
         return metadata if member_id else None
 
     def rewind(self) -> None:
-        """Goes back to what is committed: nobody knows whether the last transaction was."""
+        """Goes back to the committed offsets, because the outcome of the last transaction may be unknown."""
         self._is_positioned = False
         self._fetched.clear()
 
     def rejoin(self) -> None:
-        """Leaves the group and comes back as another member."""
+        """Leaves the group and joins it again as another member."""
         self.rewind()
         self._consumer.unsubscribe()
         self._join()
 
     def close(self) -> None:
-        """Leaves the group at once: others take over what is not committed."""
-        # It waits 5 s for a Kafka that does not answer.
+        """Leaves the group at once, so that other hosts take over the records that are not committed."""
+        # Consumer.close waits 5 s for a Kafka that does not answer.
         with suppress(TimeoutError, KafkaException):
             within(GRACE_S, self._consumer.close)
 
@@ -160,16 +162,16 @@ class StartRecords:
     def _accept(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            # Before the position is known it may be one that was taken; then it comes again.
+            # Before the position is known, the record may be one that was taken. One that was not taken comes again.
             if self._is_positioned:
                 self._fetched.append(message)
         elif error.fatal() or error.code() in LASTING_ERRORS:
             raise UserError(f"topic {self._topic} cannot be read: {denial(error) or error.str()}")
 
     def _record(self, message: Message) -> StartRecord | None:
-        """Decodes a record; returns None if it is no task."""
+        """Decodes a record; returns None if it is not a task."""
         partition, offset = message.partition(), message.offset()
-        assert partition is not None  # noqa: S101 - every record has both; told to the type checker
+        assert partition is not None  # noqa: S101 - for the type checker: every record has both
         assert offset is not None  # noqa: S101
         decoded = self._decoder.decode(message)
         if decoded is None:
@@ -179,11 +181,11 @@ class StartRecords:
         return StartRecord(partition, offset, task, int(expires.timestamp() * 1000), is_repeat)
 
     def _position(self) -> None:
-        """Begins at the offsets that are committed, and learns which tasks were taken last."""
+        """Goes to the committed offsets, and reads which tasks were taken last."""
         partitions = self._consumer.assignment()
         try:
-            # Waits for the end of transactions that are being committed: isolation.level asks for that.
-            # A broker that takes longer is asked again by the next call, and the host hears of a signal meanwhile.
+            # Waits for the end of transactions that are being committed, because of isolation.level. If a broker takes
+            # longer, the next call asks again; in between, the host can react to a signal.
             found = self._consumer.committed(partitions, timeout=_COMMITTED_TIMEOUT_S) if partitions else []
         except KafkaException:
             return
@@ -211,10 +213,10 @@ def _begin(committed: TopicPartition) -> TopicPartition:
 
 
 def decode_task(message: Message) -> tuple[StartActivatedTask, datetime]:
-    """Decodes a task, and until when it may be started; raises InvalidRecordError."""
+    """Decodes a task and the time until which it may be started. Raises InvalidRecordError."""
     task = decode_json(_decoder, message.value())
     if not is_queue_name(task.queue) or message.key() != task.queue.encode():
-        raise InvalidRecordError("its key differs from its `queue`, or that is no queue's name")
+        raise InvalidRecordError("its key differs from its `queue`, or `queue` is not a queue name")
     try:
         expires = datetime.fromisoformat(task.expires_at)
     except ValueError as error:

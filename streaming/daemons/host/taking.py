@@ -1,6 +1,6 @@
-"""Takes tasks: one Kafka transaction commits the offset of a record of queue-tasks and what is reported about it.
+"""Takes tasks: one Kafka transaction commits the offset of a queue-tasks record and the report about its task.
 
-So each record is taken once, by whatever host, whenever one crashes; and the monitor hears of a task before it runs.
+So each record is taken once, even if hosts crash at any instant, and the monitor knows of a task before the task runs.
 """
 
 import msgspec
@@ -14,18 +14,18 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.threads import within
 from streaming.wire.input_records import TaskFailedToStart, TaskStarted
 
-# A transaction gives up after 10 s, its commit after 13 s and its abort after 10 s more. Who is blocked for longer is
-# so for ever: librdkafka 2.16 does not heed the time-out of send_offsets_to_transaction if the broker that it takes for
-# the group's coordinator is gone (its issues 5456 and 5511). With what a host has missed by then a report of its tasks
-# is still in time for their leases.
+# A transaction gives up after 10 s, its commit after 13 s and its abort after 10 s more. A call that blocks for longer
+# never returns: librdkafka 2.16 ignores the time-out of send_offsets_to_transaction if the broker that it takes for the
+# group's coordinator is gone (its issues 5456 and 5511). Even after this delay, the host's next reports of its tasks
+# come before their leases end.
 COMMIT_TIMEOUT_S = 30.0
 
 
 class NotTakenError(Exception):
-    """The record was not taken by this host; if nobody else has taken it, it comes again.
+    """The record was not taken, or the outcome is unknown. If no host has taken it, it comes again.
 
     Attributes:
-        is_usual: The consumer group gives the partitions out anew: nothing to worry about.
+        is_usual: Whether the consumer group is assigning the partitions anew, which is no fault.
     """
 
     def __init__(self, reason: str, is_usual: bool) -> None:
@@ -40,9 +40,9 @@ class Taking:
         """Connects.
 
         Args:
-            cluster: Where Kafka is.
+            cluster: The Kafka cluster.
             topic: The topic queue-receives.
-            records: Where the records come from.
+            records: The source of the records.
 
         Raises:
             UserError: Kafka cannot be reached or refuses a transactional producer.
@@ -53,16 +53,16 @@ class Taking:
         self._producer: TransactionalProducer | None = self._open()
 
     def commit(self, record: StartRecord, report: TaskStarted | TaskFailedToStart | None) -> None:
-        """Takes the record, and reports if there is something to report; when it returns, both are visible.
+        """Takes the record and writes the report, if there is one; both are visible when this returns.
 
         Raises:
-            NotTakenError: It has not, or nobody knows whether it has: then it must not be started.
-            RightMissingError: Kafka does not allow it.
+            NotTakenError: The record was not taken, or the outcome is unknown. The task must not be started.
+            RightMissingError: Kafka does not allow the transaction.
         """
         group = self._records.group_metadata()
         if group is None:
             self._records.rewind()
-            raise NotTakenError("the consumer group counts this host as gone", is_usual=True)
+            raise NotTakenError("this host is no longer a member of the consumer group", is_usual=True)
         try:
             self._producer = self._producer or within(COMMIT_TIMEOUT_S, self._open)
             self._try(self._producer, record, report, group)
@@ -74,7 +74,7 @@ class Taking:
             raise
         except (ClientUnusableError, UserError, TimeoutError) as error:
             self._producer = None
-            # As another member: what the old producer may still commit is nobody's then, and Kafka refuses it.
+            # As a new member. What the old producer may still commit belongs to no member then, and Kafka refuses it.
             self._records.rejoin()
             raise NotTakenError(str(error), is_usual=False) from error
 
@@ -101,6 +101,6 @@ class Taking:
         within(COMMIT_TIMEOUT_S, take)
 
     def _open(self) -> TransactionalProducer:
-        # An id of its own: nobody fences this host, and it fences nobody. Who has which partition is the consumer
-        # group's business, and Kafka checks it with each commit.
+        # Each producer has a transactional id of its own, so hosts do not fence each other. The consumer group assigns
+        # the partitions, and Kafka checks the membership with each commit.
         return TransactionalProducer(self._cluster)

@@ -1,4 +1,4 @@
-"""The task host: takes tasks from queue-tasks, runs them, and tells the monitor how they fare."""
+"""The task host: takes tasks from queue-tasks, runs them, and reports their starts and ends to the monitor."""
 
 import errno
 import os
@@ -30,33 +30,33 @@ from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToS
 from streaming.wire.output_records import StartActivatedTask
 from streaming.wire.topics import Topics
 
-# What a host says, word for word, when it takes tasks.
+# The line that a host prints when it begins to take tasks. Programs wait for exactly this line.
 READY = "host ready"
-# How soon an exit or a signal is noticed.
+# The longest time until an exit or a signal is noticed.
 STEP_S = 0.2
 CONFIG_INTERVAL_MS = 1_000
-# When a record that could not be taken is tried again.
+# The pause after a record that could not be taken.
 TAKE_AGAIN_MS = 1_000
-# What a task gets between SIGTERM and SIGKILL.
+# The time between SIGTERM and SIGKILL for a task.
 TERM_GRACE_S = 10.0
 FLUSH_TIMEOUT_S = 10.0
 
-# The system lacks something at the moment: fork(2), pipe(2).
+# Temporary shortages of the system: fork(2), pipe(2).
 _PASSING = frozenset((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE))
-# A name that a record may carry (records.Identifier).
+# The longest name that a record may carry (input_records.Identifier).
 _MAX_HOST_LENGTH = 256
 
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What `queue-activation host` is told.
+    """The settings of `queue-activation host`.
 
     Attributes:
-        cluster: Where Kafka is.
-        config_file: Which procedure is run by what.
-        topic_prefix: Before the names of the monitor's topics.
+        cluster: The Kafka cluster.
+        config_file: The file that says what runs each procedure.
+        topic_prefix: The beginning of the names of the monitor's topics.
         group_id: The consumer group of all hosts; empty: the topic prefix and `queue-activation-host`.
-        kafka_config: The file that `cluster` has its properties from, for the tasks.
+        kafka_config: The properties file of `cluster`, whose name is passed to the tasks.
     """
 
     cluster: Cluster
@@ -67,7 +67,7 @@ class HostSettings:
 
 
 class TaskEvent(StrEnum):
-    """What can happen to a task."""
+    """An event in the life of a task."""
 
     STARTED = "started"
     EXITED = "exited"
@@ -76,14 +76,14 @@ class TaskEvent(StrEnum):
 
 @dataclass(frozen=True)
 class TaskChange:
-    """Something has happened to a task.
+    """An event of one task.
 
     Attributes:
-        what: What has.
+        what: The event.
         task: The task.
-        process_id: The process; None if it never had one.
-        exit_code: How it exited, negative: by that signal; None if it has not.
-        reason: Why it failed to start.
+        process_id: The process id; None if the task never had a process.
+        exit_code: The exit code, negative if that signal ended the task; None if it has not exited.
+        reason: Why the task failed to start.
     """
 
     what: TaskEvent
@@ -95,7 +95,7 @@ class TaskChange:
 
 @dataclass
 class _Hosted:
-    """A task that this host has taken; `process` is None until it runs."""
+    """A task that this host has taken; `process` is None until the task runs."""
 
     task: StartActivatedTask
     invocation: Invocation
@@ -103,9 +103,9 @@ class _Hosted:
 
 
 class TaskHost:
-    """Runs tasks while the block runs; at its end those that still run are ended.
+    """A context manager that runs tasks. At the end of its block, it ends the tasks that still run.
 
-    A context manager. Either `run` it, or call `step` again and again.
+    In the block, call either `run`, or `step` repeatedly.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class TaskHost:
         """Reads the configuration.
 
         Args:
-            settings: What the host is told.
-            say: Writes a line to its log; READY when it takes tasks.
+            settings: The host's settings.
+            say: Writes a line to the host's log; READY when the host begins to take tasks.
             on_change: Called for every start, failed start and exit.
 
         Raises:
-            UserError: The configuration cannot be read, or is wrong.
+            UserError: The configuration cannot be read, or is invalid.
         """
         self._settings = settings
         self._say = say
@@ -144,7 +144,7 @@ class TaskHost:
         """Joins the consumer group of the hosts.
 
         Raises:
-            UserError: Kafka refuses or cannot be reached, or a topic is missing.
+            UserError: Kafka denies access or cannot be reached, or a topic is missing.
         """
         cluster = self._settings.cluster
         group_id = self._settings.group_id or f"{self._settings.topic_prefix}queue-activation-host"
@@ -170,11 +170,11 @@ class TaskHost:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the consumer group has given the host its share of the tasks."""
+        """Returns whether the consumer group has given the host its share of the partitions."""
         return self._records.is_member
 
     def run(self, stop: Event, hurry: Event) -> None:
-        """Runs tasks until `stop` is set, and then `finish`es."""
+        """Runs tasks until `stop` is set, then calls `finish`."""
         has_said = False
         while not stop.is_set():
             self.step(STEP_S)
@@ -184,10 +184,10 @@ class TaskHost:
         self.finish(hurry)
 
     def step(self, timeout_s: float) -> None:
-        """Does what is due, then waits for a task, no longer than told, and takes it.
+        """Does what is due, then waits up to `timeout_s` for a task and takes it.
 
         Raises:
-            UserError: Kafka does not let the host read queue-tasks, or report.
+            UserError: Kafka does not allow the host to read queue-tasks or to report.
         """
         self._attend()
         if self._reports.denied is not None:
@@ -207,33 +207,33 @@ class TaskHost:
         try:
             self._config.reload()
         except UserError as error:
-            self._say(f"the changed configuration is refused, the old one stays: {error}")
+            self._say(f"the changed configuration is refused, the previous one stays: {error}")
         else:
             self._say(f"the changed configuration {self._config.path} is in use")
-            # Beside the tasks, which must be reported meanwhile.
+            # In a thread of its own, because the host must go on reporting its tasks.
             Thread(target=self._check_functions, name="check of functions", daemon=True).start()
 
     def _check_functions(self) -> None:
-        """Says at once what would otherwise be found out by the first task."""
+        """Logs at once which functions cannot be run. Otherwise the first task of each would show it."""
         for procedure in self._config.current.procedures:
             problem = import_problem(procedure, self._connection)
             if problem is not None:
                 self._say(
-                    f"procedure {procedure.name!r}: its tasks will fail to start until this is mended: the function "
+                    f"procedure {procedure.name!r}: its tasks will fail to start, because the function "
                     f"{procedure.function} cannot be run: {problem}"
                 )
 
     def finish(self, hurry: Event) -> None:
-        """Leaves the tasks that wait to other hosts, and waits for the end of those that run.
+        """Takes no further tasks, which other hosts then take, and waits for the running tasks to end.
 
         Args:
-            hurry: Once set, there is no more waiting: what runs gets SIGTERM.
+            hurry: Once set, ends the wait: tasks that still run get SIGTERM.
         """
         self._leave()
         config = self._config.current
         deadline_ms = _now_ms() + config.stop_timeout_ms
         if self._hosted:
-            self._say(f"stopping: {self._those_that_run()} may end by themselves within {config.stop_timeout}")
+            self._say(f"stopping: {self._those_that_run()} may take up to {config.stop_timeout} to end")
         while self._hosted and _now_ms() < deadline_ms and not hurry.wait(STEP_S):
             self._attend()
         self._end_all()
@@ -247,7 +247,7 @@ class TaskHost:
         return has_room
 
     def _consider(self, record: StartRecord) -> None:
-        """Takes a task, or refuses it; both once and for ever."""
+        """Takes a task, or refuses it; neither can be undone."""
         task = record.task
         try:
             if record.is_repeat:
@@ -271,9 +271,9 @@ class TaskHost:
         self._attend()
 
     def _decide(self, record: StartRecord, task: StartActivatedTask) -> tuple[str, Invocation | None]:
-        """Why the task is refused, or what is to be started for it."""
+        """Returns why the task is refused and None, or an empty text and the program to start."""
         if _wall_ms() >= record.expires_ms:
-            return f"it came too late: the monitor has given it up at {task.expires_at}", None
+            return f"it came too late: the monitor gave it up at {task.expires_at}", None
         try:
             wanted = invocation(self._config.current, task, self._connection)
             require_program(wanted)
@@ -282,12 +282,12 @@ class TaskHost:
         return "", wanted
 
     def _attend(self) -> None:
-        """Looks who has exited, reports who runs, starts what waits."""
+        """Reaps exits, sends heartbeats, starts pending tasks."""
         now_ms = _now_ms()
         self._reports.serve(now_ms)
         for hosted in list(self._hosted.values()):
             self._look_for_exit(hosted)
-        # What is not delivered yet says as much, and so an outage ends with one report for each task.
+        # An undelivered report already says that its task runs, so an outage ends with one report for each task.
         may_repeat = self._reports.are_delivered()
         for task_id, duty in self._handlers.due(now_ms):
             task = self._hosted[task_id].task
@@ -308,12 +308,12 @@ class TaskHost:
         except OSError as error:
             if error.errno in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
-                self._say(f"{_name_of(task)} cannot be started at the moment, and is tried again: {error}")
+                self._say(f"{_name_of(task)} cannot be started at the moment and is tried again: {error}")
             else:
                 self._fail(task, str(error))
             return
         except ValueError as error:
-            # A word or a variable that no program can be given: one with a NUL in it.
+            # An argument or a variable contains a NUL character.
             self._fail(task, str(error))
             return
         self._handlers.started(task.task_id, _now_ms())
@@ -334,7 +334,7 @@ class TaskHost:
         self._tell(TaskChange(TaskEvent.EXITED, task, hosted.process.pid, exit_code))
 
     def _fail(self, task: StartActivatedTask, reason: str) -> None:
-        """Reports that a task that was taken does not run."""
+        """Reports that a task that was taken has failed to start."""
         self._reports.send(TaskFailedToStart(task.queue, task.task_id, reason=reason))
         self._free(task)
         self._tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=reason))
@@ -344,7 +344,7 @@ class TaskHost:
         del self._hosted[task.task_id]
 
     def _leave(self) -> None:
-        """Takes and starts nothing any more."""
+        """Stops taking and starting tasks."""
         if self._has_left:
             return
         self._has_left = True
@@ -354,14 +354,14 @@ class TaskHost:
             self._fail(self._hosted[task_id].task, "the host that had taken it is being stopped")
 
     def _end_all(self) -> None:
-        """Ends what runs: SIGTERM, and SIGKILL for what does not take the hint."""
+        """Ends the running tasks: SIGTERM, then SIGKILL for those that still run after TERM_GRACE_S."""
         self._attend()
         processes = [hosted.process for hosted in self._hosted.values() if hosted.process is not None]
         if not processes:
             return
-        self._say(f"{self._those_that_run()} must end now")
+        self._say(f"ending {self._those_that_run()} by SIGTERM, and by SIGKILL after {TERM_GRACE_S:.0f} s")
         for process in processes:
-            os.kill(process.pid, signal.SIGTERM)  # not waited for yet, so the id is still its own
+            os.kill(process.pid, signal.SIGTERM)  # not waited for yet, so the process id is still its own
         deadline_s = time.monotonic() + TERM_GRACE_S
         while self._hosted and time.monotonic() < deadline_s:
             time.sleep(STEP_S / 4)
@@ -372,7 +372,7 @@ class TaskHost:
 
     def _those_that_run(self) -> str:
         names = ", ".join(_name_of(hosted.task) for hosted in self._hosted.values())
-        return f"{len(self._hosted)} running ({names})"
+        return f"{len(self._hosted)} running task{'s' if len(self._hosted) != 1 else ''} ({names})"
 
     def _tell(self, change: TaskChange) -> None:
         task = change.task
