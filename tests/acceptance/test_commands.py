@@ -64,7 +64,7 @@ def test_a_monitor_starts_from_what_prepare_has_made(monitored: Monitored) -> No
 
 def test_to_prepare_again_does_nothing(prepared: None) -> None:  # noqa: ARG001
     done = _finish([*THIS_COMMAND, "prepare"])
-    assert (done.returncode, done.stdout) == (0, "prepared already\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "already prepared\n"), done.stderr
 
 
 def test_topics_is_idempotent(monitored: Monitored) -> None:
@@ -154,7 +154,7 @@ def test_a_reader_program_is_started_reads_the_queue_and_exits(monitored: Monito
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["monitor", "--quiet-window", "5"], "'5' is no duration"),
+        (["monitor", "--quiet-window", "5"], "'5' is not a duration"),
         (["monitor", "--semantics", "fuzzy"], "'fuzzy' is not one of"),
         (["workload", "--queues", "0"], "--queues"),
         (["read", "no/topic"], "cannot be a Kafka topic"),

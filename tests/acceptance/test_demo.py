@@ -27,8 +27,8 @@ def test_demo_ends_by_itself_with_everything_read() -> None:
         assert activations == [str(number + 1) for number in range(len(activations))]
         # Each is activated again after its reader has left.
         assert len(activations) >= 2, demo.stdout
-    started = len(re.findall(r"reader \d+ starts", demo.stdout))
-    assert started == len(re.findall(r"reader \d+ leaves", demo.stdout)) > 0
+    started = len(re.findall(r"reader \d+ started", demo.stdout))
+    assert started == len(re.findall(r"reader \d+ exited", demo.stdout)) > 0
     assert "MESSAGES_ACCUMULATING" in demo.stdout  # a second reader for the queue that one is too slow for
     assert "arrival -> activation" in demo.stdout
     assert "polling the lag" in demo.stdout

@@ -78,7 +78,7 @@ def test_an_offsets_file_is_torn(scene: Scene, report: Report) -> None:
     for cut in (content[: len(content) // 2], b""):
         torn.write_bytes(cut)
         scene.monitor.start()
-        assert f"offsets/{torn.name} is not whole. Put a backup" in scene.ends_by_itself()
+        assert f"offsets/{torn.name} is corrupt. Put a backup" in scene.ends_by_itself()
     torn.write_bytes(content)
     scene.start()
     play(scene)

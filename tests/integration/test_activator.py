@@ -213,7 +213,7 @@ def test_two_event_notifications_of_one_activation_start_one_program(activating:
         activating.wait_for_starts("q", 1)
         another = activating.record("q", 1, "MESSAGES_ACCUMULATING", "another") | {"notification": "of another name"}
         activating.send("q", another)
-        activating.wait_for_log("ignored: another notification of activation #1, which was acted on")
+        activating.wait_for_log("ignored: another notification of activation #1 was acted on before")
         # An activation that follows is acted on.
         activating.notify("q", 2, "MESSAGES_ACCUMULATING")
         activating.wait_for_starts("q", 2)
@@ -233,7 +233,7 @@ def test_a_notification_at_max_is_held_until_a_program_exits(activating: Activat
         activating.notify("q", 3, "MESSAGES_ACCUMULATING")
         activating.wait_for_log("held: #3")
         activating.show("q", 3, "RECEIVES_OCCURRING")
-        activating.wait_for_log("dropped: #3: somebody has received since")
+        activating.wait_for_log("dropped: #3: a reader has received since")
     assert len(activating.starts("q")) == 2
 
 
@@ -245,7 +245,7 @@ def test_a_disabled_queue_has_nothing_held_and_foreign_records_are_passed_over(a
         activating.notify("q", 2)
         activating.wait_for_log("held: #2: 1 of max 1 are running")
         activating.send("q", {"what": "no notification"})
-        activating.wait_for_log(" is no notification: ")
+        activating.wait_for_log(" is not a valid notification: ")
         activating.send("q", activating.record("q", 3, "", "a") | {"notification": "of somebody else"})
         activating.send("q", activating.record("q", 3, "", "b") | {"EventType": "BROKER_QUEUE_DISABLED"})
         activating.wait_for_log("dropped: #2: #3 says that the queue was disabled after too many rollbacks")
@@ -258,18 +258,18 @@ def test_a_name_that_a_program_might_run_is_refused_at_the_door(activating: Acti
     with activating.running():
         for sequence, queue in enumerate(("x;touch pwned", "$(touch pwned)", "touch pwned"), 1):
             activating.notify(queue, sequence)
-            activating.wait_for_log(f"{queue}: refused: {queue!r} cannot stand for {{queue}} in the command line")
+            activating.wait_for_log(f"{queue}: refused: {queue!r} cannot replace {{queue}} in the command line")
         assert activating.status()["queues"] == []
         # A program that has the name from its environment alone is started for any name.
         activating.write_config("*", command=f"sh {activating.folder}/program.sh any")
-        activating.wait_for_log("config: taken over")
+        activating.wait_for_log("config: reloaded")
         activating.notify("x;touch pwned", 4)
         activating.wait_for_starts("any", 1)
         # Held under that entry, it is not started under one that must not have its name.
         activating.notify("x;touch pwned", 5)
         activating.wait_for_log("held: #5")
         activating.write_config("*", command=["./unlisted", "-c", "{queue}"], directory=str(activating.folder))
-        activating.wait_for_log("held: #5: the config has no program any more that may be started for this queue")
+        activating.wait_for_log("held: #5: the config no longer has a program that may be started for this queue")
         activating.end("any.end", 0)
         activating.wait_for_log("exit code 0")
         assert activating.status_of("x;touch pwned")["crashes"] == 0
@@ -288,7 +288,7 @@ def test_a_program_that_crashes_is_restarted_with_back_off_and_then_given_up(act
         activating.wait_for_ended(first.session_id, second.session_id)
         status = activating.status_of("q")
         assert status["crashes"] == 2
-        assert status["held"]["why"] == "gave up after crash 2 in a row, tried again every 10 min"
+        assert status["held"]["why"] == "gave up after crash 2 in a row; tried again every 10 min"
 
         activating.notify("q", 2)
         activating.wait_for_starts("q", 3)
@@ -313,9 +313,9 @@ def test_a_changed_config_is_taken_over_and_a_wrong_one_refused(activating: Acti
         activating.wait_for_starts("q", 2)
         assert activating.status()["config_error"] is None
 
-        taken_over = activating.log().count("config: taken over")
+        taken_over = activating.log().count("config: reloaded")
         os.kill(process.pid, signal.SIGHUP)
-        wait_until(lambda: activating.log().count("config: taken over") > taken_over, DEADLINE_S, "SIGHUP's effect")
+        wait_until(lambda: activating.log().count("config: reloaded") > taken_over, DEADLINE_S, "SIGHUP's effect")
 
 
 def test_the_reader_program_needs_no_option(activating: Activating) -> None:
@@ -362,7 +362,7 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
         [start] = activating.wait_for_starts("q", 1)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(10) == 0
-        assert "1 program still running: they go on" in activating.log()
+        assert "1 program left running" in activating.log()
     assert is_running(start.pid)
     assert not activating.status()["is_running"]
 
@@ -391,7 +391,7 @@ def test_a_program_whose_id_is_a_threads_now_has_ended(activating: Activating) -
         store.save_queue("q", QueueRecord(QueueActivator({"s": Program(0)})))
         store.add_program(ProgramRecord("s", "q", Identity(thread.native_id, 1, "an earlier boot")))
     with activating.running():
-        activating.wait_for_log("ended, nobody saw its exit code")
+        activating.wait_for_log("ended, exit code unknown")
         activating.wait_for_ended("s")
         activating.notify("q", 1)
         activating.wait_for_starts("q", 1)
@@ -406,5 +406,5 @@ def test_a_second_activator_on_the_same_state_is_refused(activating: Activating)
         command = [*THIS_COMMAND, *activating.options()]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment(), timeout=30)
         assert done.returncode == 2
-        assert "another activator uses the state directory" in done.stderr
+        assert "Another activator uses the state directory" in done.stderr
         assert start.notification_id == ""

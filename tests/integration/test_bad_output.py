@@ -112,8 +112,8 @@ def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: F
         assert status["is_running"]
         assert process.stop(30) == 0
     assert starts.read_text().count("started") == 2
-    assert " is no notification: " in log_file.read_text()
-    assert " is no row of a queue monitor: " in log_file.read_text()
+    assert " is not a valid notification: " in log_file.read_text()
+    assert " is not a valid row of a queue monitor: " in log_file.read_text()
 
 
 def test_the_host_goes_on_and_runs_each_good_task(flooded: Flooded, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_host_goes_on_and_runs_each_good_task(flooded: Flooded, tmp_path: Pa
 
             wait_until(is_run, DEADLINE_S, f"task {number}")
         assert host.process.stop(30) == 0
-        assert " is no task: " in host.log()
+        assert " is not a valid task: " in host.log()
     flooded.hosting.close()
 
 

@@ -142,7 +142,7 @@ def test_a_taken_port_is_named(java_and_jars: None) -> None:  # noqa: ARG001
 
 def test_a_data_directory_that_cannot_be_used_is_named(java_and_jars: None, tmp_path: Path) -> None:  # noqa: ARG001
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"data directory cannot be used: .*Choose a folder"):
+    with pytest.raises(UserError, match=r"data directory cannot be used: .*Choose a writable folder"):
         EmbeddedBroker(data_dir=tmp_path / "file").__enter__()
 
 

@@ -141,7 +141,7 @@ def test_what_java_says_is_told_if_there_will_be_no_archive(
 def test_one_process_makes_it_at_a_time(cache: Path, make: Callable[..., Path]) -> None:
     with (cache / "classes.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process makes the archive"):
+        with pytest.raises(UserError, match="Another process is making the archive"):
             make()
     (cache / "classes.part").touch()  # what one that was killed has left
     make()

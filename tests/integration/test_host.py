@@ -97,9 +97,9 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
         "name = 'any*'\ncommand = 'echo {procedure}'",
     )
     reasons = {
-        "not configured": "the file of the host has no entry for the procedure 'not configured'",
-        "any; thing": "'any; thing' cannot stand for {procedure} in the command line: it is empty, begins with - or @, "
-        "has a part `..`, or has something else in it than ASCII letters, digits and . _ - : / @",
+        "not configured": "the host's configuration has no entry for the procedure 'not configured'",
+        "any; thing": "'any; thing' cannot replace {procedure} in the command line: it is empty, begins with - or @, "
+        "has `..` as a part of a path, or has a character other than ASCII letters, digits and . _ - : / @",
         "no program": "the program 'no-such-program' is not found, or may not be executed",
     }
     with hosting.host():
@@ -144,7 +144,7 @@ def test_a_record_that_says_nothing_holds_nothing_up(hosting: Hosting) -> None:
     hosting.start("orders", key="another")
     with hosting.host() as host:
         hosting.wait_for_exit(hosting.start("orders"))
-    assert len([line for line in host.lines if "is no task: " in line]) == 6
+    assert len([line for line in host.lines if "is not a valid task: " in line]) == 6
 
 
 def test_a_record_that_is_written_again_starts_nothing(hosting: Hosting) -> None:
@@ -304,7 +304,7 @@ def test_sigterm_waits_for_what_runs_and_leaves_the_rest_to_others(hosting: Host
         pid_of(tmp_path, running)
         waiting = hosting.start("orders", "q")
         os.kill(first.process.pid, signal.SIGTERM)
-        first.wait_for_line("stopping: 1 running (orders: p) may end by themselves within 30s")
+        first.wait_for_line("stopping: 1 running task (orders: p) may take up to 30s to end")
         with hosting.host():
             assert hosting.wait_for_exit(waiting) == [STARTED, SESSION_ENDED, exited(0)]
         assert first.process.poll() is None
@@ -327,7 +327,7 @@ def test_a_second_signal_and_the_end_of_the_patience(hosting: Hosting, tmp_path:
         task_id = hosting.start("orders")
         pid_of(tmp_path, task_id)
         os.kill(host.process.pid, signal.SIGINT)
-        host.wait_for_line("stopping: 1 running")
+        host.wait_for_line("stopping: 1 running task (orders: p)")
         os.kill(host.process.pid, signal.SIGTERM)
         assert host.process.wait(10) == 0
     assert hosting.wait_for_exit(task_id, -15) == [STARTED, SESSION_ENDED, exited(-15)]

@@ -52,14 +52,14 @@ def shell(monitored: Monitored) -> Shell:
 def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell) -> None:
     queue = f"orders-{monitored.prefix}"
     for words in (("show",), ("alter", "--status", "OFF"), ("drop",)):
-        assert f"there is no queue '{queue}'" in shell.run("queue", words[0], queue, *words[1:], code=2)
+        assert f"There is no queue '{queue}'" in shell.run("queue", words[0], queue, *words[1:], code=2)
     assert f"queue-activation queue create {queue}" in shell.run("send", queue, "too early", code=2)
     said = shell.run(
         *("queue", "create", queue, "--partitions", "2", "--external-activation-timeout", "none"),
         *("--notification", "default", "--notification", "audit=//audit"),
     )
     assert said == f"topic {queue}: created\nqueue {queue}: defined\n"
-    assert "exists, and stays as it is" in shell.run("queue", "create", queue, "--only", "topic")
+    assert "exists, and is left unchanged" in shell.run("queue", "create", queue, "--only", "topic")
     assert shell.run("send", queue, "first") == f"1 message sent to {queue}\n"
     assert shell.run("send", queue, "-", stdin="second\nthird\n") == f"2 messages sent to {queue}\n"
     with monitored.view() as view, monitored.activations() as activations:
@@ -80,14 +80,14 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
         assert "The queue is OFF" in shell.run("queue", "show", queue)
         assert f"topic {queue}: deleted" in shell.run("queue", "drop", queue, "--delete-topic")
         wait_until(lambda: view.row(queue) is None, DEADLINE_S, "the end of its row")
-    assert "there is no queue" in shell.run("queue", "show", queue, code=2)
+    assert "There is no queue" in shell.run("queue", "show", queue, code=2)
 
 
 def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Monitored, shell: Shell) -> None:
-    assert "nothing is to be altered" in shell.run("queue", "alter", "new", code=2)
-    assert "there is no queue 'new'" in shell.run("queue", "alter", "new", "--notification", "n", code=2)
+    assert "Nothing to alter" in shell.run("queue", "alter", "new", code=2)
+    assert "There is no queue 'new'" in shell.run("queue", "alter", "new", "--notification", "n", code=2)
     both = shell.run("queue", "alter", "new", "--activation", "drop", "--procedure", "p", "--create", code=2)
-    assert "name none beside it" in both
+    assert "Give none of them beside it" in both
     assert "one to three parts" in shell.run("queue", "alter", "a.b.c.d", "--status", "ON", "--create", code=2)
     shell.run("queue", "alter", "new", "--notification", "n", "--drop-notification", "default", "--create")
     with monitored.view() as view:
@@ -115,7 +115,7 @@ def test_a_procedure_that_no_host_knows_is_named_with_what_the_host_says(
     for words in (("queues",), ("tasks",), ("queue", "show", queue)):
         shown = " ".join(shell.run(*words).split())
         assert expected in shown
-        assert "the file of the host has no entry for the procedure 'read_pay'" in shown
+        assert "the host's configuration has no entry for the procedure 'read_pay'" in shown
 
 
 def test_dead_letters_say_why_and_where_and_the_monitor_counts_them(monitored: Monitored, shell: Shell) -> None:
@@ -129,10 +129,10 @@ def test_dead_letters_say_why_and_where_and_the_monitor_counts_them(monitored: M
 
     wait_until(lambda: len(letters()) >= 2, DEADLINE_S, "both dead letters")
     by_topic = {str(letter["topic"]): letter for letter in letters()}
-    assert by_topic[monitored.topics.commands]["reason"] == "unknown field `servise`: is `service` meant?"
+    assert by_topic[monitored.topics.commands]["reason"] == "unknown field `servise`: did you mean `service`?"
     assert by_topic[monitored.topics.arrivals]["value"] == "{"
     shown = shell.run("dead-letters")
-    assert "is `service` meant?" in shown
+    assert "did you mean `service`?" in shown
     assert f"{monitored.topics.arrivals}[" in shown
     wait_until(
         lambda: "1 dead letter: unknown field `servise`" in monitored.log(), DEADLINE_S, "what the monitor says of it"

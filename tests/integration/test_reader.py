@@ -221,7 +221,7 @@ def test_sessions_have_ids_of_their_own(monitor_topics: MonitorTopics, monkeypat
 def test_what_cannot_be_read(monitor_topics: MonitorTopics) -> None:
     with pytest.raises(UserError, match="cannot be a Kafka topic"):
         monitor_topics.reader("a/b")
-    with pytest.raises(UserError, match="queue 'not-there' has no topic"):
+    with pytest.raises(UserError, match="Queue 'not-there' has no topic"):
         monitor_topics.reader("not-there")
     with pytest.raises(UserError, match=r"no topic 'no-such-queue-receives'.*queue-activation topics"):
         QueueReader(monitor_topics.bootstrap_servers, monitor_topics.queue(), topic_prefix="no-such-")

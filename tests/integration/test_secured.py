@@ -282,7 +282,7 @@ def test_whoever_is_not_let_in_is_told_why_at_once(
     assert "Check sasl.jaas.config and sasl.mechanism" in refusal(name, wrong_password)
     _, other = make_certificate(tmp_path, "other")
     assert "ssl.truststore.location" in refusal(name, secured.client_file(user, authority=other))
-    assert "Kafka does not allow this user" in refusal(name, secured.client_file("nobody"))
+    assert "Kafka does not grant this user" in refusal(name, secured.client_file("nobody"))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_a_client_that_forgot_its_file_is_told_of_it(secured: SecuredBroker, cap
     monkeypatch.setattr(sys, "argv", ["queue-activation", "queues", "--bootstrap-servers", secured.bootstrap_servers])
     with pytest.raises(SystemExit):
         main()
-    assert "--kafka-config must say how" in capfd.readouterr().err
+    assert "If Kafka is secured, set --kafka-config" in capfd.readouterr().err
 
 
 def test_a_file_that_others_can_read_is_warned_of(secured: SecuredBroker, capfd: Any, monkeypatch: Any) -> None:

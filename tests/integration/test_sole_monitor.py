@@ -121,7 +121,7 @@ def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeyp
             holds(second)
         wait_until(lambda: len(place.members()) == 1, DEADLINE_S, "the second to be gone")
         assert not first.has_problem()
-    for part in ("host-of-first at 127.0.0.1", "checkpoint's id first", "--topic-prefix"):
+    for part in ("host-of-first at 127.0.0.1", "checkpoint id first", "--topic-prefix"):
         assert part in str(refused.value)
 
 
@@ -248,7 +248,7 @@ def test_who_was_cut_off_and_finds_another_in_its_place_ends(
         finally:
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGCONT)
-    assert "another one has been started on the same topics: host-of-successor" in log_file.read_text()
+    assert "another one was started on the same topics: host-of-successor" in log_file.read_text()
 
 
 def test_an_error_in_its_thread_is_raised_where_the_monitor_is_supervised(

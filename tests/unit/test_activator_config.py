@@ -86,20 +86,20 @@ def test_only_one_event_notifications_records(tmp_path: Path) -> None:
         ({"queue": ""}, "`queue` must not be empty"),
         ({"command": " "}, "`command` must not be empty"),
         ({"command": []}, "`command` must not be empty"),
-        ({"command": "sh -c 'x"}, "`command` is no command line: No closing quotation"),
-        ({"command": "{queue} --all"}, "`command` must not let {queue} say which program is started"),
-        ({"command": "sh -c 'read {queue}'"}, "`command` has {queue} inside 'read {queue}'. A name is a whole word"),
-        ({"command": "env sh {queue}"}, "`command` has {queue} where sh takes an option or what it runs"),
-        ({"queue": "a;b", "command": "read {queue}"}, "`queue`: 'a;b' cannot stand for {queue} in the command line"),
-        ({"max": 0}, "`max` must be at least 1, and at most 32767"),
-        ({"min": 3, "max": 2}, "`max` must be at least 3, as `min` is"),
+        ({"command": "sh -c 'x"}, "`command` is not a valid command line: No closing quotation"),
+        ({"command": "{queue} --all"}, "`command` must not let {queue} choose the program"),
+        ({"command": "sh -c 'read {queue}'"}, "`command` has {queue} inside 'read {queue}'. It must be a whole word"),
+        ({"command": "env sh {queue}"}, "`command` has {queue} where sh expects an option or a program to run"),
+        ({"queue": "a;b", "command": "read {queue}"}, "`queue`: 'a;b' cannot replace {queue} in the command line"),
+        ({"max": 0}, "`max` must be at least 1 and at most 32767"),
+        ({"min": 3, "max": 2}, "`max` must be at least 3, the value of `min`, and at most 32767"),
         ({"min": -1}, "`min` must be at least 0"),
         ({"queue": "q*", "min": 1}, "`min` needs a queue's name"),
         ({"max_restarts": -1}, "`max_restarts` must be at least 0"),
-        ({"success_exit_codes": [256]}, "`success_exit_codes` must be from -64"),
-        ({"fatal_exit_codes": [3, 0]}, "`fatal_exit_codes` has 0, which is a success code too"),
+        ({"success_exit_codes": [256]}, "`success_exit_codes` must contain numbers from -64"),
+        ({"fatal_exit_codes": [3, 0]}, "`fatal_exit_codes` contains 0, which `success_exit_codes` contains too"),
         ({"directory": "/nowhere/at/all"}, "`directory` does not exist: /nowhere/at/all"),
-        ({"startup_grace": "10"}, "`startup_grace`: '10' is no duration"),
+        ({"startup_grace": "10"}, "`startup_grace`: '10' is not a duration"),
         ({"max_backoff": "1ms"}, "`max_backoff` must not be shorter than `backoff`, which is 1s"),
         ({"comand": "x"}, "Object contains unknown field `comand`"),
     ],
@@ -114,7 +114,7 @@ def test_an_unsafe_name_of_a_queue_is_refused_where_it_would_stand_in_the_comman
     found = load(tmp_path, entry(queue="*", command="read {queue}")).entry_for("-x")
     assert found is not None
     assert found.refusal("x") is None
-    assert "'-x' cannot stand for {queue}" in str(found.refusal("-x"))
+    assert "'-x' cannot replace {queue}" in str(found.refusal("-x"))
     plain = load(tmp_path, entry(queue="-x")).entry_for("-x")
     assert plain is not None
     assert plain.refusal("-x") is None
@@ -139,12 +139,12 @@ def test_a_guess_of_the_environment_cannot_be_tried_without_the_salt(tmp_path: P
 
 
 def test_an_empty_variable_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"programs\[0\]: `environment` has a variable that is called 'A=B'"):
+    with pytest.raises(UserError, match=r"programs\[0\]: `environment` has the invalid variable name 'A=B'"):
         load(tmp_path, entry() + 'environment = { "A=B" = "x" }\n')
 
 
 def test_an_entry_that_would_never_be_used(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"number 2 is never used: an earlier one, `o\*`, is for orders too"):
+    with pytest.raises(UserError, match=r"number 2 is never used: the earlier entry `o\*` matches orders too"):
         load(tmp_path, entry(queue="o*") + entry(queue="orders"))
     with pytest.raises(UserError, match="`programs` is empty"):
         load(tmp_path, "programs = []\n")

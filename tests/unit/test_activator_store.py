@@ -210,7 +210,7 @@ def test_a_state_directory_has_one_activator(tmp_path: Path) -> None:
     assert not stores.is_locked(tmp_path)
     lock = StateLock(tmp_path / "state")
     assert stores.is_locked(tmp_path / "state")
-    with pytest.raises(UserError, match="another activator uses the state directory"):
+    with pytest.raises(UserError, match="Another activator uses the state directory"):
         StateLock(tmp_path / "state")
     lock.close()
     assert not stores.is_locked(tmp_path / "state")
@@ -224,7 +224,7 @@ def test_a_state_directory_that_cannot_be_one(tmp_path: Path) -> None:
 
 
 def test_status_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no activator has run"):
+    with pytest.raises(UserError, match="No activator has run"):
         read_status(tmp_path, NOW_MS)
     with Store(tmp_path):
         pass

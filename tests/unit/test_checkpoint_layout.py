@@ -91,7 +91,7 @@ def id_of(layout: Layout, location: str = LOCATION) -> str:
 
 @pytest.mark.parametrize("content", [b"", msgspec.json.encode(LAYOUT)[:40], b"\0" * 100, b"{}", b'{"shards": "8"}'])
 def test_a_torn_layout_says_what_to_do(content: bytes) -> None:
-    with pytest.raises(UserError, match=r"queue-activation.json is not whole. Put it back from any backup"):
+    with pytest.raises(UserError, match=r"queue-activation.json is corrupt. Restore the file from any backup"):
         checkpoint_layout.decode(content, LOCATION)
 
 
@@ -110,7 +110,7 @@ def test_a_new_checkpoint_is_written_only_when_it_is_kept_and_has_an_id_of_its_o
 def test_a_checkpoint_that_another_monitor_has_begun_meanwhile_is_left_as_it_is(files: Files) -> None:
     mine, others = settle(), settle()
     keep(others)
-    with pytest.raises(UserError, match="another monitor has just begun the checkpoint"):
+    with pytest.raises(UserError, match="Another monitor has just begun the checkpoint"):
         keep(mine)
     assert settle() == others
     assert len(files.content) == 1
@@ -133,5 +133,5 @@ def test_an_older_checkpoint_has_the_id_of_its_query(files: Files) -> None:
 @pytest.mark.parametrize("content", [b"", b'{"id":', b"{}"])
 def test_a_torn_file_of_the_query_says_what_to_do(files: Files, content: bytes) -> None:
     files.content[f"{LOCATION}/metadata"] = content
-    with pytest.raises(UserError, match=r"metadata is missing or not whole\. Put it back"):
+    with pytest.raises(UserError, match=r"metadata is missing or corrupt\. Restore the file"):
         checkpoint_files.query_id(None, LOCATION)  # type: ignore[arg-type]

@@ -35,10 +35,10 @@ def test_a_line_that_is_no_property_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read the Kafka properties"):
+    with pytest.raises(UserError, match="Cannot read the Kafka properties"):
         client_properties.load(tmp_path / "missing")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="cannot read the Kafka properties"):
+    with pytest.raises(UserError, match="Cannot read the Kafka properties"):
         client_properties.load(tmp_path / "binary")
 
 
@@ -72,7 +72,7 @@ def test_user_and_password_come_from_jaas() -> None:
     ],
 )
 def test_what_java_or_librdkafka_would_not_read_is_refused(properties: dict[str, str]) -> None:
-    with pytest.raises(UserError, match=r"set ssl\.(trust|key)store\.type=PEM"):
+    with pytest.raises(UserError, match=r"Set ssl\.(trust|key)store\.type=PEM"):
         client_properties.for_librdkafka(properties)
 
 

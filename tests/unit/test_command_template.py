@@ -200,18 +200,18 @@ def test_a_name_that_an_interpreter_or_a_wrapper_could_run_is_refused(command: s
 def test_a_name_in_another_place_is_refused_with_what_to_write(command: str) -> None:
     found = problem(command)
     assert found is not None
-    assert "behind `--option=` or a path that ends in `/`" in found
+    assert "follow `--option=` or a path that ends in `/`" in found
     assert '"$QUEUE_ACTIVATION_QUEUE"' in found
 
 
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        ("{queue}", "must not let {queue} say which program is started"),
-        ("/srv/{procedure}/run", "must not let {procedure} say which program is started"),
-        ("sh -x -q {procedure}", "has {procedure} behind `-q`, an option that is not known here"),
-        ("sh -x {procedure}", "has {procedure} where sh takes an option or what it runs"),
-        ("su x -c {procedure}", "has {procedure} behind su, which might run it"),
+        ("{queue}", "must not let {queue} choose the program"),
+        ("/srv/{procedure}/run", "must not let {procedure} choose the program"),
+        ("sh -x -q {procedure}", "has {procedure} after `-q`, an option that this check does not know"),
+        ("sh -x {procedure}", "has {procedure} where sh expects an option or a program to run"),
+        ("su x -c {procedure}", "has {procedure} after su, which might run it"),
         ([], "must not be empty"),
         (" ", "must not be empty"),
     ],
@@ -240,7 +240,7 @@ def test_an_unsafe_name_stands_in_no_argument(command: str, name: str) -> None:
     words = command_template.split(command)
     with pytest.raises(UnsafeNameError) as refused:
         command_template.fill(words, {"queue": name, "procedure": "p"})
-    assert f"{name!r} cannot stand for {{queue}}" in str(refused.value)
+    assert f"{name!r} cannot replace {{queue}}" in str(refused.value)
 
 
 def test_a_command_without_placeholders_is_for_any_name() -> None:

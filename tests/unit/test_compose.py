@@ -93,7 +93,7 @@ def test_a_wrong_command_would_be_noticed() -> None:
         parse(["observe"])
     with pytest.raises(Exception, match="No such option"):
         parse(["monitor", "--partitions", "2"])
-    with pytest.raises(Exception, match="is no duration"):
+    with pytest.raises(Exception, match="is not a duration"):
         parse(["monitor"], {"QUEUE_ACTIVATION_QUIET_WINDOW": "soon"})
     assert "QUEUE_ACTIVATION_PARTITIONS" not in variables_of("monitor")
 

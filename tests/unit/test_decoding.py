@@ -65,8 +65,8 @@ class TestPassedOver:
         assert decoder.decode(message(7, 2, "invalid JSON")) is None
         decoder.decode(message(0, 1, "x" * 400))
         assert told == [
-            "record 7 of queue-tasks[2] is no task: invalid JSON",
-            f"record 0 of queue-tasks[1] is no task: {'x' * 300}",
+            "record 7 of queue-tasks[2] is not a valid task: invalid JSON",
+            f"record 0 of queue-tasks[1] is not a valid task: {'x' * 300}",
         ]
         assert decoder.passed_over == 2
 
@@ -87,8 +87,8 @@ class TestPassedOver:
         assert len(told) == MAX_TOLD
         now_s += TOLD_INTERVAL_S
         decoder.decode(message(3 * MAX_TOLD))
-        assert told[-1].endswith(f"reason (and {2 * MAX_TOLD} before it, of which nothing was said)")
+        assert told[-1].endswith(f"reason (and {2 * MAX_TOLD} before it that were not logged)")
         decoder.decode(message(3 * MAX_TOLD + 1))
         assert len(told) == MAX_TOLD + 2
-        assert "nothing was said" not in told[-1]
+        assert "not logged" not in told[-1]
         assert decoder.passed_over == 3 * MAX_TOLD + 2

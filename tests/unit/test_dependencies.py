@@ -71,6 +71,6 @@ def test_each_dependency_has_its_reason() -> None:
 
 
 def test_the_locks_header_names_the_document_that_tells_how_to_renew_it() -> None:
-    [document] = re.findall(r"stands in (\S+\.md)", (ROOT / "constraints.txt").read_text())
+    [document] = re.findall(r"see (\S+\.md)", (ROOT / "constraints.txt").read_text())
     assert "constraints.txt" in (ROOT / document).read_text()
     assert "How to renew constraints.txt" in (ROOT / document).read_text()

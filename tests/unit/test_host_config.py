@@ -84,14 +84,14 @@ NAMED = "[[procedures]]\nname = 'p'\n"
     [
         ("procedures = []", "", "`procedures` must not be empty"),
         (f"handlers = 0\n{SHORTEST}", "", "`handlers` must be from 1 to 1000"),
-        (f"\nstop_timeout = '5'\n{SHORTEST}", "", "`stop_timeout`: '5' is no duration"),
+        (f"\nstop_timeout = '5'\n{SHORTEST}", "", "`stop_timeout`: '5' is not a duration"),
         (f"{SHORTEST}max = 3\n", FIRST, "unknown field `max`"),
         (f"{SHORTEST}log_file = 3\n", "procedures[0].log_file: ", "Expected `str"),
         (f"{SHORTEST}function = 'a:b'\n", FIRST, "`function` and `command` exclude each other"),
         (
             f"{SHORTEST}environment = {{ 'A=B' = '' }}\n",
             FIRST,
-            "`environment` has a variable that is called 'A=B'",
+            "`environment` has the invalid variable name 'A=B'",
         ),
         (f"{SHORTEST}[[procedures]]\nname = 'q'\n", "procedures[1]: ", "neither `command` nor `function`"),
         (f"{SHORTEST}[[procedures]]\nname = ''\n", "procedures[1]: ", "`name` must not be empty"),
@@ -104,7 +104,7 @@ NAMED = "[[procedures]]\nname = 'p'\n"
         (
             "[[procedures]]\nname = 'p'\ncommand = '{procedure}'\n",
             FIRST,
-            "must not let {procedure} say which program",
+            "must not let {procedure} choose the program",
         ),
         (
             "[[procedures]]\nname = 'p'\ncommand = ['sh', '-c', 'x {queue}']\n",
@@ -114,18 +114,18 @@ NAMED = "[[procedures]]\nname = 'p'\n"
         (
             "[[procedures]]\nname = 'p'\ncommand = ['sh', '{procedure}']\n",
             FIRST,
-            "has {procedure} where sh takes",
+            "has {procedure} where sh expects",
         ),
         (
             "[[procedures]]\nname = 'a b'\ncommand = 'x {procedure}'\n",
             FIRST,
-            "`name`: 'a b' cannot stand for {procedure}",
+            "`name`: 'a b' cannot replace {procedure}",
         ),
         (NAMED + "command = []\n", FIRST, "`command` must not be empty"),
         (
             "[[procedures]]\nname = 'p'\ncommand = \"a 'b\"\n",
             FIRST,
-            "`command` is no command line: No closing quotation",
+            "`command` is not a valid command line: No closing quotation",
         ),
     ],
 )

@@ -29,7 +29,7 @@ def test_the_words_of_a_command() -> None:
 @pytest.mark.parametrize("procedure", ["a b; c", "--all", "../pay", None])
 def test_an_unsafe_name_is_in_the_environment_and_in_no_argument(procedure: str | None) -> None:
     config = HostConfig([Procedure("*", command="run {procedure}")])
-    with pytest.raises(CannotStartError, match="cannot stand for"):
+    with pytest.raises(CannotStartError, match="cannot replace"):
         invocation(config, task(procedure), CONNECTION)
     wanted = invocation(HostConfig([Procedure("*", command="run {queue}")]), task(procedure), CONNECTION)
     assert wanted.words == ["run", "orders"]
@@ -63,7 +63,7 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
     config = HostConfig([Procedure("p", command="run", directory=missing)])
     with pytest.raises(CannotStartError, match="no entry for the procedure 'q'"):
         invocation(config, task("q"), CONNECTION)
-    with pytest.raises(CannotStartError, match=f"directory {missing} .* is not there"):
+    with pytest.raises(CannotStartError, match=f"directory {missing} .* does not exist"):
         invocation(config, task(), CONNECTION)
 
 
@@ -97,12 +97,12 @@ def require(program: str, folder: Path) -> None:
         ("def run(): return 7", "run", 7, ""),
         ("class Pay:\n  @staticmethod\n  def run(): return 8", "Pay.run", 8, ""),
         ("import sys\ndef run(): sys.exit(9)", "run", 9, ""),
-        ("def run(): return 'done'", "run", 1, "returned 'done', which is no exit code"),
-        ("def run(): return 256", "run", 1, "returned 256, which is no exit code"),
+        ("def run(): return 'done'", "run", 1, "returned 'done', which is not an exit code"),
+        ("def run(): return 256", "run", 1, "returned 256, which is not an exit code"),
         ("def run(): raise LookupError('nothing')", "run", 1, "LookupError: nothing"),
         ("def run(): import no_such_module", "run", 1, "No module named 'no_such_module'"),
         ("import no_such_module", "run", CANNOT_IMPORT, "No module named 'no_such_module'"),
-        ("run = 3", "run", CANNOT_IMPORT, "is no function"),
+        ("run = 3", "run", CANNOT_IMPORT, "is not a function"),
         ("", "run", CANNOT_IMPORT, "no attribute 'run'"),
         ("def run(: pass", "run", CANNOT_IMPORT, "SyntaxError"),
     ],
@@ -130,7 +130,7 @@ def test_a_function_is_imported_as_its_tasks_would_be_and_not_called(tmp_path: P
         return import_problem(Procedure(name="p", function=function, directory=str(tmp_path)), {})
 
     assert problem("work:function") is None
-    assert problem("work:number") == "TypeError: work:number is no function"
+    assert problem("work:number") == "TypeError: work:number is not a function"
     assert problem("work:nothing") == "AttributeError: module 'work' has no attribute 'nothing'"
     assert problem("broken:function") == "ModuleNotFoundError: No module named 'no_such_module'"
     assert import_problem(Procedure(name="p", command="true"), {}) is None

@@ -48,7 +48,7 @@ def test_a_too_old_java_is_refused(tmp_path: Path, version: str, number: str) ->
 
 
 def test_no_java_says_what_to_install() -> None:
-    with pytest.raises(UserError, match=r"There is no Java.*Install a Java 17 or newer.*JAVA_HOME"):
+    with pytest.raises(UserError, match=r"No Java was found.*Install a Java 17 or newer.*JAVA_HOME"):
         find_java()
 
 
@@ -67,5 +67,5 @@ def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_java_without_a_version_is_refused(tmp_path: Path) -> None:
     write_java(tmp_path / "path", "hello")
-    with pytest.raises(UserError, match=r"does not tell its version\. Install"):
+    with pytest.raises(UserError, match=r"does not report its version\. Install"):
         find_java()

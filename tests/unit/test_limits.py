@@ -68,7 +68,7 @@ class TestQueues:
         full = step(None, event, others=10)
         assert full.queue is None
         assert not full.writes_view
-        assert full.refused == [(event, "too many queues: its shard has 10")]
+        assert full.refused == [(event, "too many queues: the shard already has 10")]
         assert step(None, event, others=9).queue is not None
 
     @pytest.mark.parametrize("command_", [create_queue(), alter(), notify()], ids=["create", "alter", "notification"])
@@ -76,7 +76,7 @@ class TestQueues:
         assert step(None, command_, others=19).queue is not None
         full = step(None, command_, others=20)
         assert full.queue is None
-        assert full.refused == [(command_, "too many queues: its shard has 20")]
+        assert full.refused == [(command_, "too many queues: the shard already has 20")]
 
     def test_a_queue_that_is_there_is_not_affected(self) -> None:
         queue = queue_after(received())
@@ -137,7 +137,7 @@ class TestSessions:
 class TestOthers:
     def test_event_notifications_are_limited(self) -> None:
         queue = queue_after(drop_notification("default"), *(notify(f"n{n}") for n in range(MAX_EVENT_NOTIFICATIONS)))
-        assert is_refused(queue, notify("new"), "too many event notifications: the queue has 100")
+        assert is_refused(queue, notify("new"), "too many event notifications: the queue already has 100")
         assert not is_refused(queue, notify("n1", "another service"), "")
         assert not is_refused(queue, drop_notification("n2"), "")
         assert not is_refused(queue, notify("new"), "")

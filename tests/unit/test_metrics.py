@@ -209,10 +209,10 @@ def test_what_tasks_have_written_is_added_to_a_new_counter() -> None:
         (True, 0.0, 1.0, 0.0, None),
         (True, 29.9, 1.0, 14.9, None),
         (True, 44.9, 15.0, 0.0, None),
-        (False, 0.0, 1.0, 0.0, "the query does not run"),
-        (True, None, 1.0, 0.0, "no batch is committed yet"),
-        (True, 30.6, 1.0, 0.0, "the last batch was committed 31 s ago, and 30 s are too long"),
-        (True, 45.6, 15.0, 0.0, "the last batch was committed 46 s ago, and 45 s are too long"),
+        (False, 0.0, 1.0, 0.0, "the query is not running"),
+        (True, None, 1.0, 0.0, "no batch has been committed yet"),
+        (True, 30.6, 1.0, 0.0, "the last batch was committed 31 s ago; the limit is 30 s"),
+        (True, 45.6, 15.0, 0.0, "the last batch was committed 46 s ago; the limit is 45 s"),
         (True, 0.0, 1.0, None, "Kafka does not answer"),
         (True, 0.0, 1.0, 15.1, "Kafka does not answer"),
     ],
@@ -240,7 +240,7 @@ def test_a_port_in_use_is_one_clear_message(port: int) -> None:
 
 
 def test_a_host_that_is_not_this_machine_is_one_clear_message() -> None:
-    with pytest.raises(UserError, match=r"metrics cannot be served on 192\.0\.2\.1:9464: .*--metrics-host"):
+    with pytest.raises(UserError, match=r"Metrics cannot be served on 192\.0\.2\.1:9464: .*--metrics-host"):
         Server("192.0.2.1", 9464, {})
 
 
@@ -251,7 +251,7 @@ def test_each_path_has_its_page_and_silent_clients_hold_up_nobody() -> None:
             clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
         assert get(server.port, "/good?x=y") == (200, "text/plain")
         assert get(server.port, "/bad") == (503, "why\n")
-        assert get(server.port, "/") == (404, "there is /metrics, /healthz and /readyz\n")
+        assert get(server.port, "/") == (404, "There is no such page. The pages are /metrics, /healthz and /readyz.\n")
     with pytest.raises(ConnectionRefusedError):
         get(server.port, "/good")
 

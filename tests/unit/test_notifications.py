@@ -148,5 +148,5 @@ def test_a_queue_whose_name_is_none_is_no_notification(name: str) -> None:
         replaced = written.headers | {"ce_subject": name.encode()}
         value = json.dumps(written.json | {"queue": name}) if b"{" in (written.value or b"") else "<EVENT_INSTANCE/>"
         assert decode(message(written)) is not None
-        with pytest.raises(InvalidRecordError, match="no name of a queue"):
+        with pytest.raises(InvalidRecordError, match="not a valid queue name"):
             decode(message(replace(written, value=value.encode(), headers=replaced)))

@@ -44,13 +44,13 @@ def test_a_table_is_for_one_command_and_counts_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ('quiet-windo = "2s"', "quiet-windo: there is no such option or command; is `quiet-window` meant?"),
-        ('[moniter]\nquiet-window = "2s"', "moniter: there is no such option or command; is `monitor` meant?"),
-        ('[monitor]\nquite-window = "2s"', "monitor.quite-window: there is no such option; is `quiet-window` meant?"),
-        ("[queue.create]\npartition = 2", "queue.create.partition: there is no such option; is `partitions` meant?"),
-        ("monitor = 3", "monitor: there is no such option"),
-        ("= 3", "is no TOML"),
-        ("a = " + "[" * 5000, "is no TOML"),
+        ('quiet-windo = "2s"', "quiet-windo: unknown option or command. Did you mean `quiet-window`?"),
+        ('[moniter]\nquiet-window = "2s"', "moniter: unknown option or command. Did you mean `monitor`?"),
+        ('[monitor]\nquite-window = "2s"', "monitor.quite-window: unknown option. Did you mean `quiet-window`?"),
+        ("[queue.create]\npartition = 2", "queue.create.partition: unknown option. Did you mean `partitions`?"),
+        ("monitor = 3", "monitor: a command is not an option. Write its options into a table, [monitor]"),
+        ("= 3", "is not valid TOML"),
+        ("a = " + "[" * 5000, "is not valid TOML"),
     ],
 )
 def test_what_is_not_known_is_refused_with_its_place(tmp_path: Path, text: str, part: str) -> None:
@@ -83,10 +83,10 @@ def test_each_source_of_a_wrong_value_is_blamed_by_its_name_and_the_first_counts
     file = tmp_path / "options.toml"
     file.write_text('[monitor]\nquiet-window = "5f"\n')
     said = run(tmp_path, "--config", str(file), "monitor")
-    assert "quiet-window in the file of --config: '5f' is no duration" in said
+    assert "quiet-window in the file of --config: '5f' is not a duration" in said
     variable = {"QUEUE_ACTIVATION_QUIET_WINDOW": "5e"}
     said = run(tmp_path, "--config", str(file), "monitor", **variable)
-    assert "the environment variable QUEUE_ACTIVATION_QUIET_WINDOW: '5e' is no duration" in said
+    assert "the environment variable QUEUE_ACTIVATION_QUIET_WINDOW: '5e' is not a duration" in said
     said = run(tmp_path, "--config", str(file), "monitor", "--quiet-window", "5c", **variable)
-    assert "Invalid value for '--quiet-window': '5c' is no duration" in said
+    assert "Invalid value for '--quiet-window': '5c' is not a duration" in said
     assert "Value error" not in said

@@ -111,7 +111,7 @@ def test_two_notifications_of_one_activation_start_one_program() -> None:
     queue = Queue(replace(POLICY, max_programs=4))
     assert actions(queue.activate(1, ACCUMULATING)) == ["started"]
     another = Decision(
-        Action.IGNORE, "another notification of activation #1, which was acted on", notification_id="another"
+        Action.IGNORE, "another notification of activation #1 was acted on before", notification_id="another"
     )
     assert queue.notify(1, ACCUMULATING, notification_id="another") == [another]
     assert queue.notify(1, ACCUMULATING, notification_id="another", is_old=True) == [another]
@@ -150,10 +150,10 @@ def test_at_max_it_is_held_and_started_when_a_program_has_exited_and_the_view_ha
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (ViewRow(2, "RECEIVES_OCCURRING", 5), "#2: somebody has received since"),
+        (ViewRow(2, "RECEIVES_OCCURRING", 5), "#2: a reader has received since"),
         (ViewRow(2, "INACTIVE", 0), "#2: nothing is left to read"),
         (ViewRow(2, "NOTIFIED", 0), "#2: nothing is left to read"),
-        (ViewRow(2, None, 5), "#2: somebody has received since"),
+        (ViewRow(2, None, 5), "#2: a reader has received since"),
         (ViewRow(3, "NOTIFIED", 5), "#2: superseded, the monitor is at #3"),
     ],
 )
@@ -255,13 +255,13 @@ def test_a_crash_is_answered_by_a_restart_with_a_session_of_its_own_after_the_ba
     assert crash.why == "exit code 3: crash 1 in a row, nothing is started for 1 s"
     assert held.why == "restart for #1: back-off after crash 1 in a row"
     assert queue.next_in_ms() == SECOND
-    assert actions(queue.after(SECOND)) == ["held"]  # waiting until the view has caught up
+    assert actions(queue.after(SECOND)) == ["held"]  # waiting for the monitors view to catch up
     [start] = queue.after(SECOND)
     assert start.action is Action.START
     assert start.notification_id == "id-1"
     assert start.session_id is not None
     assert start.session_id.startswith("fresh-")
-    assert "the program before has not answered it" in start.why
+    assert "the previous program did not answer it" in start.why
 
 
 def test_the_back_off_doubles_up_to_its_maximum_and_a_success_ends_it() -> None:
@@ -289,9 +289,9 @@ def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_o
     [session_id] = queue.state.running
     given_up, held = queue.exit(session_id, 1)
     assert given_up.why.endswith(
-        "gave up after 2 restarts: tried again every 10 min, by the next notification, and when the entry changes"
+        "gave up after 2 restarts: tried again every 10 min, at the next notification, and when the entry changes"
     )
-    assert held.why == "restart for #1: gave up after crash 3 in a row, tried again every 10 min"
+    assert held.why == "restart for #1: gave up after crash 3 in a row; tried again every 10 min"
     assert actions(queue.after(60 * SECOND)) == []
 
     assert actions(queue.activate(2)) == ["dropped", "started"]
@@ -318,7 +318,7 @@ def test_what_was_given_up_is_tried_again_slowly_as_long_as_it_is_needed() -> No
         assert actions(queue.exit(session_id, 1)) == ["exited", "held"]
     assert queue.after(1) == []
     [drop] = queue.view(1, "RECEIVES_OCCURRING")
-    assert drop.why == "restart for #1: somebody has received since; the monitor notifies again if one more is useful"
+    assert drop.why == "restart for #1: a reader has received since; the monitor notifies again if one more is useful"
 
 
 def test_what_was_given_up_is_tried_again_at_once_when_the_entry_changes() -> None:
@@ -366,7 +366,7 @@ def test_a_restart_needs_the_view() -> None:
     queue.notify(1)
     queue.exit("id-1", 1)
     [drop] = queue.after(SETTLE_MS)
-    assert drop.why == "restart for #1: the view does not say that it is still needed"
+    assert drop.why == "restart for #1: the monitors view does not show that it is still needed"
 
 
 def test_a_newer_notification_outlives_the_crash_of_an_older_ones_program() -> None:
@@ -406,7 +406,7 @@ def test_an_entry_that_has_changed_ends_the_back_off() -> None:
     queue.activate(1)
     queue.exit("id-1", 1)
     queue.policy = replace(POLICY, entry="another")
-    assert queue.decide()[0].why == "restart for #1: waiting until the view has caught up"
+    assert queue.decide()[0].why == "restart for #1: waiting for the monitors view to catch up"
     assert queue.state.crashes == 0
 
 
@@ -418,7 +418,7 @@ def test_without_an_entry_it_is_held() -> None:
     assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
     assert queue.after(SETTLE_MS) == []
     assert queue.state.held is not None
-    assert queue.state.held.blocked == "the config has no program any more that may be started for this queue"
+    assert queue.state.held.blocked == "the config no longer has a program that may be started for this queue"
     assert queue.next_in_ms() > FOREVER_MS // 2
     queue.policy = POLICY
     assert actions(queue.decide()) == ["started"]

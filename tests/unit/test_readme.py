@@ -1,14 +1,23 @@
-"""Whoever follows the documents gets no further than they are right: commands, links and Python in them exist."""
+"""Every command, option, link, anchor, variable and import in the documents exists."""
 
 import ast
 import importlib
 import re
 import shutil
 import subprocess
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from streaming.cli.tables import failure
+from streaming.core.activation.explanation import Situation, why
+from streaming.core.activation.queue_monitor import State
+from streaming.daemons.activator.config import Config
+from streaming.daemons.host.config import HostConfig
+from streaming.wire.input_records import arrivals_decoder, decode, receives_decoder
 from tests.support.command_lines import (
     COMMAND,
     ROOT,
@@ -21,8 +30,9 @@ from tests.support.command_lines import (
     split_assignments,
 )
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-# Programs of others that the documents may use, besides what every shell has.
+GUIDE = ROOT / "docs" / "guide"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# Foreign programs that the documents may use, besides those of every shell.
 FOREIGN = frozenset(("docker", "kcat"))
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -38,7 +48,7 @@ def commands_of(document: str) -> list[list[str]]:
 
 
 def inline_commands_of(document: str) -> list[list[str]]:
-    """Commands between single backquotes, as far as they are whole command lines."""
+    """Returns the whole command lines that stand between single backquotes."""
     quoted = [" ".join(text.split()) for text in re.findall(r"`([^`]+)`", _FENCED.sub("", document))]
     return [text.split() for text in quoted if re.match(rf"({COMMAND}|make) \S", text)]
 
@@ -105,7 +115,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def anchors_of(document: str) -> set[str]:
-    """The anchors that GitHub makes of headings."""
+    """Returns the anchors that GitHub makes of headings."""
     headings = re.findall(r"^#+ (.+)$", _FENCED.sub("", document), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -130,7 +140,7 @@ def test_the_tests_would_notice() -> None:
         check_command(["queue-activation", "moniter"], {})
     with pytest.raises(Exception, match="No such option: --queue"):
         check_command([".venv/bin/queue-activation", "monitor", "--queue", "q"], {})
-    with pytest.raises(Exception, match="is no duration"):
+    with pytest.raises(Exception, match="is not a duration"):
         check_command(["queue-activation", "monitor"], {"QUEUE_ACTIVATION_QUIET_WINDOW": "5"})
     with pytest.raises(AssertionError, match="no deploy"):
         check_command(["make", "deploy"], {})
@@ -141,7 +151,7 @@ def test_the_tests_would_notice() -> None:
 def test_make_setup_ends_with_what_is_there_and_what_to_type_next() -> None:
     done = subprocess.run(["make", "-n", "setup"], cwd=ROOT, capture_output=True, text=True, check=True)
     last = done.stdout.split("queue-activation prepare")[-1]
-    assert "There are now" in last
+    assert "Set-up is complete" in last
     assert "make demo" in last
 
 
@@ -150,5 +160,103 @@ def test_the_documents_have_commands() -> None:
 
     assert [COMMAND, "activator", "status"] in commands_of(readme)
     assert ["make", "demo"] in commands_of(readme)
+    assert ["make", "test"] in commands_of(readme)
     assert [COMMAND, "queue", "show", "orders"] in commands_of(readme)
     assert len(fenced_blocks(readme, "python")) >= 2
+
+
+@pytest.mark.parametrize(
+    ("document", "command"),
+    [
+        ("own-kafka.md", "activator status"),
+        ("own-kafka.md", "watch --from-beginning"),
+        ("activator.md", "activator --config examples/activator.toml"),
+        ("internal-activation.md", "host --config examples/host.toml"),
+        ("definitions.md", "queue show orders"),
+        ("configuration.md", "--config FILE monitor"),
+    ],
+)
+def test_the_guide_has_the_commands_that_it_is_about(document: str, command: str) -> None:
+    assert [COMMAND, *command.split()] in commands_of((GUIDE / document).read_text())
+
+
+def test_the_guide_shows_how_to_send_and_to_read_in_python() -> None:
+    assert len(fenced_blocks((GUIDE / "python.md").read_text(), "python")) >= 2
+
+
+def test_the_index_of_the_guide_has_each_of_its_documents() -> None:
+    linked = set(_LINK.findall((GUIDE / "README.md").read_text()))
+
+    assert {path.name for path in GUIDE.glob("*.md")} - linked == {"README.md"}
+
+
+@pytest.mark.parametrize("document", [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))], ids=name_of)
+def test_config_files_of_activator_and_host_are_valid(document: Path) -> None:
+    for block in fenced_blocks(document.read_text(), "toml"):
+        content = tomllib.loads(block)
+        if "programs" in content:
+            msgspec.convert(content, Config)
+        elif "procedures" in content:
+            msgspec.convert(content, HostConfig)
+
+
+@pytest.mark.parametrize("name", ["activator", "host"])
+def test_config_files_that_the_guide_shows_are_those_of_the_examples(name: str) -> None:
+    example = (ROOT / "examples" / f"{name}.toml").read_text()
+    shown = [block for path in DOCUMENTS for block in fenced_blocks(path.read_text(), "toml")]
+
+    assert any(block in example for block in shown)
+
+
+def test_records_that_a_program_reports_are_valid() -> None:
+    [arrivals, receives] = fenced_blocks((GUIDE / "reporting.md").read_text(), "json")
+
+    for block, decoder in ((arrivals, arrivals_decoder), (receives, receives_decoder)):
+        for line in block.encode().splitlines():
+            record = decode(decoder, b"orders", line, len(line))
+            assert record.queue == "orders"
+
+
+# Where docs/guide/why-a-reader.md quotes `queue show`.
+QUOTED = Situation(
+    state=State.NOTIFIED,
+    is_on=True,
+    unread=31,
+    waiting=0,
+    activations=2,
+    activated_at="10:23:11 UTC",
+    empty_at=None,
+    next_check_at="10:23:41 UTC",
+    tasks_running=0,
+    max_queue_readers=None,
+    is_procedure_failed=False,
+    has_notifications=True,
+)
+FAILING = {
+    "is_procedure_failed": False,
+    "task_failures": 3,
+    "failing_since": "2026-01-31T10:18:24.000Z",
+    "failing_procedure": "read_payments",
+}
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        why(QUOTED),
+        why(replace(QUOTED, activations=3)),
+        why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1)),
+        why(replace(QUOTED, state=State.ABSENT, has_notifications=False)),
+        [str(failure(FAILING))],
+    ],
+)
+def test_the_guide_quotes_what_queue_show_prints(sentences: list[str]) -> None:
+    quoted = [" ".join(block.split()) for block in fenced_blocks((GUIDE / "why-a-reader.md").read_text(), "text")]
+
+    assert any(" ".join(sentences) in block for block in quoted), sentences
+
+
+def test_the_demo_in_the_readme_is_shortened_from_that_of_the_guide() -> None:
+    readme, guide = (fenced_blocks(path.read_text(), "text") for path in (ROOT / "README.md", GUIDE / "demo.md"))
+
+    assert set(readme[0].splitlines()) <= set(guide[0].splitlines())

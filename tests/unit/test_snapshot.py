@@ -101,7 +101,7 @@ def test_a_newer_format_is_refused(records: list[Record]) -> None:
     assert version == snapshot.FORMAT_VERSION
     shard.state.value = newer = (version + 1, *rest)
 
-    with pytest.raises(UnknownFormatError, match=f"format {version + 1}.*up to {version}.*start the version"):
+    with pytest.raises(UnknownFormatError, match=f"format {version + 1}.*up to {version}.*Start the version"):
         shard.batch(1, *records)
     assert shard.state.value == newer
 

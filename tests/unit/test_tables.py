@@ -36,9 +36,9 @@ def shown(*rows: dict[str, Any]) -> str:
 def test_only_the_states_that_occur_are_explained() -> None:
     text = shown(ROW, ROW | {"queue": "off", "state": None, "is_receive_enabled": False})
     assert "NOTIFIED: a reader was requested" in text
-    assert "queue OFF: nobody is notified" in text
+    assert "queue OFF: no notification is written" in text
     assert "INACTIVE:" not in text
-    assert "last (UTC)" in text
+    assert "at (UTC)" in text
     assert "queue show QUEUE says why" in text
 
 

@@ -76,7 +76,7 @@ def test_what_is_missing_in_the_whole_file_has_no_entry(tmp_path: Path) -> None:
 
 
 def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"file\.toml is no TOML: .*line 2"):
+    with pytest.raises(UserError, match=r"file\.toml is not valid TOML: .*line 2"):
         load(tmp_path, 'title = "x"\nother\n')
 
 

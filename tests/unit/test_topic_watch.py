@@ -32,7 +32,7 @@ def test_a_topic_that_was_created_again_or_is_gone_is_named() -> None:
 
 def test_without_its_ticks_a_checkpoint_can_be_continued_from() -> None:
     known = KNOWN | {"p-queue-ticks": "id-3"}
-    assert "--continue-from with this one" in str(replaced_topics(known, known | {"p-queue-ticks": "id-9"}))
+    assert "set --continue-from to the old one" in str(replaced_topics(known, known | {"p-queue-ticks": "id-9"}))
     both = str(replaced_topics(known, known | {"p-queue-ticks": "id-9", "queue-receives": "id-9"}))
     assert "queue-receives" in both
     assert "p-queue-ticks" in both
