@@ -1,4 +1,4 @@
-"""What tests share."""
+"""Fixtures and settings that the tests share."""
 
 import os
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:TieredStopAtLevel=1 -XX
 
 
 def needed_service_is_missing(error: Exception) -> None:
-    """Skips the test on a laptop; fails it in CI (CI=true), where nothing may be missing."""
+    """Skips the test on a laptop; fails it in CI (CI=true), where no service may be missing."""
     if os.environ.get("CI", "").lower() in ("1", "true"):
-        pytest.fail(f"needed for this test, and CI must have it: {error}", pytrace=False)
-    pytest.skip(f"needed for this test: {error}")
+        pytest.fail(f"this test needs a service that CI must have: {error}", pytrace=False)
+    pytest.skip(f"this test needs a service that is missing: {error}")
 
 
 @pytest.fixture(scope="session")
 def java_and_jars() -> None:
-    """What Spark and Kafka need; an error in the jars themselves fails the test everywhere."""
+    """Finds Java and the jars for Spark and Kafka. Wrong jars fail the test everywhere, also on a laptop."""
     try:
         find_java()
     except UserError as error:
@@ -39,6 +39,6 @@ def java_and_jars() -> None:
 
 @pytest.fixture(scope="session")
 def broker(java_and_jars: None) -> Iterator[EmbeddedBroker]:  # noqa: ARG001
-    """One broker for all tests: each uses topics of its own."""
+    """One broker for all tests. Each test uses topics of its own."""
     with EmbeddedBroker() as running:
         yield running

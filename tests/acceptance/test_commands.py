@@ -73,10 +73,10 @@ def test_topics_is_idempotent(monitored: Monitored) -> None:
     assert all(line.startswith("exists ") for line in listing)
 
 
-def test_topics_warns_of_what_others_have_made_and_of_nothing_else(broker: EmbeddedBroker) -> None:
+def test_topics_warns_of_topics_with_other_settings_and_of_nothing_else(broker: EmbeddedBroker) -> None:
     prefix = f"made-{uuid.uuid4().hex[:6]}-"
     cluster = Cluster(broker.bootstrap_servers, {})
-    # With the broker's own settings: records would be in the order of their producers' clocks.
+    # With the broker's own settings, records would be in the order of their producers' clocks.
     spec = TopicSpec(f"{prefix}queue-arrivals", is_partitioned=True, config={})
     Admin(cluster).create_topics([spec], partitions=1, replication_factor=1)
     options = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix]
@@ -132,7 +132,7 @@ def test_a_reader_program_is_started_reads_the_queue_and_exits(monitored: Monito
     with ChildProcess(command(monitored, "activator", *options), log_file=log) as activator:
         wait_until(lambda: "activator ready" in log.read_text(), DEADLINE_S, "the activator")
         status = _finish([*THIS_COMMAND, "activator", "status", "--json", "--state-directory", state])
-        assert json.loads(status.stdout)["pid"] == activator.pid, "it is ready, so it says what it is"
+        assert json.loads(status.stdout)["pid"] == activator.pid, "a ready activator shows its process id"
         assert json.loads(status.stdout)["since"] > "2026"
         with QueueProducer(monitored.bootstrap_servers, topic_prefix=monitored.prefix) as producer:
             producer.send(queue, b"the message")

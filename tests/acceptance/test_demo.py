@@ -9,7 +9,7 @@ from streaming.cli.demo.demo import QUEUES
 from streaming.system.processes import THIS_COMMAND
 from tests.support.waiting import processes_with
 
-# Two minutes, and what a busy machine adds.
+# The demo takes up to two minutes; the rest is for a busy machine.
 TIMEOUT_S = 180
 
 
@@ -25,11 +25,11 @@ def test_demo_ends_by_itself_with_everything_read() -> None:
     for queue in QUEUES:
         activations = re.findall(rf"{queue.name}\s+\*\*  activation (\d+)", demo.stdout)
         assert activations == [str(number + 1) for number in range(len(activations))]
-        # Each is activated again after its reader has left.
+        # Each queue is activated again after its reader has exited.
         assert len(activations) >= 2, demo.stdout
     started = len(re.findall(r"reader \d+ started", demo.stdout))
     assert started == len(re.findall(r"reader \d+ exited", demo.stdout)) > 0
-    assert "MESSAGES_ACCUMULATING" in demo.stdout  # a second reader for the queue that one is too slow for
+    assert "MESSAGES_ACCUMULATING" in demo.stdout  # a second reader, for the queue for which one is too slow
     assert "arrival -> activation" in demo.stdout
     assert "polling the lag" in demo.stdout
     assert not processes_with("queue-activation-demo-"), "the demo left a process behind"

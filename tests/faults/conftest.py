@@ -1,4 +1,4 @@
-"""What the fault tests share: a broker that can be killed, and the table at the end."""
+"""The fixtures of the fault tests: a broker that can be killed, and the table at the end."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,14 +11,14 @@ from tests.support.fault_scene import KillableBroker, Report
 
 @pytest.fixture(scope="session")
 def killable_broker(java_and_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KillableBroker]:  # noqa: ARG001
-    """One for all faults; each has topics of its own."""
+    """Runs one broker for all faults. Each fault has its own topics."""
     with KillableBroker(tmp_path_factory.mktemp("faults")) as broker:
         yield broker
 
 
 @pytest.fixture
 def report(record_property: Callable[[str, object], None]) -> Report:
-    """Takes a row of the table."""
+    """Returns a function that adds a row to the table."""
 
     def add(fault: str, moments: int, found: Outcome) -> None:
         record_property("fault", (fault, moments, found.due, found.lost, found.invented, found.repeated))

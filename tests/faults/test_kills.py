@@ -1,7 +1,7 @@
 """Minutes of load while the monitor, the activator, the host and readers are killed at random moments.
 
-At the end every message was read, no limit of readers was ever exceeded, and nothing is stuck in NOTIFIED.
-FAULTS_SECONDS says how long the load lasts, FAULTS_SEED replays its plan.
+At the end every message has been read, no limit of readers was ever exceeded, and no queue is stuck in NOTIFIED.
+FAULTS_SECONDS sets the length of the load. FAULTS_SEED replays its plan.
 """
 
 import os
@@ -29,16 +29,16 @@ from tests.support.seeds import fresh_seed
 from tests.support.waiting import wait_until
 
 LOAD_S = float(os.environ.get("FAULTS_SECONDS") or 600)
-# Everything that was given up waits for a lease (60 s) and its extension, and for T; then it is read.
+# Messages of killed programs wait for a lease (60 s) and its extension, and for T. Then they are read.
 REST_TIMEOUT_S = 300.0
 LOOK_INTERVAL_S = 0.1
-# By then some burst has kept a reader busy for longer than the quiet window.
+# In a load of this length some burst keeps a reader busy for longer than the quiet window.
 ENOUGH_S = 60.0
 
 
 @dataclass(frozen=True)
 class LoadedQueue:
-    """A queue of the run; so many readers may run at once, started by the host or by the activator."""
+    """A queue of the run. The host or the activator may run `max_readers` readers of it at a time."""
 
     name: str
     max_readers: int
@@ -52,12 +52,12 @@ QUEUES = (
     LoadedQueue("internal-1", 1, is_internal=True),
     LoadedQueue("internal-2", 2, is_internal=True),
 )
-# What is killed, and how often in relation to the rest. A monitor takes ten seconds to come back.
+# Program to kill -> its weight in the random choice. A monitor takes ten seconds to come back.
 VICTIMS = {"monitor": 2, "activator": 3, "host": 3, "reader": 4}
 
 
 class Run:
-    """One run: its topics, its programs, its load and what became of it."""
+    """One run: its topics, its programs, its load and the results."""
 
     def __init__(self, broker: EmbeddedBroker, folder: Path, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  (no secret)
@@ -112,7 +112,10 @@ class Run:
         return self.folder / f"{queue.name}.log"
 
     def prepare(self) -> None:
-        """Topics and definitions. Kills are no poison messages, though five in a row would look like one."""
+        """Creates topics and definitions.
+
+        Poison message handling is OFF, because five kills in a row would look like a poison message.
+        """
         for queue in QUEUES:
             name = self.topic(queue)
             create_queue_topics(
@@ -127,7 +130,7 @@ class Run:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """All programs; at the end none of them is left, and no reader."""
+        """Runs all programs; at the end it stops them, and kills the readers that are left."""
         stop = threading.Event()
         looker = threading.Thread(target=self._look, args=(stop,), daemon=True)
         looker.start()
@@ -144,21 +147,21 @@ class Run:
             for pid in self.readers.running():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        assert codes == dict.fromkeys(codes, 0), "each ends in order when it is asked to"
+        assert codes == dict.fromkeys(codes, 0), "a signal stops each program in order"
 
     def _look(self, stop: threading.Event) -> None:
         while not stop.wait(LOOK_INTERVAL_S):
             self.readers.look()
 
     def load(self) -> None:
-        """Sends and kills by the seed's plan until the time is over."""
+        """Sends messages and kills programs by the seed's plan, until the time is over."""
         random = self.random
         end_s = time.monotonic() + LOAD_S
         next_kill_s = time.monotonic() + 5
         with QueueProducer(self.monitored.bootstrap_servers, topic_prefix=self.prefix) as producer:
             while time.monotonic() < end_s:
                 self.send(producer)
-                time.sleep(random.uniform(0, 1.0))  # the pace of the load; nothing is waited for
+                time.sleep(random.uniform(0, 1.0))  # the pace of the load; this does not wait for a result
                 if time.monotonic() > next_kill_s:
                     self.kill()
                     next_kill_s = time.monotonic() + random.uniform(1, 8)
@@ -183,11 +186,11 @@ class Run:
         program.wait_until_ready()
         program.kill()
         self.kills[victim] += 1
-        time.sleep(self.random.uniform(0, 2))  # for so long it is away
+        time.sleep(self.random.uniform(0, 2))  # the length of the outage
         program.start()
 
     def is_at_rest(self, view: View) -> bool:
-        """Everything was read, the monitor knows it, and nobody is there any more."""
+        """Returns whether all messages have been read, the monitor knows it, and no reader is left."""
         for program in self.programs.values():
             program.check()
         rows = [view.row(name) for name in self.sent]
@@ -195,7 +198,7 @@ class Run:
         return is_known and not self.readers.running() and all(map(self.is_read, QUEUES))
 
     def is_read(self, queue: LoadedQueue) -> bool:
-        """Whether readers have printed each message; twice is allowed, for one that was killed before its commit."""
+        """Returns whether readers have printed each message. Repeats are allowed, because of kills before a commit."""
         log_file = self.log_file(queue)
         lines = set(log_file.read_bytes().splitlines()) if log_file.exists() else set()
         return set(self.sent[self.topic(queue)]) <= lines
@@ -214,7 +217,7 @@ def test_whatever_is_killed_every_message_is_read_and_no_limit_is_exceeded(
             run.load()
             for program in run.programs.values():
                 program.wait_until_ready()
-            wait_until(lambda: run.is_at_rest(view), REST_TIMEOUT_S, "rest: all read, all INACTIVE, nobody there")
+            wait_until(lambda: run.is_at_rest(view), REST_TIMEOUT_S, "rest: all read, all INACTIVE, no reader left")
     finally:
         report(run)
         if os.environ.get("FAULTS_KEEP"):
@@ -226,7 +229,7 @@ def test_whatever_is_killed_every_message_is_read_and_no_limit_is_exceeded(
 
 
 def report(run: Run) -> None:
-    """What the run has seen, as a table."""
+    """Prints the run's kills, messages and readers as a table."""
     lines = [
         f"{LOAD_S:.0f} s of load; killed: {dict(run.kills)}",
         f"{'queue':<16}{'sent':>8}{'readers':>10}{'limit':>8}",

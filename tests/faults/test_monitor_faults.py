@@ -1,7 +1,7 @@
-"""What else can go wrong around a monitor: its checkpoint, its disk, its topics, its clock, its broker, its absence.
+"""Faults around a monitor: of its checkpoint, its disk, its topics, its clock and its broker, and its absence.
 
-After each the notifications are those of the core, repeats are the same bytes, and a monitor that cannot go on says in
-one message what to do. FAULTS_SEED replays the histories.
+After each fault the notifications are those of the core, and repeats are the same bytes. A monitor that cannot continue
+says in one message what to do. FAULTS_SEED replays the histories.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 HOUR_MS = 3_600_000
 HISTORY_S = 4.0
 BROKER_AWAY_S = 60.0
-# OPTIONS' time-out.
+# The time-out in OPTIONS.
 T_S = 3.0
 DISK_BYTES = 4 * 2**20
 pytestmark = pytest.mark.timeout(400)
@@ -40,13 +40,13 @@ def scene(killable_broker: KillableBroker, tmp_path: Path) -> Iterator[Scene]:
 
 
 def play(scene: Scene, seconds: float = HISTORY_S) -> None:
-    """Lets a part of the history happen."""
+    """Sends a part of the history."""
     with scene.history.going_on():
         time.sleep(seconds)
 
 
 def newest(scene: Scene, folder: str) -> Path:
-    """The newest file of the checkpoint's `offsets` or `commits`."""
+    """Returns the newest file of the checkpoint's `offsets` or `commits`."""
     return max(
         (path for path in (scene.checkpoint / folder).iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
     )
@@ -55,13 +55,13 @@ def newest(scene: Scene, folder: str) -> Path:
 def test_the_newest_commit_is_deleted(scene: Scene, report: Report) -> None:
     play(scene)
     with scene.monitored.activations() as activations:
-        # The last batch has something to write again.
+        # So the last batch has something to write when it runs again.
         scene.history.sent["last"]["queue-arrivals"].append({"queue": "last"})
         scene.monitored.arrive("last")
         activations.wait_for("last", 1)
     assert scene.monitor.stop() == 0
     commit = newest(scene, "commits")
-    assert commit.name == newest(scene, "offsets").name, "of a whole batch"
+    assert commit.name == newest(scene, "offsets").name, "the newest batch is committed"
     commit.unlink()
     with scene.history.going_on():
         scene.start()
@@ -105,7 +105,11 @@ def test_the_disk_of_the_checkpoint_is_full(killable_broker: KillableBroker, tmp
 
 
 def fill_up(path: Path) -> None:
-    """Writes until there is no space left, which is an error."""
+    """Writes until the file system is full.
+
+    Raises:
+        OSError: No space is left.
+    """
     with path.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
@@ -113,7 +117,10 @@ def fill_up(path: Path) -> None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[tuple[list[str], Path]]:
-    """Mounts a small file system at a folder, for those that run `within` a namespace; and where it is from here."""
+    """Mounts a small file system at a folder in a new namespace.
+
+    Yields the words that run a command within the namespace, and the path of the file system outside of it.
+    """
     script = f"mount -t tmpfs -o size={DISK_BYTES} tmpfs '{folder}' && echo mounted && exec sleep 1000"
     with subprocess.Popen(["unshare", "-rm", "sh", "-c", script], stdout=subprocess.PIPE) as holder:
         try:
@@ -143,14 +150,14 @@ def test_a_topic_is_deleted_and_created_again(scene: Scene, report: Report) -> N
     create_again(scene, arrivals)
     queues = [f"new-{number}" for number in range(20)]
     scene.monitored.arrive(*queues)
-    assert sum(end_of(scene, arrivals).values()) == len(queues), "what Kafka has acknowledged is in the new topic"
+    assert sum(end_of(scene, arrivals).values()) == len(queues), "the acknowledged records are in the new topic"
     assert f"deleted and created again: {arrivals}" in scene.ends_by_itself()
     scene.monitor.start()
     assert f"deleted and created again: {arrivals}" in scene.ends_by_itself()
 
     scene.monitor.options += ["--checkpoint-location", str(scene.checkpoint.with_name("another"))]
     with scene.monitored.activations() as activations:
-        # The monitor that has ended may have taken the new topic for the old one.
+        # Before it ended, the monitor may have read the new topic as if it were the old one.
         activations.read_all()
         before = activations.counts()
         scene.start()
@@ -158,7 +165,7 @@ def test_a_topic_is_deleted_and_created_again(scene: Scene, report: Report) -> N
             activations.wait_for(queue, before[queue] + 1)
         assert scene.monitor.stop() == 0
         activations.read_all()
-        # What comes later than the first is T that has expired.
+        # Later activations come from time-outs that have expired.
         found = [[one for one in activations.of(queue)[before[queue] :] if one["sequence"] == 1] for queue in queues]
     outcome = Outcome(len(queues), found.count([]), sum(max(0, len(of_queue) - 1) for of_queue in found), 0)
     report("a topic deleted and created again", 1, outcome)
@@ -166,15 +173,15 @@ def test_a_topic_is_deleted_and_created_again(scene: Scene, report: Report) -> N
 
 
 def create_again(scene: Scene, topic: str) -> None:
-    """Deletes a topic that has records in each partition, and creates it again; returns when the new one is in place.
+    """Deletes a topic with records in each partition, and creates it again; returns when the new one is ready for use.
 
-    Kafka answers both requests before the broker has carried them out. Until then it acknowledges records for the old
-    log, or refuses a record for the new one and takes the next, whereupon librdkafka reports both as delivered.
+    Kafka answers both requests before the broker has carried them out. Until then the broker acknowledges records for
+    the old log, or refuses a record for the new one and takes the next. Then librdkafka reports both as delivered.
     """
     cluster = Cluster(scene.broker.bootstrap_servers, {})
     admin = Admin(cluster)
     old_id = admin.topic_ids([topic])[topic]
-    assert all(end_of(scene, topic).values()), "an empty log is the new one"
+    assert all(end_of(scene, topic).values()), "an empty log would look like the new one"
     client = cluster.admin_client()
     client.delete_topics([topic])[topic].result()
     specs = [spec for spec in scene.monitored.topics.specs() if spec.name == topic]
@@ -188,7 +195,7 @@ def create_again(scene: Scene, topic: str) -> None:
 
 @pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS], ids=["on", "back"])
 def test_the_clock_jumps_an_hour(scene: Scene, jump_ms: int, report: Report) -> None:
-    """One batch has a timestamp that is an hour off: the clock jumps before it, and back after it."""
+    """Gives one batch a timestamp that is an hour off, as if the clock jumped before the batch and back after it."""
     play(scene)
     scene.wait_until_all_is_read()
     stop_between_batches(scene)
@@ -202,17 +209,17 @@ def test_the_clock_jumps_an_hour(scene: Scene, jump_ms: int, report: Report) -> 
 
 
 def stop_between_batches(scene: Scene) -> None:
-    """Stops the monitor so that no batch has begun that is not committed."""
+    """Stops the monitor so that every batch that has begun is committed."""
     for _ in range(10):
         assert scene.monitor.stop() == 0
         if newest(scene, "offsets").name == newest(scene, "commits").name:
             return
         scene.start()
-    pytest.fail("each time a batch had begun")
+    pytest.fail("at each stop a batch had begun and was not committed")
 
 
 def plan_next_batch(scene: Scene, jump_ms: int) -> int:
-    """Writes the offsets of a batch with all that came since the last, as Spark does before the batch begins.
+    """Writes the offsets of a batch with all records since the last batch, as Spark does before a batch begins.
 
     Returns:
         The batch's timestamp.
@@ -235,7 +242,7 @@ def end_of(scene: Scene, topic: str) -> dict[str, int]:
         tail.close()
 
 
-def test_hundreds_of_time_outs_expire_while_nobody_monitors(scene: Scene, report: Report) -> None:
+def test_hundreds_of_time_outs_expire_while_no_monitor_runs(scene: Scene, report: Report) -> None:
     queues = [f"many-{number}" for number in range(300)]
     with scene.monitored.activations() as activations:
         scene.monitored.arrive(*queues)
@@ -246,16 +253,16 @@ def test_hundreds_of_time_outs_expire_while_nobody_monitors(scene: Scene, report
         stopped_s = time.monotonic()
         activations.read_all()
         before = activations.counts()
-        wait_until(lambda: time.monotonic() > stopped_s + 2 * T_S, DEADLINE_S, "all time-outs to be over")
+        wait_until(lambda: time.monotonic() > stopped_s + 2 * T_S, DEADLINE_S, "the end of all time-outs")
         scene.start()
         back_s = time.monotonic()
         wait_for_more(activations, before)
         outcome = scene.finish("down while 300 time-outs expire", 1, report)
-        # From the start on they expire again, T after T.
+        # After the start they expire again, once every T.
         most = 2 + (time.monotonic() - back_s) / T_S
         activations.read_all()
         after = activations.counts()
-        assert all(after[queue] - before[queue] <= most for queue in queues), "no storm"
+        assert all(after[queue] - before[queue] <= most for queue in queues), "at most one notification for each T"
         reasons = {
             json.loads(record.value)["reason"] for record in activations.records_of(queues[0])[before[queues[0]] :]
         }

@@ -1,6 +1,6 @@
-"""kill -9 of the driver, of Python workers and of the broker at random moments, most of them in mid-batch.
+"""kill -9 of the driver, of Python workers and of the broker at random moments, most of them during a batch.
 
-FAULTS_MOMENTS says how many; `make test` tries one of each. FAULTS_SEED replays a plan and a history.
+FAULTS_MOMENTS sets the number of kills; `make test` has one of each kind. FAULTS_SEED replays a plan and a history.
 """
 
 import os
@@ -24,22 +24,22 @@ def test_the_pipeline_writes_what_the_core_writes_whatever_is_killed(
     seed = fresh_seed("FAULTS_SEED")
     print(f"FAULTS_SEED={seed} FAULTS_MOMENTS={MOMENTS} pytest {__file__}")  # noqa: T201  (shown if the test fails)
     with Scene(killable_broker, tmp_path, seed) as scene:
-        # Each at least as often as the others, in random order.
+        # All kinds nearly equally often, in random order.
         victims = [VICTIMS[number % len(VICTIMS)] for number in range(MOMENTS)]
         scene.random.shuffle(victims)
         with scene.history.going_on():
             for victim in victims:
-                time.sleep(scene.random.uniform(1, 4))  # a moment by the plan; nothing is waited for
+                time.sleep(scene.random.uniform(1, 4))  # a moment by the plan; this does not wait for a result
                 kill(victim, scene)
             time.sleep(scene.random.uniform(1, 4))
         counts = Counter(victims)
         fault = "kill -9: " + ", ".join(f"{victim} {counts[victim]}" for victim in VICTIMS)
         outcome = scene.finish(fault, MOMENTS, report)
-    assert outcome.due > 2 * MOMENTS, "the history hardly did anything"
+    assert outcome.due > 2 * MOMENTS, "the history brought hardly any notifications"
 
 
 def kill(victim: str, scene: Scene) -> None:
-    """Kills it, and starts again what does not come back by itself."""
+    """Kills the victim, and starts it again if nothing else does."""
     if victim == "driver":
         scene.kill_driver()
         scene.start()
@@ -47,5 +47,5 @@ def kill(victim: str, scene: Scene) -> None:
         scene.kill_worker()
     else:
         scene.broker.kill()
-        time.sleep(scene.random.uniform(0, 3))  # for so long it is away
+        time.sleep(scene.random.uniform(0, 3))  # the length of the outage
         scene.broker.start()

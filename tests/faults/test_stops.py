@@ -1,4 +1,4 @@
-"""Ctrl-C or SIGTERM at any instant of a program's start: within ten seconds all of it is gone, with one line."""
+"""Ctrl-C or SIGTERM at any instant of a program's start: within ten seconds it ends with one line and no process."""
 
 import os
 import signal

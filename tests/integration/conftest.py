@@ -1,4 +1,4 @@
-"""What the tests against a real broker share."""
+"""Fixtures of the tests against a real broker."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from tests.support.monitor_topics import MonitorTopics
 
 @pytest.fixture
 def monitor_topics(broker: EmbeddedBroker) -> MonitorTopics:
-    """queue-arrivals and queue-receives under a prefix of the test's own, with several partitions."""
+    """Returns queue-arrivals and queue-receives, with three partitions each, under a prefix for this test alone."""
     prefix = f"t-{uuid.uuid4().hex[:8]}-"
     topics = Topics(prefix)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

@@ -1,4 +1,4 @@
-"""The external activator as a user runs it, on a real broker; the test writes what the monitor would."""
+"""The external activator as a user runs it, on a real broker. The tests write the monitor's records themselves."""
 
 import json
 import os
@@ -28,10 +28,10 @@ from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import Tail
 from tests.support.waiting import is_running, processes_with, wait_until
 
-# Ten times what the slowest of them takes on two busy cores.
+# Ten times the longest wait on two busy cores.
 DEADLINE_S = 30.0
 
-# Tells that it runs, then waits to be told how to end: alone, or with all of its queue.
+# Writes a line when it starts, then waits for a file with its exit code: its own, or the file for all of its queue.
 PROGRAM = """
 echo "$$ $QUEUE_ACTIVATION_SESSION_ID $QUEUE_ACTIVATION_NOTIFICATION_ID" >> "$FOLDER/$1.starts"
 until [ -e "$FOLDER/end" ]; do
@@ -40,7 +40,7 @@ until [ -e "$FOLDER/end" ]; do
 done
 """
 
-# Runs the activator and kills it where it is said to be.
+# Runs the activator, and kills it when it calls the function and the condition holds.
 KILLED_AT = """
 import os, signal, sys
 from streaming.cli.main import main
@@ -58,7 +58,7 @@ main()
 
 
 class Start:
-    """A program that has run."""
+    """The line that a program wrote when it started."""
 
     def __init__(self, line: str) -> None:
         pid, self.session_id, *notification_id = line.split()
@@ -67,7 +67,7 @@ class Start:
 
 
 class Activating:
-    """Topics of the test's own, an activator's files, and what the monitor would write."""
+    """Topics for one test alone, an activator's files, and the records that the monitor would write."""
 
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         self.bootstrap_servers = broker.bootstrap_servers
@@ -90,7 +90,7 @@ class Activating:
         (self.folder / "new.toml").replace(self.config)
 
     def notify(self, queue: str, sequence: int, reason: str = "MESSAGE_ARRIVED_ON_EMPTY_QUEUE") -> str:
-        """Writes what the monitor writes when it activates a queue."""
+        """Writes the records that the monitor writes when it activates a queue."""
         notification_id = str(uuid.uuid4())
         self.show(queue, sequence)
         self.send(queue, self.record(queue, sequence, reason, notification_id))
@@ -109,7 +109,7 @@ class Activating:
         self.producer.flush()
 
     def show(self, queue: str, sequence: int, state: str = "NOTIFIED", unread: int = 1) -> None:
-        """Writes the queue's row of the view."""
+        """Writes the queue's row of the monitors view."""
         row = {"state": state, "unread_messages": unread, "activation_sequence": sequence}
         self.producer.produce(self.topics.monitors, json.dumps(row), queue)
         self.producer.flush()
@@ -120,7 +120,7 @@ class Activating:
 
     @contextmanager
     def running(self, *more: str) -> Iterator[ChildProcess]:
-        """Runs the activator; it is ready when the block begins."""
+        """Runs the activator, which is ready when the block begins."""
         with self.started(*THIS_COMMAND, *self.options(), *more) as process:
             process.wait_until_said("activator ready", DEADLINE_S)
             yield process
@@ -135,7 +135,7 @@ class Activating:
                 sys.stdout.write(self.log())  # shown by pytest if the test fails
 
     def killed_at(self, module: str, name: str, condition: str = "True") -> None:
-        """Runs an activator that is killed at an instant of its own choice."""
+        """Runs an activator that is killed when it calls `name` and the condition holds."""
         script = KILLED_AT.format(module=module, name=name, condition=condition)
         with self.started(sys.executable, "-c", script, *self.options()) as process:
             assert process.wait(DEADLINE_S) == -signal.SIGKILL, self.log()
@@ -157,7 +157,7 @@ class Activating:
         return starts
 
     def end(self, name: str, exit_code: int) -> None:
-        """Has a program end (QUEUE.end.PID), or all of a queue (QUEUE.end)."""
+        """Ends one program (`name` is QUEUE.end.PID) or all programs of a queue (QUEUE.end)."""
         (self.folder / "new").write_text(str(exit_code))
         (self.folder / "new").replace(self.folder / name)
 
@@ -171,7 +171,7 @@ class Activating:
         return next(row for row in self.status()["queues"] if row["queue"] == queue)
 
     def wait_for_ended(self, *session_ids: str) -> None:
-        """Waits until SESSION_ENDED was reported for these sessions."""
+        """Waits until SESSION_ENDED has been reported for these sessions."""
         tail = Tail(self.bootstrap_servers, self.topics.receives, "read_committed")
         try:
             for session_id in session_ids:
@@ -214,7 +214,7 @@ def test_two_event_notifications_of_one_activation_start_one_program(activating:
         another = activating.record("q", 1, "MESSAGES_ACCUMULATING", "another") | {"notification": "of another name"}
         activating.send("q", another)
         activating.wait_for_log("ignored: another notification of activation #1 was acted on before")
-        # An activation that follows is acted on.
+        # The activator acts on the next activation.
         activating.notify("q", 2, "MESSAGES_ACCUMULATING")
         activating.wait_for_starts("q", 2)
 
@@ -260,12 +260,12 @@ def test_a_name_that_a_program_might_run_is_refused_at_the_door(activating: Acti
             activating.notify(queue, sequence)
             activating.wait_for_log(f"{queue}: refused: {queue!r} cannot replace {{queue}} in the command line")
         assert activating.status()["queues"] == []
-        # A program that has the name from its environment alone is started for any name.
+        # A program that gets the name only from its environment is started for any name.
         activating.write_config("*", command=f"sh {activating.folder}/program.sh any")
         activating.wait_for_log("config: reloaded")
         activating.notify("x;touch pwned", 4)
         activating.wait_for_starts("any", 1)
-        # Held under that entry, it is not started under one that must not have its name.
+        # A notification held under this entry is not started under an entry that puts the name into the command line.
         activating.notify("x;touch pwned", 5)
         activating.wait_for_log("held: #5")
         activating.write_config("*", command=["./unlisted", "-c", "{queue}"], directory=str(activating.folder))
@@ -335,9 +335,9 @@ def test_the_reader_program_needs_no_option(activating: Activating) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "condition"),
     [
-        ("service", "Activator._record", "arguments[0].started"),  # started up to the gate, not yet recorded
-        ("programs", "StartedProgram.open_gate", "True"),  # recorded, not yet let run
-        ("service", "Notifications.done", "arguments[0]"),  # runs, the offset is not yet committed
+        ("service", "Activator._record", "arguments[0].started"),  # the program is at its gate, and not recorded
+        ("programs", "StartedProgram.open_gate", "True"),  # the program is recorded, and still at its gate
+        ("service", "Notifications.done", "arguments[0]"),  # the program runs, and the offset is not committed
     ],
 )
 def test_a_killed_activator_neither_forgets_nor_doubles(
@@ -349,7 +349,7 @@ def test_a_killed_activator_neither_forgets_nor_doubles(
     with activating.running():
         [start] = activating.wait_for_starts("q", 1)
         assert start.notification_id == notification_id
-        # What comes later on is acted on later: nothing more comes of the first one.
+        # The activator acts on notifications in order. So the first one has no further effect after the second start.
         activating.notify("q", 2, "MESSAGES_ACCUMULATING")
         activating.wait_for_starts("q", 2)
         assert activating.status_of("q")["running"] == 2

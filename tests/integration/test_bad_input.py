@@ -1,6 +1,6 @@
-"""The monitor under thousands of records of any kind, some of megabytes, some of those packed into a kilobyte.
+"""The monitor under thousands of random records. Some have megabytes, and some of these are compressed to a kilobyte.
 
-BAD_INPUT_RECORDS says how many of each input topic at least.
+BAD_INPUT_RECORDS sets the least number of records for each input topic.
 """
 
 import os
@@ -21,14 +21,14 @@ from tests.support.monitors import DEADLINE_S, Monitored
 from tests.support.seeds import fresh_seed
 from tests.support.waiting import wait_until
 
-# One in five is for queue-commands, which gets the fewest.
+# One record in five is for queue-commands, which gets the fewest.
 RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 1_000) * 5
 ROUNDS = 10
 ALL_READ_S = DEADLINE_S + RECORDS / 500
-# More than the records make, and they are spread unevenly over the shards.
+# More queues than the records create, because they are spread unevenly over the shards.
 MAX_QUEUES = 2_000
 MIB = 2**20
-# Kafka's default for a record with its overhead is 1 MiB and 12 bytes.
+# Kafka's default limit for a record with its overhead is 1 MiB and 12 bytes.
 BROKERS_LIMIT_BYTES = MIB - 500
 LARGEST_BYTES = 8 * MIB
 
@@ -40,7 +40,7 @@ Place = tuple[str, int, int]
 
 
 def padded(text: bytes, length: int) -> Record:
-    """A valid record but for its length, key and value together."""
+    """Returns a record that is valid but for its length, which is that of key and value together."""
     value = b'{"queue": "q1", "unknown": "%s"}'
     return Record(Source.ARRIVALS, value % (text * length)[: length - len(value % b"") - 2], b"q1")
 
@@ -60,7 +60,7 @@ LARGE = [
 
 @dataclass
 class Sender:
-    """Sends records and remembers where they are."""
+    """Sends records, and remembers their places in Kafka."""
 
     monitored: Monitored
     sent: dict[Place, Record] = field(default_factory=dict)
@@ -89,13 +89,13 @@ class Sender:
         assert producer.flush(DEADLINE_S) == 0
 
     def tick(self, values: list[bytes | None]) -> None:
-        """Sends anything as ticks, in which nobody looks for anything."""
+        """Sends any values as ticks. The monitor does not read the contents of ticks."""
         for value in values:
             self._producers[0].produce(self.monitored.topics.ticks, value, value and value[:100])
             self._producers[0].poll(0)
 
     def wrong(self) -> set[Place]:
-        """Where the records are that break the contract."""
+        """Returns the places of the records that break the contract."""
         return {place for place, record in self.sent.items() if is_valid(record) is False}
 
 
@@ -103,7 +103,7 @@ class Sender:
 def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
     seed = fresh_seed("BAD_INPUT_SEED")
     print(f"BAD_INPUT_SEED={seed} BAD_INPUT_RECORDS={RECORDS // 5} pytest {__file__}")  # noqa: T201
-    # A long run would otherwise be notified again after the time-out.
+    # Otherwise a run that is longer than the time-out would bring further notifications.
     options = ["--max-queues", str(MAX_QUEUES), "--external-activation-timeout", "none"]
     monitored = Monitored(broker.bootstrap_servers, tmp_path, options)
     allow_large_records(monitored)
@@ -115,12 +115,12 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: Embedd
             several = [fuzzer.record() for _ in range(RECORDS // ROUNDS)]
             sender.send(several + [arrival(queue) for queue in GOOD], compression)
             sender.tick([fuzzer.nonsense() for _ in range(RECORDS // ROUNDS // 5)])
-            # What is large must come in at all: only a producer that packs it gets more than 1 MiB past its own limit.
+            # These are above Kafka's default limits: those of the producers and of the topics are raised for them.
             sender.send(LARGE, compression)
         wrong = sender.wrong()
-        wait_until(lambda: len(letters.records()) >= len(wrong), ALL_READ_S, "so many dead letters")
-        wait_until(lambda: wrong <= places(letters).keys(), ALL_READ_S, "the dead letters")
-        # A batch has all that was there before it: nothing that is in order can still become a dead letter.
+        wait_until(lambda: len(letters.records()) >= len(wrong), ALL_READ_S, "as many dead letters as invalid records")
+        wait_until(lambda: wrong <= places(letters).keys(), ALL_READ_S, "the dead letters of all invalid records")
+        # A batch reads all earlier records. So after the batch with these arrivals no further dead letter can come.
         sender.send([arrival(queue) for queue in GOOD])
         for queue in GOOD:
             view.wait_for(queue, lambda row: row["unread_messages"] == ROUNDS + 1)
@@ -130,7 +130,7 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: Embedd
         flood = [arrival(f"flood-{number}") for number in range(2 * MAX_QUEUES)]
         sender.send([*flood, command("CREATE_EVENT_NOTIFICATION", "defined", notification="n")])
         wait_until(lambda: len(places(letters)) >= len(found) + MAX_QUEUES, DEADLINE_S, "the refused arrivals")
-        # The topics are read side by side: an arrival sent with its command could come in the batch before it.
+        # Spark reads the topics side by side: an arrival sent with its command could be in an earlier batch.
         view.wait_for("defined", lambda row: row["state"] == "INACTIVE")
         sender.send([arrival("defined")])
         activations.wait_for("defined", 1)
@@ -164,7 +164,7 @@ def test_what_unpacks_to_more_than_the_topic_takes_is_refused_by_the_broker(
 
 
 def places(letters: Tail) -> dict[Place, Any]:
-    """The dead letters by the places of their records; fails if a record has two."""
+    """Returns the dead letters by the places of their records; fails if a record has two."""
     found = {}
     for letter in letters.records():
         headers = {name: value.decode() for name, value in letter.headers}
@@ -175,7 +175,7 @@ def places(letters: Tail) -> dict[Place, Any]:
 
 
 def allow_large_records(monitored: Monitored) -> None:
-    """Sets the input topics as somebody does whose messages are large."""
+    """Raises the limit of the input topics, as a user with large records does."""
     topics = monitored.topics
     entry = ConfigEntry("max.message.bytes", str(LARGEST_BYTES), incremental_operation=AlterConfigOpType.SET)
     resources = [

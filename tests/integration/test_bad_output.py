@@ -1,6 +1,6 @@
-"""The programs that read what the monitor writes, each among thousands of records of any kind, on a real broker.
+"""The programs that read the monitor's output, each among thousands of random records, on a real broker.
 
-BAD_INPUT_RECORDS says how many of each topic.
+BAD_INPUT_RECORDS sets the number of records for each topic.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.support.seeds import fresh_seed
 from tests.support.waiting import wait_until
 
 RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 2_000)
-# A task that is no nonsense costs its host a transaction of some milliseconds.
+# A valid task costs its host a Kafka transaction of some milliseconds.
 DEADLINE_S = 60.0 + RECORDS / 100
 pytestmark = pytest.mark.timeout(DEADLINE_S * 5)
 
@@ -38,7 +38,7 @@ max = 3
 
 
 class Flooded:
-    """Topics of the test's own that are full of records of any kind."""
+    """Topics for one test alone, filled with random records."""
 
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         seed = fresh_seed("BAD_INPUT_SEED")
@@ -97,7 +97,7 @@ def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: F
             return starts.exists() and starts.read_text().count("started") >= times
 
         process.wait_until_said("activator ready", DEADLINE_S)
-        # Each good notification stands between bad ones, and its row of the view too.
+        # Each good notification is between bad ones, and so is its row of the view.
         for number in (1, 2):
             flooded.good("queue-monitors", number)
             flooded.flood("queue-monitors")
@@ -161,7 +161,7 @@ def test_watch_shows_what_is_good(flooded: Flooded, tmp_path: Path) -> None:
             assert process.poll() is None, log_file.read_text()[-3_000:]
             return f"  {GOOD} " in log_file.read_text()
 
-        wait_until(is_shown, DEADLINE_S, "the good one")
+        wait_until(is_shown, DEADLINE_S, "the good notification")
 
 
 def test_a_reader_reads_whatever_is_in_its_queue(flooded: Flooded) -> None:

@@ -18,7 +18,7 @@ from streaming.errors import UserError
 from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
-# A start takes 2 to 5 s; the rest is for a machine with much else to do.
+# A start takes 2 to 5 s; the rest is for a busy machine.
 START_TIMEOUT_S = 90
 FOREGROUND = """
 import sys
@@ -67,7 +67,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
 
 @contextmanager
 def foreground(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """Runs the foreground function; gives the process and its bootstrap servers."""
+    """Runs the foreground function; yields the process and its bootstrap servers."""
     command = [sys.executable, "-c", FOREGROUND, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -108,7 +108,7 @@ def test_a_data_directory_outlives_the_broker(java_and_jars: None, tmp_path: Pat
             EmbeddedBroker(data_dir=data_dir),
         ):
             pass
-        # Killed, it leaves records as it is asked to keep them.
+        # With a data directory, records survive even a kill.
         os.kill(second.pid, signal.SIGKILL)
         with pytest.raises(UserError, match=r"ended with exit code -9\. The end of its log"):
             second.wait()
@@ -153,7 +153,7 @@ def test_in_the_foreground_it_ends_cleanly(java_and_jars: None, tmp_path: Path, 
         began_s = time.monotonic()
         process.send_signal(number)
         assert process.wait(30) == 0
-        # It takes 0.5 s; a stop by force would take 10.
+        # An orderly stop takes 0.5 s; a stop by force would take 10 s.
         assert time.monotonic() - began_s < 8
     assert not processes_with(str(tmp_path))
     assert (tmp_path / "data" / "kafka" / ".kafka_cleanshutdown").exists()

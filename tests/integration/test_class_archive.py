@@ -17,7 +17,7 @@ from tests.conftest import needed_service_is_missing
 DEADLINE_S = 60
 ARCHIVES = "classes-*.jsa"
 IVY = "org.apache.ivy.Main"
-# Java makes a class for each combination of types that are bound to a method, and few of them are in its own archive.
+# Java makes a class for each combination of types bound to a method, and few of these classes are in its own archive.
 BINDS_ARGUMENTS = """
 import java.lang.invoke.*;
 public class Binds {
@@ -51,7 +51,7 @@ def run(jar: Path, options: list[str], program: str | Path = IVY) -> str:
 
 
 def listed(jar: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, program: str | Path = IVY) -> Path:
-    """The list of a program's classes, as `prepare` has a monitor write it."""
+    """Writes the list of a program's classes as a monitor does for `prepare`; returns its path."""
     class_list = folder / "classes"
     with monkeypatch.context() as patch:
         patch.setenv(class_archive.CLASS_LIST_VARIABLE, str(class_list))
@@ -62,7 +62,7 @@ def listed(jar: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, program: st
 
 @pytest.fixture
 def make(jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Makes the archive of a program's classes."""
+    """Returns a function that makes the archive of a program's classes."""
 
     def make_archive(program: str | Path = IVY, java: Path | None = None) -> Path:
         class_list = listed(jar, tmp_path, monkeypatch, program)
@@ -118,7 +118,7 @@ def test_an_archive_that_others_can_write_is_not_used(jar: Path, make: Callable[
     assert options(jar) == []
 
 
-def test_java_goes_on_without_a_word_if_the_archive_does_not_fit(
+def test_java_silently_ignores_an_archive_that_does_not_fit(
     jar: Path, tmp_path: Path, make: Callable[..., Path]
 ) -> None:
     make()
@@ -127,7 +127,7 @@ def test_java_goes_on_without_a_word_if_the_archive_does_not_fit(
     assert run(other, options(jar)) == run(other, [])
 
 
-def test_what_java_says_is_told_if_there_will_be_no_archive(
+def test_if_java_cannot_make_the_archive_the_error_has_javas_message(
     cache: Path, tmp_path: Path, make: Callable[..., Path]
 ) -> None:
     java = tmp_path / "java"
@@ -143,12 +143,12 @@ def test_one_process_makes_it_at_a_time(cache: Path, make: Callable[..., Path]) 
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="Another process is making the archive"):
             make()
-    (cache / "classes.part").touch()  # what one that was killed has left
+    (cache / "classes.part").touch()  # the remains of a process that was killed
     make()
     assert not (cache / "classes.part").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_said(
+def test_a_cache_that_cannot_be_written_is_an_error(
     tmp_path: Path, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a file").touch()

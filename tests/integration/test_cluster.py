@@ -1,4 +1,4 @@
-"""The monitor on a Spark cluster: started by spark-submit, on executors that have only what was shipped to them."""
+"""The monitor on a Spark cluster, started by spark-submit. The executors have only the files shipped to them."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.support.waiting import processes_with, wait_until
 
 STEPS = 4
 QUEUES_PER_STEP = 50
-# The steps during which an executor is killed: the first of the two, and then the other, on which all work is by then.
+# Step -> the executor killed during it: first one of the two, then the other, which by then does all the work.
 KILLS = {1: 0, 2: 1}
 
 
@@ -23,7 +23,7 @@ def queues_of(step: int) -> list[str]:
 
 
 def sequences_by_id(activations: Activations, queue: str) -> list[int]:
-    """The sequences of a queue's different notifications."""
+    """Returns the sequences of a queue's different notifications."""
     by_id = {record["notification_id"]: record["sequence"] for record in activations.of(queue)}
     return sorted(by_id.values())
 
@@ -64,17 +64,17 @@ def test_executors_killed_during_load_cost_no_activation_and_invent_none(
                 for queue in queues_of(step):
                     activations.wait_for(queue, 1)
             assert processes_with(str(executor_python)), "no executor runs the interpreter of its node"
-            assert not processes_with(SECRET), "Spark's secret stands in a process's arguments"
-            # Its time-out ends without an event: what executors told the driver brings a tick.
+            assert not processes_with(SECRET), "Spark's secret is in a process's arguments"
+            # The time-out expires without an event. The driver knows it from the executors, and sends a tick.
             assert activations.wait_for("forgotten", 2)[1]["reason"] == "TIMEOUT_EXPIRED"
             read = queues_of(0)
             for queue in read:
                 monitored.receive(queue)
             monitored.arrive(*read)
             for queue in read:
-                wait_until(partial(is_activated_twice, activations, queue), DEADLINE_S, f"2 of {queue}")
+                wait_until(partial(is_activated_twice, activations, queue), DEADLINE_S, f"2 activations of {queue}")
             assert not cluster.executors() & set(executors)
-            # What is sent to the process that the user knows, which is spark-submit's.
+            # The user knows the process of spark-submit, and sends the signal to that.
             os.kill(process.pid, signal.SIGTERM)
             assert process.wait(60) == 0
             found = {queue: sequences_by_id(activations, queue) for step in range(STEPS) for queue in queues_of(step)}

@@ -1,4 +1,4 @@
-"""What the metrics ask Kafka: how far the monitor is behind, and whether Kafka answers, also after an outage."""
+"""The metrics' requests to Kafka: the monitor's lag, and whether Kafka answers, also after an outage."""
 
 import time
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
         assert answered_s is not None
         assert ends.lag(READ) == {"arrivals": 3}
         assert ends.stands_still_s(time.monotonic() + 3_600) == {"arrivals": 0}
-        assert ends.lag({"arrivals": {0: 7}}) == {"arrivals": 0}  # a topic that was created again
+        assert ends.lag({"arrivals": {0: 7}}) == {"arrivals": 0}  # the topic was created again
         assert ends.lag({"others": {0: 0}}) == {}
         open_transaction = cluster.producer({"transactional.id": "open"})
         open_transaction.init_transactions(DEADLINE_S)
@@ -65,7 +65,7 @@ def test_the_lag_is_what_is_committed_and_kafka_is_asked_on_after_an_outage(
         wait_until(answers, DEADLINE_S, "an answer after the outage")
         produce(cluster, "after", 1)
         ends.look()
-    assert ends.lag(READ) == {"arrivals": 7}  # the aborted record and the end of its transaction have offsets too
+    assert ends.lag(READ) == {"arrivals": 7}  # the aborted record and its transaction's marker have offsets too
 
 
 def produce(cluster: Cluster, value: str, count: int) -> None:

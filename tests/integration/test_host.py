@@ -1,4 +1,4 @@
-"""The task host with a real Kafka: which tasks it starts, how often, and what it reports."""
+"""The task host with a real Kafka: the tasks that it starts, how often it starts them, and its reports."""
 
 import contextlib
 import errno
@@ -49,7 +49,7 @@ def hosting(make_hosting: Callable[[int], Hosting]) -> Hosting:
 
 
 def gated(folder: Path, name: str = "p") -> str:
-    """A procedure that runs until there is a file `end`, and leaves its process id in a file of its task's name."""
+    """Returns a procedure that writes its process id to the file FOLDER/TASK_ID, and runs until FOLDER/end exists."""
     script = "echo $$ > $QUEUE_ACTIVATION_TASK_ID; until [ -e end ]; do sleep 0.05; done"
     return f"name = '{name}'\ncommand = ['sh', '-c', '{script}']\ndirectory = '{folder}'"
 
@@ -126,7 +126,7 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
     assert "No module named 'no_such_module'" in log_file.read_text()
 
 
-def test_what_the_monitor_has_given_up_is_not_started(hosting: Hosting) -> None:
+def test_a_task_that_the_monitor_has_given_up_is_not_started(hosting: Hosting) -> None:
     hosting.configure("name = '*'\ncommand = 'true'")
     late = hosting.start("orders", expires_in_s=-0.001)
     with hosting.host():
@@ -134,7 +134,7 @@ def test_what_the_monitor_has_given_up_is_not_started(hosting: Hosting) -> None:
         assert "came too late" in failed["reason"]
 
 
-def test_a_record_that_says_nothing_holds_nothing_up(hosting: Hosting) -> None:
+def test_invalid_records_hold_up_no_task(hosting: Hosting) -> None:
     hosting.configure("name = '*'\ncommand = 'true'")
     hosting.send("orders", "{")
     hosting.send("orders", '{"type": "ANOTHER"}')
@@ -169,17 +169,17 @@ def test_what_is_too_much_waits_in_the_topic(hosting: Hosting, tmp_path: Path, m
         running = [hosting.start("orders") for _ in range(2)]
         host.wait_for(lambda line: "all 2 handlers are busy: further tasks wait" in line, "the handlers to be busy")
         waiting = [hosting.start("orders", "q") for _ in range(5)]
-        # A task beyond the two would be reported within some 50 ms of the reports that follow.
+        # A third started task would be reported within about 50 ms after these two.
         for task_id in running:
             assert hosting.wait_for(task_id, **STARTED) == [STARTED]
         assert [hosting.reports(task_id) for task_id in waiting] == [[]] * 5
         (tmp_path / "end").touch()
         for task_id in running + waiting:
             assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
-        # More handlers, and another program, by a change of the file.
+        # A change of the file brings more handlers and another program.
         (tmp_path / "end").unlink()
         hosting.configure(gated(tmp_path, "r"), handlers=3)
-        host.wait_for(lambda line: "in use" in line, "the new configuration")
+        host.wait_for(lambda line: "is in use" in line, "the new configuration")
         more = [hosting.start("orders", "r") for _ in range(3)]
         for task_id in more:
             hosting.wait_for(task_id, **STARTED)
@@ -201,7 +201,9 @@ def test_a_running_task_is_reported_again_and_again(
     assert [ended, code] == [SESSION_ENDED, exited(0)]
 
 
-def test_what_the_system_lacks_for_a_moment_is_tried_again(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_lacks_resources_for_a_moment_is_tried_again(
+    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(core, "RETRY_INTERVAL_MS", 100)
     lacking = 3
 
@@ -217,7 +219,7 @@ def test_what_the_system_lacks_for_a_moment_is_tried_again(hosting: Hosting, mon
     with hosting.host() as host:
         task_id = hosting.start("orders")
         assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
-        assert len([line for line in host.lines if "is tried again" in line]) == 3
+        assert len([line for line in host.lines if "will be tried again" in line]) == 3
         lacking = 10**9
         task_id = hosting.start("orders", expires_in_s=1)
         assert "before" in hosting.wait_for(task_id, type="TASK_FAILED_TO_START")[-1]["reason"]
@@ -231,11 +233,11 @@ def test_two_hosts_share_the_work(make_hosting: Callable[[int], Hosting], tmp_pa
     hosting.configure(gated(tmp_path), handlers=1)
     queues = [group_in_partition(partition, 2) for partition in range(2)]
     with hosting.host() as first, hosting.host() as second:
-        # One takes both at most once: then it has no handler left.
+        # Neither host can take both: after one task it has no handler left.
         task_ids = [hosting.start(queue) for queue in queues]
         for task_id in task_ids:
             hosting.wait_for(task_id, **STARTED)
-        wait_until(lambda: first.changes and second.changes, DEADLINE_S, "each to start one")
+        wait_until(lambda: first.changes and second.changes, DEADLINE_S, "each host to start one task")
         (tmp_path / "end").touch()
         for task_id in task_ids:
             assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
@@ -262,7 +264,7 @@ def test_a_host_that_the_group_has_expelled_goes_on(hosting: Hosting, monkeypatc
 
 
 def test_a_host_that_kafka_does_not_answer_begins_anew(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As librdkafka does when the group's coordinator is gone: send_offsets never comes back."""
+    """Blocks in send_offsets, as librdkafka does when the group's coordinator is gone: the call never returns."""
     hosting.configure("name = 'p'\ncommand = 'true'")
     blocked = Event()
     send_offsets = TransactionalProducer.send_offsets
@@ -277,7 +279,7 @@ def test_a_host_that_kafka_does_not_answer_begins_anew(hosting: Hosting, monkeyp
     monkeypatch.setattr(TransactionalProducer, "send_offsets", block_once)
     with hosting.host() as host:
         task_ids = [hosting.start("orders") for _ in range(3)]
-        host.wait_for(lambda line: "could not be taken: no answer from Kafka" in line, "the failure to be said")
+        host.wait_for(lambda line: "could not be taken: no answer from Kafka" in line, "the failure in the log")
         for task_id in task_ids:
             assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
     assert len([change for change in host.changes if change.what is TaskEvent.STARTED]) == 3
@@ -297,7 +299,7 @@ def test_the_tasks_of_a_host_that_was_killed_end_and_are_not_run_again(hosting: 
         assert hosting.reports(task_id) == [STARTED]
 
 
-def test_sigterm_waits_for_what_runs_and_leaves_the_rest_to_others(hosting: Hosting, tmp_path: Path) -> None:
+def test_sigterm_waits_for_running_tasks_and_leaves_others_to_other_hosts(hosting: Hosting, tmp_path: Path) -> None:
     hosting.configure(gated(tmp_path), "name = 'q'\ncommand = 'true'", handlers=1)
     with hosting.host_process() as first:
         running = hosting.start("orders")
@@ -314,7 +316,7 @@ def test_sigterm_waits_for_what_runs_and_leaves_the_rest_to_others(hosting: Host
         assert re.match(r"host ready\n\d\d:\d\d:\d\d orders: p, task ", first.log())
 
 
-def test_a_second_signal_and_the_end_of_the_patience(hosting: Hosting, tmp_path: Path) -> None:
+def test_a_second_signal_or_the_stop_timeout_ends_running_tasks(hosting: Hosting, tmp_path: Path) -> None:
     hosting.configure(gated(tmp_path), stop_timeout="100ms")
     with hosting.host_process() as host:
         task_id = hosting.start("orders")
@@ -345,10 +347,10 @@ def test_reports_wait_until_kafka_is_back(java_and_jars: None, tmp_path: Path) -
             pid = pid_of(tmp_path, task_id)
             rest = first.pop_all()
         with rest, contextlib.closing(hosting):
-            host.wait_for(lambda line: "Kafka cannot be reached" in line, "the outage to be said")
+            host.wait_for(lambda line: "Kafka cannot be reached" in line, "the outage in the log")
             (tmp_path / "end").touch()
             wait_until(lambda: not is_running(pid), DEADLINE_S, "the end of the task")
-            host.wait_for(lambda line: "exited with code 0" in line, "the exit to be noticed")
+            host.wait_for(lambda line: "exited with code 0" in line, "the exit in the log")
             brokers.enter_context(EmbeddedBroker(port, data_dir))
             assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
             hosting.wait_for_exit(hosting.start("orders"))

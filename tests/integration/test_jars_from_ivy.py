@@ -21,7 +21,7 @@ def test_an_unreachable_mirror_is_one_clear_error(
     settings = tmp_path / "settings.xml"
     monkeypatch.setenv("QUEUE_ACTIVATION_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("QUEUE_ACTIVATION_IVY_SETTINGS", str(settings))
-    # Bound but not listening: nobody else can take the port, and connections are refused.
+    # Bound but not listening: no other program can take the port, and connections are refused.
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         settings.write_text(SETTINGS.format(port=closed.getsockname()[1]))

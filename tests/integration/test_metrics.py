@@ -1,4 +1,4 @@
-"""A monitor that is seen: it tells what was sent to it, and the files for Prometheus name what it tells."""
+"""The metrics of a running monitor, and whether the files for Prometheus and Grafana name only existing metrics."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
 
 
 class Seen:
-    """What a running monitor answers."""
+    """The HTTP answers of a running monitor."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -42,11 +42,11 @@ class Seen:
         return get(self.port, path)[0]
 
     def families(self) -> set[str]:
-        """The names of all samples."""
+        """Returns the names of all samples."""
         return {name for name, _ in self.samples()}
 
     def samples(self) -> Samples:
-        """(name, value of its one label) -> value."""
+        """Returns all samples: (name, value of the only label) -> value."""
         return {
             (sample.name, next(iter(sample.labels.values()), "")): sample.value
             for family in text_string_to_metric_families(get(self.port, "/metrics")[1])
@@ -100,7 +100,7 @@ def check_counts(monitored: Monitored, seen: Seen) -> None:
         monitored.receive(queue)
     states = {"INACTIVE": 2, "RECEIVES_OCCURRING": 1, "NOTIFIED": 1, "ABSENT": 0}
     arrivals = "queue_activation_input_records_total", "arrivals"
-    # A batch's rows are there before Spark reports the batch.
+    # Spark reports a batch after its rows are written.
     after = seen.wait_for(
         lambda found: (
             all(found["queue_activation_queues", state] == count for state, count in states.items())
@@ -129,7 +129,7 @@ def check_waiting_in_vain(monitored: Monitored, seen: Seen) -> None:
     def age_s(found: Samples) -> float:
         return found["queue_activation_oldest_notified_age_seconds", ""]
 
-    # Time-outs go by, and each brings another notification: that is no reader.
+    # Each time-out that expires brings another notification. That does not count as an answer of a reader.
     lateness = "queue_activation_timer_lateness_seconds"
     late = seen.wait_for(
         lambda found: age_s(found) > 2 * TIMEOUT_S and found[f"{lateness}_count", ""] >= 2, "two time-outs"
@@ -155,7 +155,7 @@ def check_files(seen: Seen) -> None:
 
 
 def check_the_containers_health(seen: Seen) -> None:
-    """What docker-compose.yml asks in the container, asked here."""
+    """Runs the health check of docker-compose.yml's container on this machine."""
     kind, program, *arguments = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["monitor"][
         "healthcheck"
     ]["test"]

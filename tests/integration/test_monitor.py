@@ -1,4 +1,4 @@
-"""The monitor as its users meet it: restarts, crashes, bad input, refusals."""
+"""The monitor as its users see it: restarts, crashes, bad input, refusals."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
 
 @pytest.fixture(scope="module")
 def running(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
-    """One monitor with default settings, for the tests that need neither its start nor its end."""
+    """Runs one monitor with default settings, for the tests that need neither its start nor its end."""
     folder = tmp_path_factory.mktemp("running")
     monitored = Monitored(broker.bootstrap_servers, folder, [])
     with pytest.MonkeyPatch.context() as patch:
@@ -46,7 +46,7 @@ def test_restart_from_the_checkpoint_goes_on_where_it_was(monitored: Monitored) 
             activations.wait_for("forgotten", 1)
             assert process.stop(30) == 0
         monitored.receive("read")
-        monitored.arrive("read")  # while nobody monitors
+        monitored.arrive("read")  # while no monitor runs
         with monitored.running():
             read = activations.wait_for("read", 2)
             forgotten = activations.wait_for("forgotten", 2)
@@ -82,7 +82,7 @@ def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Moni
     tasks = Tail(monitored.bootstrap_servers, monitored.topics.tasks, "read_committed")
 
     def different_tasks() -> dict[str, dict[str, Any]]:
-        # A monitor that is killed before it has committed its batch writes the same task again.
+        # If a monitor is killed before it has committed its batch, the next one writes the same task again.
         return {task["task_id"]: task for task in (json.loads(record.value) for record in tasks.records())}
 
     def wait_for_tasks(count: int) -> list[dict[str, Any]]:
@@ -98,10 +98,10 @@ def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Moni
         kill(process)
     monitored.receive("Q")
     with monitored.running(), monitored.view() as view:
-        # A quiet window after that RECEIVE one more reader would be useful, but the one task of the limit is running.
+        # A quiet window after this RECEIVE one more reader would be useful, but the task limit of 1 is reached.
 
         def is_limit_reached(row: dict[str, Any]) -> bool:
-            monitored.receive("Q", result="EMPTY", where=True)  # takes nothing, and makes the monitor look
+            monitored.receive("Q", result="EMPTY", where=True)  # takes no message; the monitor checks the queue
             return bool(row["task_limit_reached"] > 0)
 
         row = view.wait_for("Q", is_limit_reached)
@@ -144,7 +144,7 @@ def test_a_backlog_of_one_queue_is_logged_in_parts(monitored: Monitored) -> None
     monitored.producer.flush()
     with monitored.running(), monitored.view() as view:
         view.wait_for("Q", lambda row: row["unread_messages"] == arrivals)
-        monitored.arrive("Q")  # goes on
+        monitored.arrive("Q")  # the monitor continues
         view.wait_for("Q", lambda row: row["unread_messages"] == arrivals + 1)
     sent = [json.loads(value) for _, value in all_records(monitored, monitored.topics.arrivals)]
     batches = merged_batches(all_records(monitored, monitored.topics.batches))["Q"]
@@ -154,7 +154,7 @@ def test_a_backlog_of_one_queue_is_logged_in_parts(monitored: Monitored) -> None
 
 
 def all_records(monitored: Monitored, topic: str) -> list[tuple[bytes, bytes]]:
-    """Key and value of all records of a topic, in the order of each key."""
+    """Returns key and value of all records of a topic; those of one key are in order."""
     tail = Tail(monitored.bootstrap_servers, topic, "read_committed")
     found = [(record.key, record.value) for record in tail.all_records()]
     tail.close()
@@ -243,15 +243,15 @@ def test_monitors_view_follows_the_queues(running: Monitored) -> None:
     assert (notified["unread_messages"], notified["activation_sequence"]) == (1, 1)
 
 
-def test_what_a_batch_has_shuffled_does_not_stay_on_the_disk(running: Monitored) -> None:
+def test_shuffle_files_are_deleted_after_their_batch(running: Monitored) -> None:
     scratch = running.folder / "scratch"
     with running.activations() as activations:
         for number in range(3):
             running.arrive(f"queue-{number}")
             activations.wait_for(f"queue-{number}", 1)
     assert list(scratch.rglob("blockmgr-*"))
-    # Batches go on, one for each tick: in most moments none is under way.
-    wait_until(lambda: not list(scratch.rglob("shuffle_*")), DEADLINE_S, "no file of a shuffle")
+    # Ticks bring further batches, but most of the time no batch is in progress.
+    wait_until(lambda: not list(scratch.rglob("shuffle_*")), DEADLINE_S, "a moment without shuffle files")
 
 
 def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_there(monitored: Monitored) -> None:

@@ -1,4 +1,4 @@
-"""A monitor that is asked to stop: between batches, in one, under load, while it starts, and without Kafka."""
+"""A signal stops the monitor: between batches, during a batch, under load, while it starts, and without Kafka."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.support.monitors import DEADLINE_S, Monitored
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
-# Far more than a batch and the end of Spark take, far less than steady traffic goes on.
+# Far longer than a batch and the end of Spark take, and far shorter than the steady traffic lasts.
 STOP_DEADLINE_S = 30.0
 
 
@@ -34,13 +34,13 @@ def have_ended(processes: set[int]) -> bool:
 
 
 def ends_in_order(monitored: Monitored, process: ChildProcess, number: signal.Signals) -> None:
-    """Fails unless the signal ends the monitor with exit code 0, without a process or a further line."""
+    """Fails unless the signal ends the monitor with exit code 0, without a leftover process or a further log line."""
     jvm = children_of(process.pid)
     assert jvm
     os.kill(process.pid, number)
     assert process.wait(STOP_DEADLINE_S) == 0
     wait_until(partial(have_ended, jvm), DEADLINE_S, "the end of the JVM")
-    assert monitored.log() == "monitor ready\nmonitor stopped\n", "a healthy monitor says nothing else"
+    assert monitored.log() == "monitor ready\nmonitor stopped\n", "a healthy monitor logs nothing else"
 
 
 def test_ctrl_c_ends_it_with_exit_code_0_and_leaves_no_process(monitored: Monitored) -> None:
@@ -50,7 +50,7 @@ def test_ctrl_c_ends_it_with_exit_code_0_and_leaves_no_process(monitored: Monito
 
 @contextmanager
 def steady_traffic(monitored: Monitored) -> Iterator[None]:
-    """Arrivals of many queues, so many that there are always some for the next batch."""
+    """Sends so many arrivals for many queues that the next batch always has some."""
     is_over = threading.Event()
 
     def send() -> None:
@@ -68,7 +68,7 @@ def steady_traffic(monitored: Monitored) -> Iterator[None]:
 
 
 def batches(monitored: Monitored, folder: str) -> set[int]:
-    """The batches that are in the checkpoint's `offsets`, so have begun, or in its `commits`."""
+    """Returns the batches in the checkpoint's folder `offsets`, which have begun, or `commits`, which have ended."""
     return {int(path.name) for path in (monitored.checkpoint / folder).iterdir() if path.name.isdigit()}
 
 
@@ -76,7 +76,7 @@ def test_steady_traffic_does_not_keep_sigterm_from_ending_it_after_the_batch_in_
     monitored.options = ["--trigger-interval", "1ms"]
     with monitored.running() as process, steady_traffic(monitored):
         before = max(batches(monitored, "commits"))
-        wait_until(lambda: max(batches(monitored, "commits")) > before + 5, DEADLINE_S, "batches back to back")
+        wait_until(lambda: max(batches(monitored, "commits")) > before + 5, DEADLINE_S, "five further batches")
         wait_until(
             lambda: max(batches(monitored, "offsets")) > max(batches(monitored, "commits")), DEADLINE_S, "a batch"
         )
@@ -92,7 +92,7 @@ def test_a_kafka_that_stands_still_does_not_keep_it_from_stopping(
     is_busy: bool,
 ) -> None:
     with EmbeddedBroker() as broker:
-        # After the first tick there is none.
+        # With this interval, no tick follows the first one.
         monitored = Monitored(broker.bootstrap_servers, tmp_path, ["--check-interval", "1h"])
         with monitored.running() as process:
             if is_busy:
@@ -102,7 +102,7 @@ def test_a_kafka_that_stands_still_does_not_keep_it_from_stopping(
             try:
                 os.kill(process.pid, signal.SIGTERM)
                 if is_busy:
-                    # The batch in progress is waited for until then.
+                    # Until a second signal, the monitor waits for the batch in progress.
                     os.kill(process.pid, signal.SIGINT)
                 assert process.wait(STOP_DEADLINE_S) == 0
             finally:

@@ -1,4 +1,4 @@
-"""Messages and their arrival: all visible or none."""
+"""The producer: messages and the reports of their arrival become visible together, or not at all."""
 
 import json
 import uuid
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 
 
 def arrivals(monitor_topics: MonitorTopics) -> dict[str, list[int]]:
-    """The counts that were reported for each queue."""
+    """Returns the counts that were reported for each queue."""
     counts: dict[str, list[int]] = {}
     with monitor_topics.tail(monitor_topics.topics.arrivals) as tail:
         for record in tail.all_records():
@@ -38,7 +38,7 @@ def values(monitor_topics: MonitorTopics, queue: str, isolation_level: str = "re
 
 
 def refusing_queue(monitor_topics: MonitorTopics) -> str:
-    """A queue whose topic takes no message over 1,000 bytes: the broker refuses it, not the client."""
+    """Creates a queue whose topic takes no message over 1,000 bytes. The broker refuses longer ones, not the client."""
     queue = f"refusing-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": monitor_topics.bootstrap_servers})
     admin.create_topics([NewTopic(queue, 1, 1, config={"max.message.bytes": "1000"})])[queue].result()

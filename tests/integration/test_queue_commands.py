@@ -1,4 +1,4 @@
-"""`queue`, `send` and `dead-letters` as a user types them, beside a monitor: what they change, and what they show."""
+"""The commands `queue`, `send` and `dead-letters` as a user types them, while a monitor runs: effects and outputs."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ class Shell:
         self._options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
 
     def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
-        """What a command says on both outputs; `words` are the command, its arguments and options."""
+        """Runs a command with its arguments and options, `words`; returns its standard output and error together."""
         result = subprocess.run(
             [sys.executable, "-m", "streaming", *words, *self._options],
             input=stdin,
@@ -38,7 +38,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
-    """A monitor that runs while the module's tests do."""
+    """Runs a monitor for all tests of the module."""
     found = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("queue-commands"), ["--quiet-window", "1s"])
     with found.running():
         yield found
@@ -87,7 +87,7 @@ def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Mo
     assert "Nothing to alter" in shell.run("queue", "alter", "new", code=2)
     assert "There is no queue 'new'" in shell.run("queue", "alter", "new", "--notification", "n", code=2)
     both = shell.run("queue", "alter", "new", "--activation", "drop", "--procedure", "p", "--create", code=2)
-    assert "Give none of them beside it" in both
+    assert "Do not give any of them with it" in both
     assert "one to three parts" in shell.run("queue", "alter", "a.b.c.d", "--status", "ON", "--create", code=2)
     shell.run("queue", "alter", "new", "--notification", "n", "--drop-notification", "default", "--create")
     with monitored.view() as view:
@@ -96,7 +96,7 @@ def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Mo
     assert found["definition"]["notifications"] == {"n": None}
 
 
-def test_a_procedure_that_no_host_knows_is_named_with_what_the_host_says(
+def test_a_procedure_that_no_host_knows_is_shown_with_the_hosts_reason(
     monitored: Monitored, shell: Shell, tmp_path: Path
 ) -> None:
     queue = f"pay-{monitored.prefix}"
@@ -135,5 +135,5 @@ def test_dead_letters_say_why_and_where_and_the_monitor_counts_them(monitored: M
     assert "did you mean `service`?" in shown
     assert f"{monitored.topics.arrivals}[" in shown
     wait_until(
-        lambda: "1 dead letter: unknown field `servise`" in monitored.log(), DEADLINE_S, "what the monitor says of it"
+        lambda: "1 dead letter: unknown field `servise`" in monitored.log(), DEADLINE_S, "the monitor's line about it"
     )

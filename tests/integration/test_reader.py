@@ -1,4 +1,4 @@
-"""What one queue reader delivers, commits and reports."""
+"""One queue reader: its deliveries, commits and reports."""
 
 import os
 import threading
@@ -31,7 +31,7 @@ def receive(reader: QueueReader, max_messages: int = 10, timeout: float = DEADLI
 
 
 def when_waiting(reports: Tail, session_id: str, act: Callable[[], None]) -> threading.Thread:
-    """Does something as soon as the session has reported that it waits."""
+    """Calls `act`, in a thread, as soon as the session has reported that it waits."""
 
     def run() -> None:
         reports.wait_for_last(session_id, **WAITING)
@@ -131,7 +131,7 @@ def test_no_time_to_wait(monitor_topics: MonitorTopics) -> None:
         wait_until(lambda: receive(reader, timeout=0) == [b"2"], DEADLINE_S, "the message")
 
 
-def test_without_an_assignment_nothing_was_found_out(monitor_topics: MonitorTopics) -> None:
+def test_a_receive_without_an_assignment_reports_nothing(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue()
     with monitor_topics.reports() as reports:
         with monitor_topics.reader(queue, "s") as reader:
@@ -153,7 +153,7 @@ def test_aborted_messages_and_markers_are_not_unread(monitor_topics: MonitorTopi
             assert receive(reader, timeout=1) == []
             found = reports.wait_for_last("s", **EMPTY)
             assert found[-1] == EMPTY | {"unread": 0}
-            # The end is the last stable offset: behind the aborted message and its marker, before the open message.
+            # The end is the last stable offset: after the aborted message and its marker, before the open message.
             assert committed_offsets(monitor_topics.bootstrap_servers, queue) == {0: (2, 2)}
         raw.commit_transaction()
         assert receive(reader) == [b"open"]
@@ -191,7 +191,7 @@ def test_a_session_says_that_it_is_alive(monitor_topics: MonitorTopics, monkeypa
     with monitor_topics.reports() as reports:
         with monitor_topics.reader(queue, "s") as reader, reader.receive(1, DEADLINE_S):
             seen = len(reports.of_session("s"))
-            reports.wait_for("s", lambda each: each[seen:].count(SESSION_ALIVE) >= 3, "three signs of life")
+            reports.wait_for("s", lambda each: each[seen:].count(SESSION_ALIVE) >= 3, "three records SESSION_ALIVE")
         found = reports.wait_for_last("s", **SESSION_ENDED)
         assert {"MESSAGES"} == {each["result"] for each in found if each["type"] == "RECEIVE"}
 
@@ -218,7 +218,7 @@ def test_sessions_have_ids_of_their_own(monitor_topics: MonitorTopics, monkeypat
         assert first.session_id != second.session_id
 
 
-def test_what_cannot_be_read(monitor_topics: MonitorTopics) -> None:
+def test_missing_topics_and_invalid_queue_names(monitor_topics: MonitorTopics) -> None:
     with pytest.raises(UserError, match="cannot be a Kafka topic"):
         monitor_topics.reader("a/b")
     with pytest.raises(UserError, match="Queue 'not-there' has no topic"):

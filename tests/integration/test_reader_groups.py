@@ -1,4 +1,4 @@
-"""Several queue readers of one queue: what each knows of the others, and what one does that lost its partitions."""
+"""Several queue readers of one queue: their knowledge of each other, and the loss of partitions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 
 
 class BackgroundReader:
-    """Receives one message at a time in a thread of its own; holds each while its gate is shut."""
+    """Receives one message at a time in its own thread, and stays in the receive block while the gate is shut."""
 
     def __init__(self, reader: QueueReader) -> None:
         self.gate = threading.Event()
@@ -65,7 +65,7 @@ def in_background(reader: QueueReader) -> Iterator[BackgroundReader]:
 
 
 def wait_until_shared(reports: Tail, *session_ids: str) -> None:
-    """Waits until each session has found nothing while it owned a part of the partitions."""
+    """Waits until each session has reported an empty result while it owned only a part of the partitions."""
     for session_id in session_ids:
         reports.wait_for(session_id, lambda found: found[-1:] == [EMPTY], "an EMPTY of a part of the queue")
 
@@ -76,12 +76,12 @@ def send_to_all_partitions(monitor_topics: MonitorTopics, queue: str, partitions
         producer.send_many([Message(queue, b"x", group) for _ in range(count) for group in groups])
 
 
-def test_a_reader_whose_partition_is_still_to_come_has_not_found_nothing(monitor_topics: MonitorTopics) -> None:
+def test_a_reader_without_a_partition_yet_has_not_found_the_queue_empty(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue(partitions=2)
     send_to_all_partitions(monitor_topics, queue, 2, 300)
     with monitor_topics.reader(queue) as first, in_background(first) as working:
         working.gate.clear()
-        wait_until(lambda: working.values, DEADLINE_S, "a message that the first reader works on, with both partitions")
+        wait_until(lambda: working.values, DEADLINE_S, "a message for the first reader, which has both partitions")
         with monitor_topics.reader(queue, "second") as second:
             assert receive(second, timeout=2) == []
             assert not second.has_found_nothing
@@ -89,7 +89,7 @@ def test_a_reader_whose_partition_is_still_to_come_has_not_found_nothing(monitor
             wait_until(lambda: receive(second, timeout=1), DEADLINE_S, "messages of its own partition")
 
 
-def test_a_reader_whose_share_is_no_partition_finds_that_one_more_is_useless(monitor_topics: MonitorTopics) -> None:
+def test_a_reader_beyond_the_number_of_partitions_reports_an_empty_result(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue(partitions=1)
     with monitor_topics.reports() as reports:
         with monitor_topics.reader(queue, "first") as first, in_background(first):
@@ -99,7 +99,8 @@ def test_a_reader_whose_share_is_no_partition_finds_that_one_more_is_useless(mon
                 assert receive(second, timeout=0) == []
                 assert group_members(monitor_topics.bootstrap_servers, queue) == 2
         of_second = reports.wait_for_last("second", **SESSION_ENDED)
-    # It owns nothing, so it knows no count; the group has more members than the queue has partitions, so no `where`.
+    # It owns no partition, so it reports no count. The group has more members than the queue has partitions, so the
+    # report has no `where`.
     assert of_second[-2:] == [{"type": "RECEIVE", "result": "EMPTY"}, SESSION_ENDED]
 
 
@@ -107,7 +108,7 @@ def test_a_reader_whose_share_is_no_partition_finds_that_one_more_is_useless(mon
 def test_where_while_another_reader_has_a_backlog(
     monitor_topics: MonitorTopics, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
-    """Two readers: of three partitions a third reader could take one over, of two it could not."""
+    """Runs two readers. A third reader could take over one of three partitions, but none of two."""
     monkeypatch.setattr(reader_module, "LOOK_INTERVAL_S", 0.2)
     where = {"where": True} if partitions == 3 else {}
     queue = monitor_topics.queue(partitions)
@@ -123,7 +124,7 @@ def test_where_while_another_reader_has_a_backlog(
         got = len(receive(waiting))
         while messages := receive(waiting, timeout=0):
             got += len(messages)
-        # Not unread=0: it owns a part of the partitions only.
+        # Without unread=0, because the reader owns only a part of the partitions.
         before = len(reports.wait_for("waiting", lambda found: found[-1] == EMPTY | where, "an EMPTY"))
 
         def release() -> None:
@@ -142,7 +143,7 @@ def test_where_while_another_reader_has_a_backlog(
 
 
 def run_beside(check: Callable[[], None], act: Callable[[], list[bytes]]) -> list[bytes]:
-    """Runs a check in a thread while this one acts; an error of either is the test's."""
+    """Runs `check` in a thread while this thread runs `act`. An error of either fails the test."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -159,14 +160,14 @@ def run_beside(check: Callable[[], None], act: Callable[[], list[bytes]]) -> lis
     return result
 
 
-def test_a_partition_read_to_its_end_looks_so_to_others(monitor_topics: MonitorTopics) -> None:
+def test_a_partition_read_to_its_end_has_no_backlog_for_others(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue(partitions=3)
     with monitor_topics.reports() as reports, ExitStack() as stack:
         for session_id in ("a", "b"):
             stack.enter_context(in_background(stack.enter_context(monitor_topics.reader(queue, session_id))))
         wait_until_shared(reports, "a", "b")
         send_to_all_partitions(monitor_topics, queue, 3, 2)
-        # Each partition ends with a marker; whoever has read it stands behind that.
+        # Each partition ends with a marker. A reader at the end has committed the offset after the marker.
         wait_until(
             lambda: set(committed_offsets(monitor_topics.bootstrap_servers, queue).values()) == {(3, 3)},
             DEADLINE_S,
@@ -198,7 +199,7 @@ def test_an_expelled_reader_cannot_commit(monitor_topics: MonitorTopics) -> None
     queue = monitor_topics.queue(partitions=1)
     monitor_topics.send(queue, b"1")
     with monitor_topics.reports() as reports, monitor_topics.reader(queue, "s") as reader:
-        # It does not know yet: the broker refuses the transaction.
+        # The reader does not know yet that it was expelled. The broker refuses its transaction.
         with pytest.raises(ReceiveRolledBackError, match="will be delivered again"), reader.receive(1, DEADLINE_S):
             expel_members(monitor_topics.bootstrap_servers, queue)
         assert committed_offsets(monitor_topics.bootstrap_servers, queue) == {0: (None, 2)}
@@ -208,7 +209,7 @@ def test_an_expelled_reader_cannot_commit(monitor_topics: MonitorTopics) -> None
 
 
 def committed(reader: QueueReader) -> bool:
-    """Whether a message was received and committed."""
+    """Returns whether a message was received and committed."""
     try:
         return receive(reader, timeout=1) == [b"1"]
     except ReceiveRolledBackError:
@@ -218,7 +219,7 @@ def committed(reader: QueueReader) -> bool:
 def test_a_reader_that_lost_its_partitions_cannot_commit(monitor_topics: MonitorTopics) -> None:
     queue = monitor_topics.queue(partitions=1)
     monitor_topics.send(queue, b"1")
-    # Kafka's least.
+    # The least values that Kafka allows.
     impatient = {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}
 
     def lose(slow: QueueReader, taker: BackgroundReader) -> None:
@@ -238,7 +239,7 @@ def test_a_reader_that_lost_its_partitions_cannot_commit(monitor_topics: Monitor
         assert without_transaction(found[-2:]) == [MESSAGES | {"messages": 1}, ROLLBACK]
         assert found[-2]["transaction_id"] == found[-1]["transaction_id"]
         reports.wait_for("taker", lambda each: COMMIT in without_transaction(each), "the commit")
-        # It is a member again and can go on.
+        # The reader is a member again, and can continue.
         assert receive(slow, timeout=0.5) == []
     assert taker.values == [b"1"]
 

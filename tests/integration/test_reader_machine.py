@@ -1,12 +1,12 @@
-"""The transactions of queue readers, proved on random histories: nothing is lost, nothing is committed twice.
+"""The transactions of queue readers, tested with random histories: no message is lost or committed twice.
 
-Hypothesis leads senders and several queue readers, each a process of its own, through commits, rollbacks, rebalances
-and kills on a real broker. Then everybody stops, what Kafka has is compared with what the readers were told, a last
-reader reads the queue to its end, and it is compared again. The monitor's core, fed with what was reported, must know
-the true number of unread messages both times.
+Hypothesis leads senders and several queue readers, each in its own process, through commits, rollbacks, rebalances and
+kills on a real broker. Then all stop, and the test compares the contents of Kafka with the answers that the readers
+got. A last reader reads the queue to its end, and the test compares again. Both times the monitor's core, fed with the
+reports, must know the true number of unread messages.
 
-A failure names the command that replays it. What is drawn depends on the seed alone and never on what Kafka did in
-between, so the same steps come again; their timing does not. READER_MACHINE_EXAMPLES asks for a longer run.
+A failure names the command that replays it. The drawn steps depend only on the seed, never on Kafka's answers, so a
+replay has the same steps, but not their timing. READER_MACHINE_EXAMPLES asks for a longer run.
 """
 
 import os
@@ -30,7 +30,7 @@ from tests.support.reader_truth import Count, QueueTruth, committed_blocks
 from tests.support.seeds import seeds
 from tests.support.waiting import wait_until
 
-# Hypothesis begins with the simplest history, in which little happens. The others take 5 to 10 s each on two cores.
+# Hypothesis begins with the simplest history, which does little. The others take 5 to 10 s each on two cores.
 EXAMPLES = int(os.environ.get("READER_MACHINE_EXAMPLES", "3"))
 STEPS = 12
 EXAMPLE_DEADLINE_S = 60
@@ -39,20 +39,20 @@ FIXED_SEED = 1
 MAX_READERS = 3
 WAIT_S = 1.0
 
-# Mostly commits: a run in which hardly anything is committed would prove little. None: all blocks stay open.
+# Mostly commits, because a run with hardly any commits would prove little. With None, all blocks stay open.
 ENDS = (*(End.COMMIT,) * 6, *(None,) * 4, *(End.ROLL_BACK,) * 4, End.CLOSE, End.KILL, *KILLS_IN_COMMIT)
 
 
 @dataclass(frozen=True)
 class Read:
-    """What follows each step.
+    """The receives that follow each step.
 
     Attributes:
-        is_alone: Whether one reader receives, or all who are not in a block at the same time.
-        which: The number of the reader that receives, and of the one whose block ends.
-        max_messages: How many messages at most.
-        timeout_s: How long to wait for the first.
-        end: How a block ends.
+        is_alone: Whether only one reader receives, or all readers outside of blocks at the same time.
+        which: The number of the reader that receives, and of the reader whose block ends.
+        max_messages: The most messages to receive.
+        timeout_s: How long to wait for the first message.
+        end: How a block ends; None if no block ends.
     """
 
     is_alone: bool
@@ -70,7 +70,7 @@ READS = st.builds(
 
 @dataclass(frozen=True)
 class Bench:
-    """What all histories of one test share."""
+    """The means that all histories of one test share."""
 
     topics: MonitorTopics
     producer: QueueProducer
@@ -81,10 +81,10 @@ class Bench:
 
 
 class ReaderMachine(RuleBasedStateMachine):
-    """One queue and those who use it.
+    """One queue, its senders and its readers.
 
-    Every step can always be taken, and does nothing where there is nobody to take it: what Hypothesis draws next must
-    not depend on who got which message.
+    Each step is always allowed, and does nothing if there is no reader for it. So the next step that Hypothesis draws
+    does not depend on which reader got which message.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -92,7 +92,7 @@ class ReaderMachine(RuleBasedStateMachine):
         self.bench = bench
         self.queue = ""
         self.groups: dict[str, str | None] = {}  # value -> conversation group, in the order of sending
-        self.programs: list[ReaderProgram] = []  # all there ever were
+        self.programs: list[ReaderProgram] = []  # all, also those that have ended
         self.alive: list[ReaderProgram] = []
         self.last_end = End.CLOSE
         self.truth: QueueTruth
@@ -103,7 +103,7 @@ class ReaderMachine(RuleBasedStateMachine):
 
     @initialize(partitions=st.integers(1, 3), last_end=st.sampled_from((End.CLOSE, End.KILL)))
     def begin(self, partitions: int, last_end: End) -> None:
-        """A queue with some messages, and a reader that has rolled back and gone on, which short runs may not do."""
+        """Begins with some messages, and a reader that has rolled back and committed, because short runs may not."""
         topics = self.bench.topics
         self.queue = topics.queue(partitions)
         self.last_end = last_end
@@ -130,7 +130,7 @@ class ReaderMachine(RuleBasedStateMachine):
 
     @rule(read=READS)
     def read(self, read: Read) -> None:
-        """One who is not in a block receives, or all of them at the same time; then one block ends, or none."""
+        """Lets one reader outside of a block receive, or all of them at the same time; then ends one block or none."""
         if not self.alive:
             self.expel_with_dead([])
             self.open_reader()
@@ -147,7 +147,7 @@ class ReaderMachine(RuleBasedStateMachine):
 
     @rule(which=READERS)
     def commit_in_a_rebalance(self, which: int) -> None:
-        """Commits just when the consumer group has heard of a new member."""
+        """Commits just after the consumer group has got a new member."""
         working = self.working()
         if not working or len(self.alive) >= MAX_READERS:
             return
@@ -164,7 +164,7 @@ class ReaderMachine(RuleBasedStateMachine):
 
     @rule(which=READERS, how=st.sampled_from((End.CLOSE, End.KILL)), read=READS)
     def leave(self, which: int, how: End, read: Read) -> None:
-        """A reader leaves that is not in a block."""
+        """Makes a reader leave that is not in a block."""
         free = self.free()
         if free:
             self.leave_without_block(free[which % len(free)], how)
@@ -172,13 +172,13 @@ class ReaderMachine(RuleBasedStateMachine):
 
     @rule(which=st.none() | READERS, read=READS)
     def expel(self, which: int | None, read: Read) -> None:
-        """A reader, or all of them, is taken for dead; so are those who are, whose time-out comes so at once."""
+        """Removes one living reader or all from the consumer group, and all dead ones, as their time-out would."""
         living = self.alive if which is None else self.alive[which : which + 1]
         self.expel_with_dead(living)
         self.note("expulsions", f"expelled: {[program.session_id for program in living]}")
         self.read(read)
 
-    # what steps are made of
+    # parts of steps
 
     def note(self, what: str, text: str, count: int = 1) -> None:
         self.bench.done[what] += count
@@ -247,7 +247,7 @@ class ReaderMachine(RuleBasedStateMachine):
                 program.kill()
 
     def come_to_rest(self) -> None:
-        """Everybody stops, in blocks or not. Of those who were killed nobody reports the session's end."""
+        """Stops all readers, in blocks or not. No program reports the end of the sessions of killed readers."""
         for program in [*self.alive]:
             if program.block is not None:
                 self.end_block(program, self.last_end)
@@ -271,7 +271,7 @@ class ReaderMachine(RuleBasedStateMachine):
         self.truth.wait_for_transactions()
 
     def check(self) -> None:
-        """What must hold whenever nobody does anything."""
+        """Checks the conditions that must hold whenever no program is active."""
         arrivals, receives = self.truth.records()
         blocks = [block for program in self.programs for block in program.blocks]
         committed = committed_blocks(receives, blocks)
@@ -297,17 +297,18 @@ class ReaderMachine(RuleBasedStateMachine):
             assert all(earlier < later for earlier, later in pairwise(numbers)), f"group {group} in order: {numbers}"
 
     def check_offsets(self, taken: list[Taken], messages: dict[tuple[int, int], str]) -> None:
-        """Offsets and COMMITs tell the same: they were one transaction."""
+        """Checks that offsets and COMMITs agree, because they are committed in the same Kafka transactions."""
         offsets = self.truth.group_offsets()
         assert offsets is not None
         behind = {position for position in messages if position[1] < offsets[position[0]]}
-        assert behind == {(each.partition, each.offset) for each in taken}, f"the group stands at {offsets}"
+        assert behind == {(each.partition, each.offset) for each in taken}, f"the group has committed {offsets}"
 
     def check_counts(self, arrivals: list[ConsumerRecord], receives: list[ConsumerRecord], unread: int) -> None:
-        """The monitor's count is the truth.
+        """Checks that the monitor's count is the true number of unread messages.
 
-        Readers' own counts may leave it too high for a while, never too low: who finds the queue empty lifts a count
-        that is negative because messages of a dead reader were received again, and then these are given back.
+        The readers' own counts may leave the monitor's count too high for a while, but never too low. The count is
+        negative after another reader has received the messages of a dead reader again. A reader that finds the queue
+        empty lifts the count to 0. Then the dead reader's transaction ends and gives its messages back.
         """
         exact, healed = self.counts
         for count in self.counts:
@@ -319,8 +320,8 @@ class ReaderMachine(RuleBasedStateMachine):
 
     def check_everything_was_read(self) -> None:
         exact, healed = self.counts
-        assert exact.unread == healed.unread == 0, "nothing is lost, and the monitor knows"
-        assert self.truth.group_offsets() == self.truth.ends(), "a queue that was read to its end looks so"
+        assert exact.unread == healed.unread == 0, "the monitor's count is 0, as no message is lost"
+        assert self.truth.group_offsets() == self.truth.ends(), "a queue that was read to its end has no lag"
 
 
 @pytest.fixture
@@ -344,7 +345,7 @@ def test_no_message_is_lost_or_committed_twice(chosen_seed: int, bench: Bench) -
         return ReaderMachine(bench)
 
     run_state_machine_as_test(
-        machine,  # type: ignore[arg-type]  # whatever makes one will do
+        machine,  # type: ignore[arg-type]  # any function that makes a machine works
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
@@ -358,4 +359,4 @@ def test_no_message_is_lost_or_committed_twice(chosen_seed: int, bench: Bench) -
         ),
     )
     print(dict(bench.done))  # noqa: T201
-    assert bench.done[Outcome.COMMITTED] > 0, "the machine hardly did anything"
+    assert bench.done[Outcome.COMMITTED] > 0, "the machine has committed nothing"

@@ -1,4 +1,4 @@
-"""A queue reader whose consumer group waits for another one."""
+"""A queue reader whose consumer group waits for another reader."""
 
 import time
 from contextlib import ExitStack, closing
@@ -15,14 +15,14 @@ from tests.support.waiting import wait_until
 
 
 def has_two_members(bootstrap_servers: str, queue: str) -> bool:
-    """Whether the consumer group has two members, and each has heard of its share."""
+    """Returns whether the consumer group has two members, and each knows its partitions."""
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers)) as admin:
         group = admin.describe_groups([queue])[queue]
         return len(group["members"]) == 2 and group["group_state"] == "Stable"
 
 
 def test_a_receive_ends_in_time_while_another_reader_lets_the_group_wait(monitor_topics: MonitorTopics) -> None:
-    """The new reader is to get a partition, but does not come to take it: the other one waits to join again."""
+    """Opens a second reader that never takes the partition meant for it, so the first reader waits to join again."""
     queue = monitor_topics.queue(partitions=2)
     for partition in range(2):
         monitor_topics.send(queue, b"1", b"2", group=group_in_partition(partition, 2))

@@ -1,4 +1,4 @@
-"""Every scenario through real Kafka and real Spark, in real time, side by side, each on a queue of its own."""
+"""All scenarios through real Kafka and real Spark, in real time and side by side, each on its own queue."""
 
 import time
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ from tests import scenarios
 from tests.scenarios import Scenario
 from tests.support.monitors import Activations, Monitored
 
-# What the monitor is started with; a scenario with another time-out sets it by a command before it begins.
+# The monitor's default. A scenario with another time-out sets it by a command before it begins.
 DEFAULT_TIMEOUT_MS = 30_000
 QUIET_WINDOW_MS = 5_000
-# A notification is written at the first check that is due: at most a check interval later, plus the batch itself,
-# plus the batch it may have to wait for. On a busy machine batches take long; the windows of the scenarios are 5 s.
+# The monitor writes a notification at the first check that is due: at most a check interval late, plus the time of its
+# batch and of a batch in progress. Batches take long on a busy machine. The quiet windows of the scenarios are 5 s.
 LATE_MS = 3_500
-# The monitor's clock is its batch's, which begins after the event was sent.
+# The monitor's time is the start of its batch, which begins after the event was sent.
 EARLY_MS = 50
 
 WARM_UP_ROUNDS = 40
 WARM_S = 0.7
-# One quick round may fall between two slow ones. A batch of a second at the beginning would take in events that are a
-# second apart, and so be another history than the scenario's.
+# One quick round may come between two slow ones. A batch of a second at the beginning would read events that are a
+# second apart together, which is another history than the scenario's.
 WARM_ROUNDS_IN_A_ROW = 5
-# Even so the first batch of all scenarios may have to wait for a slow one, with the events of the second after it: then
-# the play is no history of any scenario, and begins again on other queues. One that begins again costs seconds; the
-# tests beside this one may load the machine for minutes.
+# Even so the first batch of the scenarios may have to wait for a slow batch, and then also read the events of the next
+# second. Such a play is not the history of the scenarios, so it begins again on other queues. That costs seconds, while
+# the tests beside this one may load the machine for minutes.
 PROMPT_MS = 450
 LOOKED_AT_MS = 2_000
 BEGIN_WITHIN_S = 360
@@ -47,7 +47,7 @@ class Play:
         self.scenarios: dict[str, Scenario] = {}
 
     def prepare(self, number: int) -> None:
-        """Names queues that no play before had, and sets time-outs; ALTER_QUEUE creates one as an arrival would."""
+        """Names queues that no earlier play had, and sets time-outs. ALTER_QUEUE creates a queue as an arrival does."""
         of_semantics = [scenario for scenario in scenarios.load() if scenario.settings["semantics"] == self.semantics]
         self.scenarios = {f"scenario-{number}-{at}": scenario for at, scenario in enumerate(of_semantics)}
         for queue, scenario in self.scenarios.items():
@@ -64,7 +64,7 @@ class Play:
                 yield event["at_ms"], self.monitored, event["topic"], {**event["value"], "queue": queue}
 
     def is_prompt(self, follower: Activations, begin_s: float) -> bool:
-        """Whether all that is due at once was notified, by a batch that began soon after the first events."""
+        """Returns whether all notifications due at 0 ms are from a batch that began soon after the first events."""
         at_once = [
             queue
             for queue, scenario in self.scenarios.items()
@@ -76,7 +76,7 @@ class Play:
 
 @pytest.fixture(scope="module")
 def written(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[float, Written]:
-    """When the scenarios began (seconds since 1970), and what was written for each."""
+    """Returns when the scenarios began (seconds since 1970), and the notifications of each."""
     plays = []
     with ExitStack() as stack:
         followers: list[Activations] = []
@@ -90,7 +90,7 @@ def written(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) ->
         until_ms = max(scenario.until_ms for play in plays for scenario in play.scenarios.values())
         end_s = begin_s + (until_ms + LATE_MS) / 1000
         while time.time() < end_s:
-            time.sleep(0.2)  # until then nothing else may be written
+            time.sleep(0.2)  # until then the monitor may write nothing else
             for follower in followers:
                 follower.of("")
         return begin_s, {
@@ -101,7 +101,7 @@ def written(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _first_prompt_play(plays: list[Play], followers: list[Activations]) -> float:
-    """Plays until a play began as its scenarios say, and to that play's end; returns when it began."""
+    """Begins plays until one begins as its scenarios say, and plays that one to its end; returns when it began."""
     deadline_s = time.monotonic() + BEGIN_WITHIN_S
     number = 0
     while time.monotonic() < deadline_s:
@@ -109,11 +109,11 @@ def _first_prompt_play(plays: list[Play], followers: list[Activations]) -> float
         if begin_s is not None:
             return begin_s
         number += 1
-    pytest.fail(f"in none of {number} plays all that is due at once was notified within {PROMPT_MS} ms")
+    pytest.fail(f"none of {number} plays had all notifications that are due at 0 ms within {PROMPT_MS} ms")
 
 
 def _play(plays: list[Play], followers: list[Activations], number: int) -> float | None:
-    """Sends all events in their time; returns when it began, or None if the first were not looked at in time."""
+    """Sends all events at their times; returns when it began, or None if a batch read the first events too late."""
     for play in plays:
         play.prepare(number)
     _warm_up(plays, followers)
@@ -130,13 +130,13 @@ def _play(plays: list[Play], followers: list[Activations], number: int) -> float
 
 def _send(timeline: list[tuple[int, Monitored, str, dict[str, Any]]], begin_s: float) -> None:
     for at_ms, monitored, topic, value in timeline:
-        time.sleep(max(0.0, begin_s + at_ms / 1000 - time.time()))  # it happens then, nothing is waited for
+        time.sleep(max(0.0, begin_s + at_ms / 1000 - time.time()))  # the event's time; this does not wait for a result
         monitored.send(topic, value)
         monitored.producer.flush()
 
 
 def _warm_up(plays: list[Play], followers: list[Activations]) -> None:
-    """The first batches of a new JVM take seconds; the scenarios begin when all goes through at once."""
+    """Waits until batches are quick, because the first batches of a new JVM take seconds."""
     in_a_row = 0
     begun = [len(follower.of("warm-up")) for follower in followers]
     for number in range(1, WARM_UP_ROUNDS + 1):
@@ -163,7 +163,7 @@ def test_scenario_in_real_time(scenario: Scenario, written: tuple[float, Written
     assert [event_type for _, event_type in seen[: len(due)]] == [event_type for _, event_type in due], seen
     for (at_ms, _), (due_ms, _) in zip(seen, due, strict=False):
         assert due_ms - EARLY_MS <= at_ms <= due_ms + LATE_MS, (seen, due)
-    # What follows the scenario's end is not its matter.
+    # The scenario says nothing about notifications after its end.
     assert not [at_ms for at_ms, _ in seen[len(due) :] if at_ms < scenario.until_ms], seen
 
 

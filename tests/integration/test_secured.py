@@ -1,4 +1,4 @@
-"""A Kafka with users, TLS and ACLs: all works with the rights that docs/security.md lists, and no secret leaks."""
+"""A Kafka with users, TLS and ACLs: the rights in docs/security.md are enough and needed, and no secret leaks."""
 
 import json
 import os
@@ -32,9 +32,9 @@ from tests.support.waiting import wait_until
 DEADLINE_S = 90
 PREFIX = "s-"
 TOPICS = Topics(PREFIX)
-# One is activated by notifications, one has tasks started.
+# ORDERS has external activation, PAYMENTS has internal activation.
 ORDERS, PAYMENTS = "orders", "payments"
-# Which rows of the table each user gets.
+# User -> clients, whose rows of the table of ACLs the user gets.
 USERS = {
     "admin": ["topics"],
     "monitor": ["monitor"],
@@ -47,7 +47,7 @@ USERS = {
     "loader": ["workload"],
     "nobody": [],
 }
-# Who runs which command.
+# Command -> the user that runs it.
 COMMANDS = {
     "topics": "admin",
     "monitor": "monitor",
@@ -63,7 +63,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def secured(java_and_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:  # noqa: ARG001
-    """The broker with its users and the queues' topics; the monitor's are created by the first test."""
+    """Runs a broker with all users, the queues' topics, and the monitor's topics, which `topics` creates as `admin`."""
     with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
         for user, clients in USERS.items():
             broker.add_user(user)
@@ -88,7 +88,7 @@ def command(broker: SecuredBroker, name: str, client_file: Path, *more: str) -> 
 
 
 class Programs:
-    """Programs that run until the test ends, each with a log; and what they may have written a secret to."""
+    """Programs that run until the test ends, each with a log, in a folder that is searched for secrets."""
 
     def __init__(self, broker: SecuredBroker, folder: Path, stack: ExitStack) -> None:
         self.broker = broker
@@ -98,7 +98,7 @@ class Programs:
     def start(self, name: str, ready: str, *more: str) -> ChildProcess:
         log_file = self.log_file(name)
         arguments = command(self.broker, name, self.broker.client_file(COMMANDS[name]), *more)
-        # What Spark keeps beside the checkpoint is searched, too.
+        # Spark's scratch files are searched, too.
         environment = own_environment() | {"SPARK_LOCAL_DIRS": str(self.folder / "spark")}
         process = self._stack.enter_context(ChildProcess(arguments, log_file=log_file, env=environment))
         process.wait_until_said(ready, DEADLINE_S)
@@ -126,7 +126,7 @@ class Programs:
         return {row["queue"]: row for row in map(json.loads, self.run("queues", "--json").splitlines())}
 
     def assert_no_secret(self) -> None:
-        """In no file of the folder, in no process's command line or environment."""
+        """Fails if a password is in a file of the folder, or in the command line or environment of a process."""
         secrets = {password.encode() for password in self.broker.passwords.values()}
         files = [path for path in self.folder.rglob("*") if path.is_file()]
         places = [*files, *Path("/proc").glob("[0-9]*/cmdline"), *Path("/proc").glob("[0-9]*/environ")]
@@ -152,7 +152,7 @@ def define(broker: SecuredBroker, definition: dict[str, Any]) -> None:
 
 
 def write_configs(broker: SecuredBroker, folder: Path) -> tuple[str, str]:
-    """The activator's and the host's: both start the reader, which has a user of its own."""
+    """Writes the activator's and the host's configurations; returns their paths. The reader has its own user."""
     how = f"command = {json.dumps([*THIS_COMMAND, 'read', '{queue}', '--wait', '2s'])}\n"
     how += f'environment = {{ QUEUE_ACTIVATION_KAFKA_CONFIG = "{broker.client_file("reader")}" }}\n'
     activator, host = folder / "activator.toml", folder / "host.toml"
@@ -191,7 +191,7 @@ def test_from_arrival_to_inactive_with_the_documented_rights_and_no_secret_anywh
         assert [(one["queue"], one["reason"]) for one in notified] == [(ORDERS, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")]
         assert programs.run("tasks") == "no task is running\n"
         programs.assert_no_secret()
-        # What the monitor lost while it ran is told as clearly as what it never had.
+        # A right that the monitor loses while it runs is named as clearly as a right that it never had.
         assert programs.log("monitor").splitlines()[-1] == "monitor ready"
         assert "warning: " not in programs.log("monitor")
         lost = Right("monitor", "Write", "topic", "queue-activations").acl("monitor", PREFIX, ORDERS)
@@ -226,13 +226,13 @@ def test_no_secret_in_what_spark_can_be_made_to_say(secured: SecuredBroker, tmp_
         assert process.wait(DEADLINE_S) == 0
         log = log_file.read_text()
         for part in ("spark.redaction.regex", "== Physical Plan ==", '"numInputRows"', "DEBUG", "sasl.mechanism"):
-            assert part in log, f"{part} was not said"
+            assert part in log, f"the log does not have {part}"
         Programs(secured, tmp_path, stack).assert_no_secret()
 
 
 @pytest.fixture
 def kept_signals() -> Iterator[None]:
-    """Commands set handlers of their own."""
+    """Restores the signal handlers, because commands set their own."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
     yield
@@ -248,7 +248,7 @@ def refusal(
     capfd: pytest.CaptureFixture[str],
     kept_signals: None,  # noqa: ARG001
 ) -> Any:
-    """Runs a command that must be refused; returns its one message."""
+    """Returns a function that runs a command, which must be refused, and returns its one message."""
     activator, host = write_configs(secured, tmp_path)
     more = {
         "monitor": ["--checkpoint-location", str(tmp_path / "checkpoint")],
@@ -264,7 +264,7 @@ def refusal(
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
-        # Clients of earlier tests in this process may still say that their broker is gone.
+        # Clients of earlier tests in this process may still report that their broker is gone.
         said = "".join(line for line in capfd.readouterr().err.splitlines(keepends=True) if not line.startswith("%"))
         assert ended.value.code == 2, said
         assert re.fullmatch("error: [^\n]*\n", said), said
@@ -342,7 +342,7 @@ def test_a_sender_that_is_not_let_in(secured: SecuredBroker, tmp_path: Path) -> 
             QueueProducer(secured.bootstrap_servers, kafka_config=kafka_config)
 
 
-def test_a_client_that_forgot_its_file_is_told_of_it(secured: SecuredBroker, capfd: Any, monkeypatch: Any) -> None:
+def test_a_client_without_kafka_config_is_told_to_set_it(secured: SecuredBroker, capfd: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(admin, "ADMIN_TIMEOUT_S", 2.0)
     monkeypatch.setattr(sys, "argv", ["queue-activation", "queues", "--bootstrap-servers", secured.bootstrap_servers])
     with pytest.raises(SystemExit):
@@ -361,7 +361,7 @@ def test_a_file_that_others_can_read_is_warned_of(secured: SecuredBroker, capfd:
     assert f"chmod 600 {client_file}" in capfd.readouterr().err
 
 
-def test_what_has_the_brokers_passwords_is_private(secured: SecuredBroker) -> None:
+def test_the_file_with_the_brokers_passwords_is_private(secured: SecuredBroker) -> None:
     settings = secured.folder / "broker" / "server.properties"
     assert any(password in settings.read_text() for password in secured.passwords.values())
     assert settings.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""One monitor for a topic prefix: who has the place, who is refused, and who is told that it is lost."""
+"""The place of the only monitor of a topic prefix: getting it, being refused, and losing it."""
 
 import os
 import signal
@@ -25,9 +25,9 @@ from streaming.wire.topics import TopicSpec
 from tests.support.fault_scene import KillableBroker
 from tests.support.waiting import wait_until
 
-# Several times what Kafka takes to do without a member that is gone.
+# Several times the time that Kafka needs to remove a lost member.
 DEADLINE_S = 60.0
-# A monitor in a process of its own, which can be killed.
+# A monitor in its own process, which can be killed.
 _PROGRAM = """
 import sys, threading
 from tests.integration.test_sole_monitor import Place
@@ -40,7 +40,7 @@ with Place(bootstrap_servers, prefix).asked_for(checkpoint_id) as monitor:
 
 
 class Place:
-    """A topic of ticks, and what belongs to it."""
+    """A topic of ticks, its consumer group, and the monitors that ask for the place."""
 
     def __init__(self, bootstrap_servers: str, prefix: str, partitions: int = 1) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -62,7 +62,7 @@ class Place:
 
     @contextmanager
     def asked_for(self, checkpoint_id: str) -> Iterator[SoleMonitor]:
-        """A monitor that has asked for the place."""
+        """Yields a monitor that has asked for the place."""
         with SoleMonitor(self.cluster, Admin(self.cluster), self.group_id, self.topic, self.partitions) as monitor:
             monitor.join(checkpoint_id, f"host-of-{checkpoint_id}")
             yield monitor
@@ -72,7 +72,7 @@ class Place:
 
     @contextmanager
     def process(self, checkpoint_id: str, folder: Path) -> Iterator[ChildProcess]:
-        """A process that has the place."""
+        """Runs a process that has the place."""
         log_file = folder / f"{uuid.uuid4().hex}.log"
         command = [sys.executable, "-c", _PROGRAM, self.bootstrap_servers, self.prefix, checkpoint_id]
         with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
@@ -96,8 +96,8 @@ def kill(process: ChildProcess) -> None:
 
 
 def problem_of(monitor: SoleMonitor) -> str:
-    """Waits until the monitor is told that it must end; returns the message."""
-    wait_until(monitor.has_problem, DEADLINE_S, "the end of the place")
+    """Waits until the monitor has an error that must end it; returns the message."""
+    wait_until(monitor.has_problem, DEADLINE_S, "the loss of the place")
     with pytest.raises(UserError) as found:
         monitor.check()
     return str(found.value)
@@ -109,7 +109,7 @@ def place(broker: EmbeddedBroker) -> Place:
 
 
 def be_impatient(monkeypatch: pytest.MonkeyPatch, patience_s: float = 1.0) -> None:
-    """A newcomer waits for less than a session lasts: nobody was killed."""
+    """Lets a newcomer give up before a session would end, for tests that kill no monitor."""
     monkeypatch.setattr(sole_monitor, "_PATIENCE_S", patience_s)
 
 
@@ -119,7 +119,7 @@ def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeyp
         assert holds(first)
         with place.asked_for("second") as second, pytest.raises(UserError) as refused:
             holds(second)
-        wait_until(lambda: len(place.members()) == 1, DEADLINE_S, "the second to be gone")
+        wait_until(lambda: len(place.members()) == 1, DEADLINE_S, "the second to leave the group")
         assert not first.has_problem()
     for part in ("host-of-first at 127.0.0.1", "checkpoint id first", "--topic-prefix"):
         assert part in str(refused.value)
@@ -132,7 +132,7 @@ def test_another_monitor_follows_at_once_after_an_orderly_stop(place: Place) -> 
     with place.asked_for("second") as second:
         began_s = time.monotonic()
         assert holds(second)
-        assert time.monotonic() - began_s < SESSION_TIMEOUT_S, "it had to wait for the end of a session"
+        assert time.monotonic() - began_s < SESSION_TIMEOUT_S, "it waited for the end of a session"
 
 
 def test_another_monitor_follows_one_that_was_killed_when_its_session_has_ended(
@@ -143,7 +143,7 @@ def test_another_monitor_follows_one_that_was_killed_when_its_session_has_ended(
         with place.asked_for("second") as second:
             assert holds(second)
             assert [(each.instance_id, each.partitions) for each in place.members()] == [("second", 1)]
-    assert "host-of-first at 127.0.0.1" in caplog.text, "it does not say for whom it waits"
+    assert "host-of-first at 127.0.0.1" in caplog.text, "the log does not name the monitor for whose end it waits"
 
 
 def test_the_same_checkpoint_starts_again_at_once_after_a_kill(place: Place, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_same_checkpoint_starts_again_at_once_after_a_kill(place: Place, tmp
         killed_s = time.monotonic()
         with place.asked_for("same") as second:
             assert holds(second)
-            assert time.monotonic() - killed_s < SESSION_TIMEOUT_S, "it had to wait for the end of a session"
+            assert time.monotonic() - killed_s < SESSION_TIMEOUT_S, "it waited for the end of a session"
 
 
 def test_the_same_checkpoint_takes_the_place_of_a_monitor_that_runs(place: Place) -> None:
@@ -168,12 +168,13 @@ def test_the_same_checkpoint_takes_the_place_of_a_monitor_that_runs(place: Place
 def test_of_two_that_start_in_the_same_moment_exactly_one_gets_the_place(
     broker: EmbeddedBroker, partitions: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of several partitions each gets some: then the second must have left before the first gives up, too.
+    # With several partitions each monitor gets some. The one without partition 0 gives up first, and must have left
+    # before the other one gives up too.
     be_impatient(monkeypatch, 1.0 if partitions == 1 else 5.0)
     for number in range(rounds):
         prefix = f"r-{uuid.uuid4().hex[:8]}-"
         place = Place(broker.bootstrap_servers, prefix, partitions).create()
-        # The second time the group is not new.
+        # In the second pass the group is not new.
         for _ in range(2):
             is_over = threading.Event()
             with ThreadPoolExecutor(2) as threads:
@@ -187,7 +188,7 @@ def test_of_two_that_start_in_the_same_moment_exactly_one_gets_the_place(
 
 
 def hold_until(place: Place, checkpoint_id: str, is_over: threading.Event) -> None:
-    """Gets the place, or is refused; keeps it until it is over."""
+    """Gets the place and keeps it until `is_over` is set, or raises an error if it is refused."""
     with place.asked_for(checkpoint_id) as monitor:
         assert holds(monitor)
         is_over.wait(2 * DEADLINE_S)
@@ -227,9 +228,7 @@ def is_holder(place: Place, checkpoint_id: str) -> bool:
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_who_was_cut_off_and_finds_another_in_its_place_ends(
-    broker: EmbeddedBroker, tmp_path: Path, partitions: int
-) -> None:
+def test_a_monitor_that_was_cut_off_and_replaced_ends(broker: EmbeddedBroker, tmp_path: Path, partitions: int) -> None:
     place = Place(broker.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}-", partitions).create()
     log_file = tmp_path / "cut-off.log"
     program = _PROGRAM.replace("prefix)", f"prefix, {partitions})").replace(

@@ -1,6 +1,7 @@
-"""A signal ends every program at once while it waits for a Kafka that does not answer, whatever it waits for.
+"""A signal ends every program at once while it waits for a Kafka that does not answer.
 
-One that accepts connections and says nothing, and one whose process stands still after the program has come so far.
+There are two such Kafkas. One accepts connections and never answers. The other is a broker whose process is stopped
+(SIGSTOP) when the program has reached a certain point.
 """
 
 import os
@@ -29,7 +30,7 @@ from tests.support.stopped_starts import INTERPRETER_S, RANGES_S, options, stop_
 from tests.support.waiting import children_of, wait_until
 
 START_TIMEOUT_S = 60.0
-# Less than the shortest of Kafka's time-outs, 10 s; nearly all of it is for a machine with much else to do.
+# Less than the shortest of Kafka's time-outs, 10 s. Nearly all of it is for a busy machine.
 DEADLINE_S = 6.0
 
 _STOPPED = {signal.SIGINT: 0, signal.SIGTERM: 0}
@@ -39,7 +40,7 @@ EXIT_CODES = {
     **dict.fromkeys(("topics", "queues", "tasks", "watch", "read", "workload", "demo"), _OF_THE_SIGNAL),
 }
 
-# Runs a command; the broker stands still from the first call of a function on.
+# Runs a command, and stops the broker's process at the first call of a function.
 UNTIL_CALLED = """
 import os, signal, sys
 from streaming.__main__ import main
@@ -55,7 +56,7 @@ main()
 
 
 class Running:
-    """A program that is about to be stopped."""
+    """A running program that the test stops."""
 
     def __init__(self, command: list[str], log_file: Path, stack: ExitStack) -> None:
         self.name = " ".join(command)
@@ -69,7 +70,7 @@ class Running:
         self.process.wait_until_said(text, START_TIMEOUT_S)
 
     def ends(self, number: signal.Signals, exit_code: int) -> None:
-        """Fails unless the signal ends it, with this exit code and without a traceback."""
+        """Sends the signal; fails unless it ends the program in time, with this exit code and without a traceback."""
         os.kill(self.process.pid, number)
         wait_until(lambda: self.process.poll() is not None, DEADLINE_S, f"the end of {self.name}")
         code = self.process.poll()
@@ -78,7 +79,7 @@ class Running:
 
 
 class SilentKafka:
-    """A port that accepts connections and never answers; `connected` is set by the first."""
+    """A port that accepts connections and never answers. The first connection sets `connected`."""
 
     def __init__(self) -> None:
         self.connected = threading.Event()
@@ -99,14 +100,14 @@ class SilentKafka:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It wakes who waits in `accept`, which closing alone would not.
+        # This wakes the thread that waits in `accept`; closing alone would not.
         self._socket.shutdown(socket.SHUT_RDWR)
         for each in (self._socket, *self._connections):
             each.close()
 
 
 def options_of(command: str, folder: Path) -> list[str]:
-    """What a command cannot do without."""
+    """Returns the options that a command requires; writes the files that they name."""
     (folder / "activator.toml").write_text('[[programs]]\nqueue = "*"\ncommand = "true"\n')
     (folder / "host.toml").write_text('[[procedures]]\nname = "*"\ncommand = "true"\n')
     return {
@@ -120,7 +121,7 @@ def options_of(command: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_start_with_a_kafka_that_never_answers(number: signal.Signals, tmp_path: Path) -> None:
-    # A few at a time: after 10 s they give up by themselves.
+    # Only a few at a time, because after 10 s they give up by themselves.
     for commands in (("monitor", "activator", "host"), ("topics", "queues", "tasks"), ("watch", "read", "workload")):
         with ExitStack() as stack:
             running = []
@@ -151,13 +152,13 @@ def test_a_signal_at_a_random_instant_of_a_start(
 
 
 class Stoppable:
-    """A broker with topics of the test's own that can be made to stand still."""
+    """A broker whose process can be stopped and continued, with topics for one test alone."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker
         self.prefix = f"s-{uuid.uuid4().hex[:8]}-"
         self._admin = Admin(Cluster(broker.bootstrap_servers, {}))
-        # A broker that has stood still is no member of its cluster for a moment.
+        # A broker that was stopped is out of its cluster for a moment.
         wait_until(self._has_topics, START_TIMEOUT_S, "a broker that answers")
 
     def _has_topics(self) -> bool:
@@ -188,7 +189,7 @@ class Stoppable:
 
 @pytest.fixture(scope="module")
 def own_broker(java_and_jars: None) -> Iterator[EmbeddedBroker]:  # noqa: ARG001
-    """A broker that no other module's tests need meanwhile."""
+    """Runs a broker for this module alone, because its tests stop the broker's process."""
     with EmbeddedBroker() as broker:
         create_queue_topics(broker.bootstrap_servers, ["orders"], partitions=2, replication_factor=1)
         yield broker
@@ -246,7 +247,7 @@ def test_a_broker_that_stands_still_while_they_start(
 @pytest.mark.usefixtures("java_and_jars")
 @pytest.mark.parametrize("command", ["broker", "demo"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_start_of_a_broker(
+def test_a_signal_while_a_broker_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, number: signal.Signals
 ) -> None:
     (tmp_path / "tmp").mkdir()

@@ -1,6 +1,6 @@
-"""A checkpoint of an older version goes on where it was: by itself, or with another number of shards.
+"""A monitor continues from a checkpoint of an older version, with the same number of shards or with another one.
 
-tests/fixtures/make_checkpoint.py, which wrote it, says what state each queue is in.
+tests/fixtures/make_checkpoint.py, which wrote the checkpoint, lists the state of each queue.
 """
 
 import json
@@ -21,14 +21,14 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def take_checkpoint(version: str, folder: Path, topic_prefix: str) -> None:
-    """Copies a checkpoint; wherever it names a topic, it gets this prefix."""
+    """Copies a checkpoint, with this topic prefix in all names of topics."""
     shutil.copytree(FIXTURES / f"checkpoint-{version}", folder)
     for path in (folder / "queue-activation.json", *folder.glob("offsets/*"), *folder.glob("sources/*/*")):
         path.write_text(path.read_text().replace(PREFIX, topic_prefix))
 
 
 def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
-    """Fills the topics up to where the checkpoint has read them; nobody reads these records again."""
+    """Fills the topics up to the checkpoint's offsets. The monitor does not read these records again."""
     newest = max((checkpoint / "offsets").iterdir(), key=lambda path: int(path.name))
     for line in newest.read_text().splitlines()[2:]:
         for topic, ends in json.loads(line).items():
@@ -39,9 +39,7 @@ def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [None, 3], ids=["same-shards", "other-shards"])
-def test_what_the_checkpoint_of_0_1_0_knows_is_still_known(
-    broker: EmbeddedBroker, tmp_path: Path, shards: int | None
-) -> None:
+def test_the_state_in_a_checkpoint_of_0_1_0_is_kept(broker: EmbeddedBroker, tmp_path: Path, shards: int | None) -> None:
     options = ["--external-activation-timeout", "2m", "--transaction-lease", "1s"]
     monitored = Monitored(broker.bootstrap_servers, tmp_path, options)
     older = tmp_path / "older" if shards else monitored.checkpoint
@@ -49,12 +47,12 @@ def test_what_the_checkpoint_of_0_1_0_knows_is_still_known(
     fill_topics(monitored, older)
     if shards:
         options += ["--continue-from", str(older), "--shards", str(shards)]
-    monitored.arrive("inactive", "silent", "waiting", "task")  # while nobody monitors
+    monitored.arrive("inactive", "silent", "waiting", "task")  # while no monitor runs
     tasks = Tail(monitored.bootstrap_servers, monitored.topics.tasks, "read_committed")
     with monitored.running(), monitored.activations() as activations, monitored.view() as view:
         for queue in ("inactive", "timed-out", "receiving", "transaction"):
             activations.wait_for(queue, 1)
-        # It expects an answer until long after the test.
+        # Its time-out never expires, so it stays NOTIFIED.
         silent = view.wait_for("silent", lambda row: row["unread_messages"] == 2)
         waiting = view.wait_for("waiting", lambda row: row["unread_messages"] == 1)
         task = view.wait_for("task", lambda row: row["unread_messages"] == 2)
@@ -74,11 +72,11 @@ def test_what_the_checkpoint_of_0_1_0_knows_is_still_known(
         "waiting": [],
     }
     assert (silent["state"], waiting["tasks_waiting"], task["tasks_running"]) == ("NOTIFIED", 1, 1)
-    assert started == [], "the task that runs was started again"
-    # The checkpoint of 0.1.0 has no id of its own; Spark's query has one.
+    assert started == [], "the running task was started again"
+    # The checkpoint of 0.1.0 has no id of the project's; the id of Spark's query is used.
     spark_id = json.loads((older / "metadata").read_text())["id"]
     assert ([member.instance_id for member in place] == [spark_id]) == (shards is None)
     if shards is None:
-        # Not what this machine's cores suggest.
+        # The checkpoint's number, and not one that depends on this machine's cores.
         parts = {path.name for path in (monitored.checkpoint / "state" / "0").glob("[0-9]*")}
         assert parts == set(map(str, range(STATE_PARTITIONS)))

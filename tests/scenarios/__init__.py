@@ -1,4 +1,4 @@
-"""The scenarios every level of tests runs: timelines of one queue, and what must be written."""
+"""The scenarios that every level of tests runs: timelines of one queue, and the records that must be written."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ PATH = Path(__file__).parent / "activation.json"
 
 @dataclass(frozen=True)
 class Scenario:
-    """One timeline; see the file's own `about`."""
+    """One timeline; `about` in the file explains its fields."""
 
     name: str
     settings: dict[str, Any]
@@ -24,7 +24,7 @@ class Scenario:
 
 
 def load() -> list[Scenario]:
-    """All scenarios, in the file's order."""
+    """Returns all scenarios, in the file's order."""
     return [
         Scenario(entry["name"], entry["settings"], entry["until_ms"], entry["events"], entry["expect"])
         for entry in json.loads(PATH.read_text())["scenarios"]

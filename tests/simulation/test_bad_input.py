@@ -1,8 +1,8 @@
-"""A shard that is given anything at all: 100,000 records from seeds, and what must hold batch by batch.
+"""A shard under 100,000 random records, and the invariants that must hold after each batch.
 
-A record is either valid or becomes one dead letter, and a dead letter has changed nothing: the same batch without it
-writes the same and leaves the same state. Whatever the records are, well-behaved queues beside them get theirs as if
-they were alone. A batch run again gives the same bytes. A failure prints its seed and the command that replays it.
+A record either is valid or becomes one dead letter. A dead letter changes nothing: the same batch without its record
+writes the same output and leaves the same state. Queues with valid records are processed as if they were alone. A batch
+that runs again writes the same bytes. A failure prints its seed and the command that replays it.
 """
 
 from collections import defaultdict
@@ -47,13 +47,13 @@ LIMITS = {
 GOOD = [f"good-{number}" for number in range(5)]
 TASKS = "queue-activated-tasks"
 GOOD_KEYS = {queue.encode() for queue in GOOD}
-# More than there is room for.
+# More queues than the limit allows.
 FUZZED = [f"q{number}" for number in range(60)] + ["Ünicode.\u202e.😀", ".".join(["\U0010ffff" * 128] * 3)]
 LIMITED = CoreSettings(max_queues_per_shard=30)
 
 
 def good_records(random: Random) -> list[Record]:
-    """What ordinary senders, readers and administrators tell in a batch."""
+    """Returns the records that ordinary senders, readers and administrators write in a batch."""
     kinds = (
         arrival,
         arrival,
@@ -70,7 +70,7 @@ def good_records(random: Random) -> list[Record]:
 
 @dataclass
 class Numbering:
-    """Gives records their places: those of a key are in one partition, in order."""
+    """Gives records their places: the records of one key are in one partition, in order."""
 
     offset: int = 0
 
@@ -84,9 +84,9 @@ class Numbering:
 
 
 def by_place(outputs: Iterable[Output]) -> dict[tuple[str, bytes | None], list[Output]]:
-    """What was written, dead letters apart, by topic and key, in order but for tasks of one id in several queues.
+    """Returns the output without dead letters, by topic and key, because a queue may be named like a session.
 
-    By topic too, since a queue may be named like a session.
+    It is in order, but rows of tasks are sorted, because tasks of several queues can have the same id.
     """
     found = defaultdict(list)
     for output in outputs:
@@ -104,7 +104,7 @@ def run(shard: FakeShard, batch_ms: int, records: list[Record]) -> list[Output]:
 
 
 def dead_letters(records: list[Record], outputs: list[Output]) -> dict[int, str]:
-    """The reason for each dead letter by its record's offset; checks that it is that record's and the only one."""
+    """Returns the reason of each dead letter by its record's offset; checks that each record has at most one."""
     letters = of_topic(outputs, "queue-dead-letters")
     sent = {one.offset: one for one in records}
     reasons = {}
@@ -115,7 +115,7 @@ def dead_letters(records: list[Record], outputs: list[Output]) -> dict[int, str]
         assert letter.headers["source_topic"] == topic.encode()
         assert (letter.key, letter.value) == (one.key and one.key[:1024], one.value)
         reasons[one.offset] = letter.headers["reason"].decode()
-    assert len(reasons) == len(letters), "one dead letter for a record"
+    assert len(reasons) == len(letters), "a record has one dead letter at most"
     return reasons
 
 
@@ -151,12 +151,12 @@ class TestFuzzedShard:
                 assert is_valid(one) in (None, kind != "invalid"), (one, reason)
 
             again = FakeShard(shard.settings, FakeGroupState(before))
-            assert run(again, batch_ms, given) == outputs, "the same batch again"
+            assert run(again, batch_ms, given) == outputs, "the same batch writes the same again"
             assert again.state.value == shard.state.value
 
             without = FakeShard(SETTINGS, FakeGroupState(before))
             rest = run(without, batch_ms, [one for one in given if one.offset not in reasons])
-            assert by_place(rest) == by_place(outputs), "a dead letter has changed nothing"
+            assert by_place(rest) == by_place(outputs), "a dead letter changes nothing"
             assert without.queues() == shard.queues()
 
             theirs = [one for one in given if one.key in GOOD_KEYS and one.offset not in reasons]

@@ -1,7 +1,7 @@
-"""Every reader of what the monitor writes is given anything at all: 100,000 records of each topic.
+"""All readers of the monitor's output, each under 100,000 random records of its topic.
 
-Nothing ends a reader, each good record is taken, and what is taken can be stored, shown and passed on. A failure prints
-its seed and the command that replays it.
+No record ends a reader. Each good record is accepted, and accepted records can be stored, shown and passed on. A
+failure prints its seed and the command that replays it.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ GOOD_EVERY = 1_000
 
 
 class Records:
-    """A follower of a topic that ends after RECORDS records, one in GOOD_EVERY a good one."""
+    """A follower of a topic that ends after RECORDS records. One record in GOOD_EVERY is good."""
 
     def __init__(self, topic: str) -> None:
         seed = fresh_seed("BAD_INPUT_SEED")
@@ -59,7 +59,7 @@ class Screen:
         self.console = Console(file=self._file, width=200)
 
     def lines(self) -> list[str]:
-        """What was printed; a terminal must not act upon any of it."""
+        """Returns the printed lines; fails if they contain characters that a terminal would act upon."""
         lines = self._file.getvalue().split("\n")
         assert all(line.isprintable() for line in lines)
         return lines
@@ -83,12 +83,12 @@ def test_the_activator_takes_each_good_record_of_queue_activations() -> None:
             found.notification_id, found.sequence, found.post_time, found.reason or "", found.unread_messages
         )
         decisions = state.notified(new, None, number) + state.decide(policy, None, number, str(number))
-        msgspec.json.encode(state)  # as it is kept
+        msgspec.json.encode(state)  # as the activator stores it
         assert all(ActivatorEvent(0, found.queue, each.action, each.why).line().isprintable() for each in decisions)
         state = QueueActivator() if number % 100 == 0 else state
     assert taken == GOOD_NUMBERS
     assert RECORDS / 4 < decoder.passed_over < RECORDS * 3 / 4
-    assert len(told) == MAX_TOLD, "a flood does not fill the log"
+    assert len(told) == MAX_TOLD, "a flood of invalid records does not fill the log"
 
 
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])
@@ -126,7 +126,7 @@ def test_metrics_take_each_good_row_of_queue_monitors() -> None:
     assert good == len(GOOD_NUMBERS)
     counts = queues.counts()
     assert counts["NOTIFIED"] > 0
-    # A queue's name, or one of the odd keys.
+    # A key is a queue's name, or one of the odd keys.
     assert sum(counts.values()) <= len(QUEUES) * 2 + 5
     assert 0 <= queues.longest_wait_s(4e9) < 4e9
 

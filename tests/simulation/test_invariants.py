@@ -1,9 +1,9 @@
-"""One shard of a few queues under random senders, readers, task hosts and commands: what must hold after every step.
+"""One shard of a few queues under random senders, readers, task hosts and commands, checked after every step.
 
-A failure names its seed and the command that replays it. Readers come and go, work in transactions, crash with and
-without a word, and commit late; tasks exit, crash, fail to start, or vanish with their host; queues are set OFF,
-altered, dropped; batches fail to come, and the wall clock jumps. Nobody reports `unread`, so nothing heals, and an
-oracle that only adds and subtracts must agree with every count.
+Readers come and go, work in transactions, crash with and without a report, and commit late. Tasks exit, crash, fail to
+start, or are lost with their host. Queues are set OFF, altered and dropped. Some pauses between batches are long, and
+the wall clock jumps. No reader reports `unread`, so there is no healing. An oracle that only adds and subtracts must
+agree with every count. A failure names its seed and the command that replays it.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ CREATIONS = (
 
 
 class Simulation:
-    """The shard, its queues and who uses them."""
+    """The shard, its queues and their users."""
 
     def __init__(self, seed: int, settings: CoreSettings) -> None:
         self.random = Random(seed)  # noqa: S311  (no secret)
@@ -67,7 +67,7 @@ class Simulation:
         self.are_readers_there = True
 
     def step(self) -> None:
-        """One batch: time passes, some queues have events, and those that are due are looked at."""
+        """Runs one batch: time passes, some queues get events, and queues that are due are checked."""
         random = self.random
         pause_ms = random.choices((100, 1_000, 6_000, 30_000, 20 * MINUTE), (50, 20, 5, 2, 0.2))[0]
         if random.random() < 0.005:
@@ -103,7 +103,7 @@ class Simulation:
         oracle.check(queue, now_ms)
 
     def apply(self, event: Event, queue: Queue, oracle: Oracle) -> None:
-        """One event on the queue, and on the oracle, which is told besides what became of the monitor."""
+        """Applies one event to the queue and to the oracle, and tells the oracle about changes of the monitor."""
         now_ms = self.clock.now_ms
         had_monitor, was_on = queue.monitor.state is not State.ABSENT, queue.definition.is_activation_on
         is_waiting = isinstance(event, Receive) and queue.sessions.is_waiting(event.session_id, now_ms)
@@ -120,7 +120,7 @@ class Simulation:
             oracle.timeout_ms = queue.definition.external_activation_timeout_ms
 
     def hear_step(self, step: Step, queue: Queue, oracle: Oracle, was_notified: bool) -> None:
-        """What the check at the end of the batch has done."""
+        """Tells the oracle the results of the check at the end of the batch."""
         now_ms = self.clock.now_ms
         oracle.look_at_the_clock(queue, now_ms)
         started = [task_id for task_id, task in step.tasks.items() if task is not None and not task.is_confirmed]
@@ -135,7 +135,7 @@ class Simulation:
         for task_id in started:
             is_retry = queue.sequence == oracle.sequence and not is_activated
             if not is_retry and not is_activated:
-                oracle.activated(queue.sequence, now_ms)  # no event notification, so only the task tells
+                oracle.activated(queue.sequence, now_ms)  # no event notification: only the task shows the activation
                 is_activated = True
             oracle.task_started(queue, task_id, is_retry, now_ms)
             self.tasks += 1
@@ -143,7 +143,7 @@ class Simulation:
         self.activations += is_activated
 
     def event(self, queue: Queue, oracle: Oracle) -> Event:
-        """The next event, such as a real sender, reader, task host or administrator could cause."""
+        """Returns the next event, such as a real sender, reader, task host or administrator could cause."""
         session = self.random.choice("rst")
         presence = 1 if self.are_readers_there else 0.01
         kinds: dict[tuple[float, str], Callable[[], Event]] = {
@@ -173,18 +173,18 @@ class Simulation:
         session, transaction = self.random.choice(list(oracle.open))
         known = queue.sessions.by_id.get(session)
         still_open = known.transactions.get(transaction, 0) if known is not None else 0
-        # Nobody commits late what somebody else has received since.
+        # The simulation sends no late COMMIT for messages that another reader has received since.
         may_commit = queue.unread >= oracle.open[session, transaction] - still_open
         return (COMMIT if may_commit and self.random.random() < 0.7 else ROLLBACK)(session, transaction)
 
     def transaction(self, session: str, oracle: Oracle) -> str | None:
-        """None, one the session has open, or one whose id nobody used before."""
+        """Returns None, an open transaction of the session, or a new transaction id."""
         self.ids += 1
         opened = [transaction for owner, transaction in oracle.open if owner == session]
         return self.random.choice([None, f"t{self.ids}", *opened[:1]])
 
     def tell_of_task(self, oracle: Oracle) -> Event:
-        """Of a running task mostly that it runs; of one that nobody knows any more that it has ended."""
+        """Returns a report about a running task, mostly that it runs, or the exit of a task that is not known."""
         if not oracle.tasks:
             return events.TaskExited(f"k{self.ids}", 0)
         task_id = self.random.choice(list(oracle.tasks))
@@ -226,4 +226,4 @@ def test_invariants_hold_after_every_step(seed: int, semantics: Semantics) -> No
     for _ in range(STEPS):
         simulation.step()
     done = (simulation.activations, simulation.tasks, simulation.retries, simulation.failures)
-    assert all(count > STEPS // 1_000 for count in done), f"the simulation hardly did anything: {done}"
+    assert all(count > STEPS // 1_000 for count in done), f"the simulation did too little: {done}"

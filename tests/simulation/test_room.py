@@ -1,4 +1,4 @@
-"""A shard with little room under random records with names of any length: its state never outgrows it.
+"""A shard with little room, under random records with names of any length. Its state never outgrows the room.
 
 A failure prints its seed and the command that replays it.
 """
@@ -24,15 +24,15 @@ BATCHES = 100
 MAX_QUEUES = 100
 SHARD = replace(SETTINGS, core=CoreSettings(max_queues_per_shard=MAX_QUEUES))
 ROOM_BYTES = MAX_QUEUES * QUEUE_BYTES
-# What is not refused: the event that uses the room up, the queue it creates, and a queue's own numbers, which grow
-# where they stand.
+# Growth that is not refused: the event that uses up the room, the queue that it creates, and the numbers of existing
+# queues, which take more bytes as they grow.
 ONE_EVENT_BYTES = MAX_GROWTH_BYTES + 2_048
 QUEUE_COUNTS_BYTES = 64
 NOW_MS = 1_700_000_000_000
 
 
 class Writer:
-    """Writes records at random, to commands too or not."""
+    """Returns random records; `has_commands` adds commands."""
 
     def __init__(self, random: Random, has_commands: bool) -> None:
         self._random = random
@@ -126,6 +126,6 @@ def test_the_state_never_outgrows_its_room(seed: int, has_commands: bool, monkey
         assert stored.size_bytes <= room_bytes + slack_bytes(shard)
         most_bytes = max(most_bytes, stored.size_bytes)
         shard = stored
-    assert most_bytes >= ROOM_BYTES, "the room was never used up"
+    assert most_bytes >= ROOM_BYTES, "the records never used up the room"
     assert b"too many transactions" in reasons
     assert (b"too many definitions" in reasons) == has_commands

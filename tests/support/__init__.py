@@ -1,1 +1,1 @@
-"""What tests of several levels share."""
+"""Helpers for tests of several levels."""

@@ -1,7 +1,7 @@
-"""Input records from a seed, from valid ones to nonsense, and an opinion on them that owes nothing to the monitor's.
+"""Random input records, from valid ones to nonsense, and a check of them that is independent of the monitor's code.
 
-`is_valid` says the contract once more, with Python's own JSON decoder: what the monitor takes and what it refuses is
-compared with it.
+`is_valid` implements the contract a second time, with Python's own JSON decoder. Tests compare the monitor's refusals
+with it.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.support.fake_spark import Record
 from tests.support.json_fuzzer import JsonFuzzer
 
 MAX_RECORD_BYTES = 65_536
-# What leaves the JVM of a key, and of a value.
+# Longer keys and values are cut to this length before they leave the JVM.
 KEY_CUT_BYTES, VALUE_CUT_BYTES = 2_048, 262_144
 
 SOURCES = (Source.ARRIVALS, Source.RECEIVES, Source.COMMANDS)
@@ -63,7 +63,7 @@ DEFINITION = {
     "external_activation_timeout_ms": _or_null(_integer(1, 86_400_000)),
 }
 MESSAGES = {"messages": _or_null(_integer(1, 10**9)), "where": lambda value: isinstance(value, bool)}
-# type -> required fields, optional fields; `queue` besides
+# type -> required fields, optional fields; all have `queue` too
 TYPES: dict[Source, dict[str, tuple[dict[str, Check], dict[str, Check]]]] = {
     Source.ARRIVALS: {"MESSAGE_ARRIVED": ({}, {"count": _integer(1, 10**9)})},
     Source.RECEIVES: {
@@ -89,11 +89,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class _RepeatedFieldError(Exception):
-    """The contract does not say which of two fields of one name counts."""
+    """Two fields have the same name. The contract does not say which one counts."""
 
 
 def is_valid(record: Record) -> bool | None:
-    """Whether a record keeps to the contract; None if the contract does not say."""
+    """Returns whether a record keeps to the contract; None if the contract does not say."""
     try:
         fields = _fields_of(record)
     except _RepeatedFieldError:
@@ -109,7 +109,7 @@ def is_valid(record: Record) -> bool | None:
 
 
 def _has_misspelt(fields: dict[str, Any], kind: str) -> bool:
-    """Whether an unknown field of a command has nearly the name of a known one."""
+    """Returns whether the name of an unknown field of a command is nearly that of a known field."""
     required, optional = TYPES[Source.COMMANDS][kind]
     known = {"type", "queue", *required, *optional}
     inner = {"status", "procedure_name", "max_queue_readers", "execute_as"}
@@ -126,14 +126,19 @@ def _is_nearly(name: str, known: set[str]) -> bool:
 
 
 def _fields_of(record: Record) -> dict[str, Any]:
-    """The record's fields; raises ValueError or RecursionError unless it is JSON about the queue that is its key."""
+    """Returns the record's fields.
+
+    Raises:
+        ValueError: The record is not JSON about the queue that is its key.
+        RecursionError: The JSON is nested too deeply.
+    """
     key, value = record.key, record.value
     if key is None or value is None or len(key) + (record.value_bytes or len(value)) > MAX_RECORD_BYTES:
         raise ValueError
     fields = json.loads(
         value.decode(), parse_constant=_no_constant, parse_int=_parse_int, object_pairs_hook=_fields_once
     )
-    json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is not valid text
     if not isinstance(fields, dict) or not _is_name(fields.get("queue")) or fields["queue"].encode() != key:
         raise ValueError
     return fields
@@ -151,7 +156,7 @@ def _is_name(name: Any) -> bool:
 
 
 def _no_constant(_name: str) -> Any:
-    raise ValueError("NaN and Infinity are no JSON")
+    raise ValueError("NaN and Infinity are not valid JSON")
 
 
 def _parse_int(digits: str) -> int:
@@ -168,12 +173,12 @@ IDENTIFIERS = ("a", "b", "c", "d", "e", "f", "g", "\0", "\u202e", "\u0301" * 128
 
 
 class Fuzzer(JsonFuzzer):
-    """Records of random input topics.
+    """Random records for random input topics.
 
     Args:
         seed: The same seed gives the same records.
-        queues: The names of the queues that valid records are about.
-        others: Names of queues that no valid record is about; broken ones may bear them.
+        queues: Names of the queues of valid records.
+        others: Names of queues that only invalid records may have.
     """
 
     def __init__(self, seed: int, queues: list[str], others: list[str]) -> None:
@@ -182,7 +187,7 @@ class Fuzzer(JsonFuzzer):
         self.others = others
 
     def record(self, is_text: bool = False) -> Record:
-        """One record; if it is to be text, it has a key, and a short value in valid UTF-8."""
+        """Returns a record. With `is_text` it has a key, and a short value in valid UTF-8."""
         while True:
             record = self._any(is_text)
             if record.key is None or record.key.decode(errors="replace") not in self.others or not is_valid(record):
@@ -215,7 +220,7 @@ class Fuzzer(JsonFuzzer):
         return replace(record, value=self.some_bytes(record.value or b""))
 
     def _key(self, source: Source) -> Record:
-        """Valid but for its key."""
+        """Returns a record that is valid but for its key."""
         record, random = self._valid(source), self.random
         whole = record.key or b""
         key = random.choice((None, b"", whole + b"\0", whole[:-1], b"\xff" + whole, b"k" * 5_000, whole.upper()))
@@ -225,7 +230,7 @@ class Fuzzer(JsonFuzzer):
         return Record(source, self.nonsense(), self.random.choice(self.queues + self.others).encode())
 
     def _fields(self, source: Source) -> dict[str, Any]:
-        """A valid record's."""
+        """Returns the fields of a valid record."""
         random = self.random
         kind, (required, optional) = random.choice(list(TYPES[source].items()))
         fields: dict[str, Any] = {"type": kind, "queue": random.choice(self.queues)}
@@ -260,7 +265,7 @@ def _record(source: Source, fields: dict[str, Any], text: str) -> Record:
 
 
 def as_read(record: Record) -> Record:
-    """A record as it leaves the JVM."""
+    """Returns a record as it leaves the JVM."""
     value = record.value
     if value is not None and len(value) > VALUE_CUT_BYTES:
         record = replace(record, value=value[:VALUE_CUT_BYTES], value_bytes=len(value))

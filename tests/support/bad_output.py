@@ -1,4 +1,4 @@
-"""Records from a seed for the topics that the monitor writes and other programs read: valid ones, and anything else."""
+"""Random records, valid and invalid, for the topics that the monitor writes and other programs read."""
 
 import json
 import uuid
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.json_fuzzer import JsonFuzzer
 
-# Of good records, which each program must take whatever stands between them.
+# The queue of good records. Each program must accept them, whatever records are between them.
 GOOD = "good"
 QUEUES = [f"q{number}" for number in range(100)] + ["[/x]", "[bold]", "Ünicode.😀", ".".join(["\U0010ffff" * 128] * 3)]
 TOPICS = ("queue-activations", "queue-monitors", "queue-tasks", "queue-activated-tasks")
@@ -19,7 +19,7 @@ _TIME = "2026-01-01T00:00:00.000Z"
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """A record of one of TOPICS, as confluent-kafka hands it over."""
+    """A record of one of TOPICS, with the methods of confluent-kafka's records."""
 
     topic_: str
     key_: bytes | None
@@ -53,16 +53,16 @@ class OutputRecord:
 
 
 class OutputFuzzer(JsonFuzzer):
-    """Records of one topic, a good one now and then; only `good` makes records about the queue GOOD."""
+    """Random records of a topic. Only `good` makes records about the queue GOOD."""
 
     def good(self, topic: str, number: int, offset: int = 0) -> OutputRecord:
-        """Returns a valid record about the queue GOOD; activations and rows have `number` for a sequence."""
+        """Returns a valid record about the queue GOOD with `number` as its sequence."""
         fields = valid_fields(topic, GOOD, number)
         key = fields["task_id"] if topic == "queue-activated-tasks" else GOOD
         return OutputRecord(topic, key.encode(), json.dumps(fields).encode(), offset_=offset)
 
     def record(self, topic: str, offset: int = 0) -> OutputRecord:
-        """Returns any record."""
+        """Returns a random record, valid or not."""
         random = self.random
         queue = random.choice(QUEUES)
         fields = valid_fields(topic, queue, random.choice((1, 2, 3, 2**40)))
@@ -76,7 +76,7 @@ class OutputFuzzer(JsonFuzzer):
         return OutputRecord(topic, key, self.any_value(fields), (), offset)
 
     def _headers(self, fields: dict[str, Any]) -> list[tuple[str, bytes | None]]:
-        """Returns the headers that stand for the XML of an activation, a few of them odd."""
+        """Returns the headers that a notification in XML has, a few of them odd."""
         random = self.random
         texts = {"type": _EVENTS[fields["EventType"]], "time": fields["PostTime"], "subject": fields["queue"]}
         texts |= {"id": fields["notification_id"]}
@@ -92,7 +92,7 @@ class OutputFuzzer(JsonFuzzer):
 
 
 def valid_fields(topic: str, queue: str, sequence: int) -> dict[str, Any]:
-    """Returns what the monitor writes to a topic."""
+    """Returns the fields of a record that the monitor writes to a topic."""
     names = {"database_name": "kafka", "schema_name": "dbo", "queue_name": queue}
     if topic == "queue-activations":
         return {

@@ -1,4 +1,4 @@
-"""Reads the log of batches (`--log-batches`): puts the parts of each batch together again."""
+"""Reads the log of batches (`--log-batches`), and puts the parts of each batch together again."""
 
 import json
 from collections import defaultdict
@@ -10,32 +10,32 @@ Parts = dict[tuple[str, int], dict[int, dict[str, Any]]]
 
 
 def distinct_parts(log: Iterable[tuple[bytes, bytes]]) -> Parts:
-    """Returns each part once, however often its batch ran; while a batch is being written some may be missing.
+    """Returns each part once, however often its batch ran. While a batch is being written, some parts may be missing.
 
     Args:
         log: Key and value of each record of queue-batches, in order.
 
     Raises:
-        AssertionError: A batch that ran again was given something else.
+        AssertionError: A batch that ran again had another input.
     """
     parts: Parts = defaultdict(dict)
     known: dict[tuple[str, int, int], bytes] = {}
     for key, value in log:
         part = json.loads(value)
         queue, batch_ms, number = key.decode(), part["batch_ms"], part["part"]
-        assert known.setdefault((queue, batch_ms, number), value) == value, "a batch that runs again is given the same"
+        assert known.setdefault((queue, batch_ms, number), value) == value, "a batch that runs again has the same input"
         parts[queue, batch_ms][number] = part
     return parts
 
 
 def merged_batches(log: Iterable[tuple[bytes, bytes]]) -> dict[str, list[dict[str, Any]]]:
-    """Merges the parts: queue -> its batches in their order, each with all its events.
+    """Merges the parts. Returns queue -> its batches in order, each with all its events.
 
     Args:
         log: Key and value of each record of queue-batches, in order.
 
     Raises:
-        AssertionError: A part is missing, or a batch that ran again was given something else.
+        AssertionError: A part is missing, or a batch that ran again had another input.
     """
     merged: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (queue, batch_ms), by_number in distinct_parts(log).items():

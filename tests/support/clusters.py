@@ -1,4 +1,4 @@
-"""A Spark standalone cluster as processes of this machine: a master and two workers with one core each."""
+"""A Spark standalone cluster of processes on this machine: a master and two workers with one core each."""
 
 import os
 import re
@@ -26,7 +26,7 @@ LOOPBACK = "127.0.0.1"
 LOG_CONFIG = "streaming/spark/spark-log4j2.properties"
 
 SECRET = "a-secret-of-this-test"  # noqa: S105
-# Spark's processes know each other, and nobody can read what they say or write to disk.
+# Spark's processes authenticate each other, and encrypt their traffic and their files.
 SECURITY = f"""
 spark.authenticate true
 spark.authenticate.secret {SECRET}
@@ -40,8 +40,8 @@ class SparkCluster:
     """A running cluster.
 
     Attributes:
-        url: What `--master` takes.
-        environment: What spark-submit needs of it: the folder of its settings.
+        url: The value for `--master`.
+        environment: The variables that spark-submit needs: Spark's folder, and the folder of the cluster's settings.
         workers: The processes that start executors.
     """
 
@@ -50,13 +50,13 @@ class SparkCluster:
     workers: list[ChildProcess]
 
     def executors(self) -> set[int]:
-        """The process ids of the executors; what the shell that became a worker has left does not run any more."""
+        """Returns the process ids of the executors, without ended children of the shell that became a worker."""
         return set(filter(is_running, set().union(*(children_of(worker.pid) for worker in self.workers))))
 
 
 @contextmanager
 def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
-    """Runs a cluster whose processes see nothing of this checkout: another folder, another environment."""
+    """Runs a cluster whose processes do not see this checkout: they have another folder and another environment."""
     environment = {
         "PATH": os.defpath,
         "JAVA_HOME": str(find_java().parent.parent),
@@ -95,10 +95,10 @@ def _wait_for(log_file: Path, pattern: str) -> str:
 
 
 def python_with_dependencies_only(folder: Path) -> Path:
-    """An interpreter that has what this project needs, and not this project: as on a node of a cluster."""
+    """Makes an interpreter with the project's dependencies but without the project, as on a node of a cluster."""
     venv.create(folder, with_pip=False, symlinks=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    # Named in a .pth file, a folder is searched, but the .pth files in it, such as an editable install's, are not read.
+    # Python searches a folder named in a .pth file, but does not read its .pth files, such as an editable install's.
     (folder / "lib" / version / "site-packages" / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     python = folder / "bin" / "python"
     lookup = subprocess.run(
@@ -110,7 +110,7 @@ def python_with_dependencies_only(folder: Path) -> Path:
 
 @dataclass
 class SubmittedMonitor(Monitored):
-    """A monitor that spark-submit starts on a cluster, as docs/operations.md says."""
+    """A monitor that spark-submit starts on a cluster, as docs/operations.md describes."""
 
     master: str = ""
     executor_python: Path = Path()
@@ -140,6 +140,6 @@ class SubmittedMonitor(Monitored):
 
 
 def _output_of(*arguments: str | Path) -> str:
-    """What one of the documented Python commands prints."""
+    """Returns the output of one of the documented Python commands."""
     result = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True, text=True)
     return result.stdout.strip()

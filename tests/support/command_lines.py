@@ -1,4 +1,4 @@
-"""Commands as they stand in documents and settings files, looked up in the real command line and the real Makefile."""
+"""Commands in documents and settings files, checked against the real command line and the real Makefile."""
 
 import os
 import re
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = "queue-activation"
 VARIABLE_PREFIX = "QUEUE_ACTIVATION_"
 
-# Read by the code itself and not by an option.
+# Variables that the code reads itself, without an option.
 OTHER_VARIABLES = frozenset(
     f"{VARIABLE_PREFIX}{name}"
     for name in (
@@ -27,19 +27,19 @@ OTHER_VARIABLES = frozenset(
 )
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What ends one command of a shell line and begins the next.
+# Words that end one command of a shell line and begin the next.
 _SEPARATORS = frozenset(("|", "||", "&&", ";", "&", "(", ")"))
 _REDIRECTIONS = frozenset((">", ">>", "<"))
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 
 
 def fenced_blocks(document: str, language: str) -> list[str]:
-    """The fenced blocks of a Markdown document in one language."""
+    """Returns the fenced blocks of a Markdown document in one language."""
     return [block for name, block in _FENCED.findall(document) if name == language]
 
 
 def shell_commands(script: str) -> Iterator[list[str]]:
-    """The words of each simple command of a shell script, with assignments before it, without redirections."""
+    """Yields the words of each simple command of a shell script, with its assignments and without redirections."""
     for line in script.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -53,7 +53,7 @@ def shell_commands(script: str) -> Iterator[list[str]]:
 
 
 def split_assignments(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """NAME=value before a command, or after `export`, and the command."""
+    """Returns the assignments NAME=value before a command or after `export`, and the command."""
     words = words[1:] if words[0] == "export" else words
     assignments: dict[str, str] = {}
     while words and _ASSIGNMENT.fullmatch(words[0]):
@@ -64,11 +64,11 @@ def split_assignments(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def parse(arguments: list[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The settings that a command line `queue-activation ARGUMENTS` gives; runs nothing.
+    """Returns the settings of a command line `queue-activation ARGUMENTS`, without running it.
 
     Raises:
         LookupError: There is no such command.
-        Exception: Typer's usage error: an option that is not there, a value that is none, an argument too many.
+        Exception: Typer's usage error: an unknown option, an invalid value, or an argument too many.
     """
     group = _group()
     # Options before the command.
@@ -80,19 +80,19 @@ def parse(arguments: list[str], environment: Mapping[str, str] | None = None) ->
     command = group.commands[name]
     others = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}
     with mock.patch.dict("os.environ", {**others, **(environment or {})}, clear=True):
-        # Help ends the parsing, and asks for nothing that is required.
+        # --help ends the parsing, and required options may be missing.
         if rest in (["--help"], ["-h"]):
             return {}
         return command.make_context(name, rest, parent=typer.Context(group)).params
 
 
 def variables_of(command: str) -> set[str]:
-    """The environment variables that a command reads."""
+    """Returns the environment variables that a command reads."""
     return _variables(_group().commands[command])
 
 
 def all_variables() -> set[str]:
-    """The environment variables of all commands."""
+    """Returns the environment variables of all commands, and those that the code reads itself."""
     return _variables(_group()).union(OTHER_VARIABLES)
 
 
@@ -109,7 +109,7 @@ def _group() -> TyperGroup:
 
 
 def check_make(arguments: list[str]) -> None:
-    """Fails if a word is neither a target of the Makefile nor one of its variables with a value."""
+    """Fails unless each word is a target of the Makefile, or one of its variables with a value."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     variables = set(re.findall(r"^([A-Z]+) \?=", makefile, re.MULTILINE))

@@ -1,8 +1,9 @@
 """Random histories through Kafka and Spark, and through the core alone.
 
-The monitor logs what each batch gave each queue (`--log-batches`). The core, run on that log with a plain loop, must
-write the very records that the pipeline wrote: so nothing is lost, invented, reordered or forgotten between Kafka's
-bytes and the core, whatever happened to the programs, and a batch that runs again repeats itself byte for byte.
+The monitor logs the input of each queue in each batch (`--log-batches`). The core, run on that log by a plain loop,
+must write exactly the records that the pipeline wrote. This shows that nothing is lost, invented, reordered or
+forgotten between Kafka's bytes and the core, in spite of all faults, and that a batch that runs again writes the same
+bytes.
 """
 
 import json
@@ -41,7 +42,7 @@ from tests.support.monitors import Monitored
 from tests.support.records_sent import record_of
 
 QUEUES = [f"queue-{number}" for number in range(12)]
-# Short windows and leases, so that much of what takes minutes happens here within seconds.
+# Short windows and leases, so that effects that usually take minutes happen within seconds.
 SETTINGS = CoreSettings(
     quiet_window_ms=1_000,
     external_activation_timeout_ms=3_000,
@@ -68,14 +69,14 @@ def count_of(given: Values) -> int:
 
 
 class History:
-    """What is sent to a monitor's topics, at random; in the order in which it will be read.
+    """Random records for a monitor's topics.
 
     Attributes:
-        sent: What was sent so far.
+        sent: The records sent so far, in the order in which the monitor will read them.
     """
 
     def __init__(self, monitored: Monitored, random: Random) -> None:
-        # Without idempotence a broker that is killed may leave records out of order, or twice.
+        # Without idempotence, a broker that is killed may leave records repeated or out of order.
         config = {"enable.idempotence": True, "log_level": 0}
         monitored.producer = CheckedProducer(Cluster(monitored.bootstrap_servers, {}), **config)
         self._monitored = monitored
@@ -84,7 +85,7 @@ class History:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Sends from a thread of its own while the block runs; at the end everything has been delivered."""
+        """Sends from its own thread while the block runs. At the end everything has been delivered."""
         stop = threading.Event()
 
         def run() -> None:
@@ -101,20 +102,20 @@ class History:
             self._monitored.producer.flush()
 
     def send_some(self) -> None:
-        """Up to 40 records."""
+        """Sends 1 to 40 records."""
         for _ in range(self._random.randint(1, 40)):
             self.send(self._random.choice(QUEUES))
 
     def send(self, queue: str) -> None:
-        """One record."""
+        """Sends one record."""
         topic, value = record_of(random_event(self._random), queue)
         if "task_id" in value:
-            value["task_id"] = f"{queue} {value['task_id']}"  # no two queues have the same
+            value["task_id"] = f"{queue} {value['task_id']}"  # no two queues have the same task ids
         self._monitored.send(topic, value)
         self.sent[queue][topic].append(value)
 
     def is_read(self) -> bool:
-        """Whether every record stands in the log."""
+        """Returns whether the log has as many records as were sent."""
         parts = distinct_parts(_log_of(self._monitored))
         given = sum(len(part["events"]) for by_number in parts.values() for part in by_number.values())
         return given == count_of(self.sent)
@@ -122,7 +123,7 @@ class History:
 
 @dataclass
 class Written:
-    """What stands in the topics: the value of each record, in the order of each queue or task."""
+    """The contents of the monitor's output topics: the values of the records of each queue or task, in order."""
 
     activations: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     tasks: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -139,20 +140,20 @@ class Written:
         by_topic[topic][key.decode()].append(value)
 
     def without_repeats(self) -> "Written":
-        """As it would be without batches that ran again."""
+        """Returns the same without the repeats of batches that ran again."""
         of_each = {name: getattr(self, name) for name in TOPICS}
         return Written(
             **{name: {key: _distinct(found) for key, found in by_key.items()} for name, by_key in of_each.items()}
         )
 
     def notifications(self) -> Counter[bytes]:
-        """Activations and started tasks, and how often each was written."""
+        """Counts how often each activation and each started task was written."""
         by_key = [*self.activations.values(), *self.tasks.values()]
         return Counter(value for of_key in by_key for value in of_key)
 
 
 def _distinct(found: list[Any]) -> list[Any]:
-    """Without what a batch that ran again wrote again: byte for byte the same, with its time in it, or a tombstone."""
+    """Returns the values without repeats: equal bytes, which contain their batch's time, or successive tombstones."""
     kept: list[Any] = []
     for value in found:
         if value not in kept if value is not None else kept[-1:] != [None]:
@@ -162,7 +163,7 @@ def _distinct(found: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many notifications were due, and what became of them."""
+    """The number of notifications that were due, and how many were lost, invented and repeated."""
 
     due: int
     lost: int
@@ -172,7 +173,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the monitor wrote beside what the core writes, and what it was given beside what was sent."""
+    """The monitor's input compared with the records sent, and its output compared with that of the core."""
 
     sent: Values
     given: Values
@@ -187,16 +188,16 @@ class Comparison:
 
     def check(self) -> None:
         """Fails if anything differs."""
-        assert self.given == self.sent, "each record is given to its queue once, in its order"
+        assert self.given == self.sent, "each queue gets each of its records once, in order"
         assert (self.outcome.lost, self.outcome.invented) == (0, 0)
-        # A task that comes and goes within one batch, twice, leaves two tombstones: they look like a repeat.
+        # If a task starts and ends within one batch twice, it leaves two tombstones, which look like a repeat.
         found, expected = self.found.without_repeats(), self.expected.without_repeats()
         for name in TOPICS:
             assert getattr(found, name) == getattr(expected, name), name
 
 
 def compare(monitored: Monitored, sent: Values) -> Comparison:
-    """Compares what a monitor that has stopped was given and has written."""
+    """Compares the input and the output of a monitor that has stopped."""
     topics = monitored.topics
     batches = logged_batches(monitored)
     found = Written()
@@ -207,7 +208,7 @@ def compare(monitored: Monitored, sent: Values) -> Comparison:
 
 
 def _read_all(monitored: Monitored, names: list[str]) -> list[tuple[str, bytes, bytes | None]]:
-    """All records of some topics: (topic, key, value)."""
+    """Returns all records of some topics: (topic, key, value)."""
     found = []
     for name in names:
         tail = Tail(monitored.bootstrap_servers, name, "read_committed")
@@ -219,12 +220,12 @@ def _read_all(monitored: Monitored, names: list[str]) -> list[tuple[str, bytes, 
 
 
 def logged_batches(monitored: Monitored) -> dict[str, list[dict[str, Any]]]:
-    """Queue -> its batches in their order."""
+    """Returns queue -> its batches in order."""
     return merged_batches(_log_of(monitored))
 
 
 def _log_of(monitored: Monitored) -> list[tuple[bytes, bytes]]:
-    """Key and value of each record of the log of batches."""
+    """Returns key and value of each record of the log of batches."""
     found = []
     for _, key, value in _read_all(monitored, [monitored.topics.batches]):
         assert value is not None
@@ -233,7 +234,7 @@ def _log_of(monitored: Monitored) -> list[tuple[bytes, bytes]]:
 
 
 def _given(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Values:
-    """What each queue was given."""
+    """Returns the input of each queue."""
     given = values()
     for queue, of_queue in batches.items():
         for batch in of_queue:
@@ -243,7 +244,7 @@ def _given(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Values:
 
 
 def _run_core_on(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Written:
-    """What the core writes when it is given the same."""
+    """Runs the core on the same batches; returns its output."""
     written = Written()
     for name, of_queue in batches.items():
         queue: Queue | None = None
@@ -258,7 +259,7 @@ def _run_core_on(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Wr
 def _step(
     name: str, queue: Queue | None, batch: dict[str, Any], topics: Topics
 ) -> tuple[Queue | None, list[OutputRow]]:
-    """One batch of the log on one queue; returns the queue and what is written."""
+    """Runs one batch of the log on one queue; returns the queue and its output."""
     decoders: dict[str, Decoder[Any]] = {
         topics.arrivals: input_records.arrivals_decoder,
         topics.receives: input_records.receives_decoder,

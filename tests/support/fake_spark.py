@@ -1,4 +1,4 @@
-"""What run_shard sees of Spark, without Spark: a shard's state, and the records of a batch as a data frame."""
+"""A replacement for Spark for tests of run_shard: a shard's state, and the records of a batch as a data frame."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -29,8 +29,8 @@ class FakeGroupState:
 
     Attributes:
         batch_ms: The batch's timestamp.
-        value: What was stored; None if nothing was.
-        updates: How often it was stored.
+        value: The stored value; None if there is none.
+        updates: How often a value was stored.
     """
 
     def __init__(self, value: tuple[Any, ...] | None = None, batch_ms: int = 0) -> None:
@@ -57,7 +57,7 @@ class FakeGroupState:
 
 @dataclass(frozen=True)
 class Record:
-    """One input record; without a key it has its queue's, without `value_bytes` the length of its value."""
+    """One input record. Without `value_bytes`, its size is the length of its value."""
 
     source: Source
     value: bytes | None
@@ -69,7 +69,7 @@ class Record:
 
 
 def record(source: Source, value: dict[str, Any], **more: Any) -> Record:
-    """A record of a value; its key is the value's queue."""
+    """Returns a record with a value. Its key is the value's queue, unless `more` has another one."""
     if "key" not in more:
         more["key"] = value["queue"].encode()
     return Record(source, json.dumps(value, ensure_ascii=False).encode(), **more)
@@ -91,13 +91,13 @@ TICK = Record(Source.TICKS, None, None)
 
 
 def table(records: Iterable[Record]) -> pa.Table:
-    """The records as a task reads them, ticks included."""
+    """Returns the records, ticks included, as a Spark task reads them."""
     rows = [asdict(one) | {"value_bytes": one.value_bytes or len(one.value or b"")} for one in records]
     return pa.Table.from_pylist(rows, RECORDS)
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """The records as Spark hands them over to the one shard there is."""
+    """Returns the records as Spark hands them over to the only shard."""
     read = table(records)
     batches = read.append_column(
         "shard", pa.array([EVERY_SHARD if one.source is Source.TICKS else SHARD for one in records], pa.int32())
@@ -107,7 +107,7 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Output:
-    """One record written."""
+    """One written record."""
 
     topic: str
     key: bytes | None
@@ -122,10 +122,14 @@ class Output:
 
 @dataclass
 class FakeShard:
-    """One shard, batch by batch; records get offsets and timestamps in the order in which they are given.
+    """One shard, batch by batch. Records get offsets and timestamps in the order in which they are given.
 
-    `wakes` is what it told the driver: (batch timestamp, how long after it the shard must be looked at again).
-    `taken_over` is what it begins with if it has no state.
+    Attributes:
+        settings: The settings of the shard.
+        state: The shard's state after the last batch.
+        offset: The offset of the next record.
+        wakes: The shard's reports to the driver: (batch timestamp, delay until the shard must be checked again).
+        taken_over: The state with which the shard begins if it has none.
     """
 
     settings: ShardSettings = SETTINGS
@@ -135,7 +139,7 @@ class FakeShard:
     taken_over: StateRow | None = None
 
     def batch(self, batch_ms: int, *records: Record) -> list[Output]:
-        """Runs one batch, a tick with it; returns what it wrote."""
+        """Runs one batch with these records and a tick; returns its output."""
         numbered = []
         for index, one in enumerate(records):
             numbered.append(replace(one, offset=self.offset, timestamp_ms=batch_ms + index))
@@ -143,7 +147,7 @@ class FakeShard:
         return self.batch_as_is(batch_ms, [frame([*numbered, TICK])])
 
     def batch_as_is(self, batch_ms: int, frames: list[pd.DataFrame]) -> list[Output]:
-        """Runs one batch of these very rows."""
+        """Runs one batch with exactly these rows; returns its output."""
         self.state.batch_ms = batch_ms
         outputs = []
         for rows in take_batch(SHARD, iter(frames), cast(Any, self.state), self._take_shard, self._report_wake):
@@ -158,7 +162,7 @@ class FakeShard:
         self.wakes.append((batch_ms, delay_ms))
 
     def queues(self) -> dict[str, tuple[int, bytes]]:
-        """All queues of its state: name -> (when it must be looked at, its snapshot)."""
+        """Returns all queues of the state: name -> (wake-up, snapshot)."""
         shard = ShardState.of_row(self.state.get)
         shard.take_up()
         return shard.queues
@@ -169,7 +173,7 @@ class FakeShard:
 
 
 def of_topic(outputs: list[Output], topic: str) -> list[Output]:
-    """What was written to one topic."""
+    """Returns the output to one topic."""
     return [output for output in outputs if output.topic == topic]
 
 

@@ -1,4 +1,4 @@
-"""What a fault happens to: a broker that can be killed, and a monitor that is shown a history meanwhile."""
+"""The scene of a fault: a broker that can be killed, and a monitor that gets a history of records meanwhile."""
 
 import os
 import signal
@@ -17,17 +17,17 @@ from tests.support.killable_programs import Program
 from tests.support.monitors import Monitored
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
-# Several times what the longest catching up takes on two busy cores.
+# Several times the longest time to catch up on two busy cores.
 DEADLINE_S = 120.0
 
-# By which a scene's Python workers are found, whoever has started them.
+# The environment variable by which a scene finds its Python workers, whichever process has started them.
 SCENE_VARIABLE = "FAULTS_SCENE"
 
 Report = Callable[[str, int, Outcome], None]
 
 
 class KillableBroker:
-    """A broker that comes back on the same port with the same data."""
+    """A broker that can be killed, and started again on the same port with the same data."""
 
     def __init__(self, folder: Path) -> None:
         self._data_dir = folder / "broker"
@@ -62,18 +62,18 @@ class KillableBroker:
 
 
 class Scene:
-    """A monitor on topics of its own that is shown a random history while something is done to it.
+    """A monitor on its own topics that gets a random history while a test causes faults.
 
     Attributes:
-        random: Of the scene's seed.
-        broker: Its broker.
-        monitored: Its topics.
-        history: What is sent.
+        random: The random numbers from the scene's seed.
+        broker: The broker of the scene.
+        monitored: The topics of the scene.
+        history: The records that are sent.
         monitor: The monitor's process.
     """
 
     def __init__(self, broker: KillableBroker, folder: Path, seed: int, within: Sequence[str] = ()) -> None:
-        """Prepares it; `with` starts the monitor, by the command `within` if there is one."""
+        """Prepares the scene. `with` starts the monitor, through the command `within` if there is one."""
         self.random = Random(seed)  # noqa: S311  (no secret)
         self.broker = broker
         self.monitored = Monitored(broker.bootstrap_servers, folder, OPTIONS)
@@ -107,19 +107,19 @@ class Scene:
         self.monitor.wait_until_ready()
 
     def kill_driver(self) -> None:
-        """As a crash does; the JVM and the workers end by themselves."""
+        """Kills the driver, as a crash does. The JVM and the workers end by themselves."""
         assert self.monitor.process is not None
         jvm = children_of(self.monitor.process.pid)
         self.monitor.kill()
         wait_until(lambda: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
 
     def workers(self) -> list[int]:
-        """The Python workers and their daemon."""
-        daemon = f"-m\0{worker_daemon.__name__}\0"  # by its name alone also the JVM, which has it as a setting
+        """Returns the process ids of the Python workers and of their daemon."""
+        daemon = f"-m\0{worker_daemon.__name__}\0"  # the name alone would also find the JVM, which has it in a setting
         return [pid for pid in processes_with(daemon) if _has_variable(pid, SCENE_VARIABLE, self._name)]
 
     def kill_worker(self) -> None:
-        """One that works, or one that waits for work."""
+        """Kills a random Python worker, busy or idle, or their daemon."""
         workers = wait_until(self.workers, DEADLINE_S, "a Python worker")
         os.kill(self.random.choice(sorted(workers)), signal.SIGKILL)
 
@@ -128,10 +128,10 @@ class Scene:
             self.monitor.check()
             return self.history.is_read()
 
-        wait_until(is_read, DEADLINE_S, "every record in the log")
+        wait_until(is_read, DEADLINE_S, "all records in the log of batches")
 
     def finish(self, fault: str, moments: int, report: Report) -> Outcome:
-        """Lets the monitor read everything, stops it, compares, and reports what came out."""
+        """Lets the monitor read everything, stops it, compares its output with the core's, and reports the outcome."""
         self.wait_until_all_is_read()
         assert self.monitor.stop() == 0
         comparison = compare(self.monitored, self.history.sent)
@@ -140,14 +140,14 @@ class Scene:
         return comparison.outcome
 
     def ends_by_itself(self) -> str:
-        """Waits for the monitor's end, which must be an error; returns what it says."""
+        """Waits until the monitor ends with an error; returns the line with the error."""
         process = self.monitor.process
         assert process is not None
         code = wait_until(process.poll, DEADLINE_S, "the end of the monitor")
         text = self.monitor.log_file.read_text()
         assert code in (1, 2), text[-3000:]
         errors = [line for line in text.splitlines() if line.startswith("error: ")]
-        assert len(errors) == 1, f"one clear message: {text[-3000:]}"
+        assert len(errors) == 1, f"not one clear message: {text[-3000:]}"
         return errors[0]
 
 

@@ -1,4 +1,4 @@
-"""Histories of a queue: short words for events, one queue on a fake clock, and random events for property tests."""
+"""Histories of a queue: short names for events, one queue on a fake clock, and random events for property tests."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -18,7 +18,7 @@ MINUTE = 60_000
 HOUR = 3_600_000
 DAY = 24 * HOUR
 
-# What the design calls W and T, at their defaults, and the three leases.
+# The defaults of the quiet window W, of the time-out T, and of the three leases.
 W = 5 * SECOND
 T = 30 * SECOND
 LEASE = 60 * SECOND
@@ -85,12 +85,11 @@ class Timeline:
 
     Attributes:
         settings: The settings of the queue.
-        queue_if_any: The queue; None as long as there is none.
+        queue_if_any: The queue; None while there is none.
         now_ms: The time of the last batch.
         written: Every notification so far, with its time.
-        started: Every task that was started, with its time. Its id is SEQUENCE.NUMBER, the number counting from 0 the
-            tasks of one sequence.
-        rows: When its row of the monitors view was written, with the state it showed; None for a tombstone.
+        started: Every started task, with its time. Its id is SEQUENCE.NUMBER; the numbers of one sequence begin with 0.
+        rows: The time of each row of the monitors view that was written, with the state in it; None for a tombstone.
     """
 
     settings: CoreSettings = field(default_factory=CoreSettings)
@@ -101,7 +100,7 @@ class Timeline:
     rows: list[tuple[int, State | None]] = field(default_factory=list)
 
     def batch(self, now_ms: int, *batch: Event) -> list[Notification]:
-        """One batch, and nobody was running since the one before; returns what it notified."""
+        """Runs one batch, as if the monitor had not run since the last one; returns the notifications."""
         assert now_ms >= self.now_ms
 
         def name_task(sequence: int) -> str:
@@ -117,20 +116,20 @@ class Timeline:
         return step.notifications
 
     def run_until(self, end_ms: int) -> list[Notification]:
-        """Lets the time pass: a batch without events whenever the queue asks for one, before `end_ms`."""
+        """Runs a batch without events at each wake-up of the queue before `end_ms`; returns the notifications."""
         notified = []
         while (wake_ms := self.queue.next_wake_ms() if self.queue_if_any else FOREVER_MS) < end_ms:
             notified += self.batch(max(wake_ms, self.now_ms + 1))
         return notified
 
     def at(self, now_ms: int, *batch: Event) -> list[Notification]:
-        """Lets the time pass up to a batch; returns what that batch notified."""
+        """Runs all wake-ups before a batch, then the batch; returns the notifications of that batch."""
         self.run_until(now_ms)
         return self.batch(now_ms, *batch)
 
     @property
     def queue(self) -> Queue:
-        """The queue, which there must be."""
+        """Returns the queue; fails if there is none."""
         assert self.queue_if_any is not None
         return self.queue_if_any
 
@@ -143,7 +142,7 @@ class Timeline:
         return self.queue.unread
 
     def activations(self) -> list[tuple[int, Reason | None]]:
-        """When the queue was activated, and why."""
+        """Returns the times and the reasons of the queue's activations."""
         return [(now, one.reason) for now, one in self.written if one.event_type is EventType.QUEUE_ACTIVATION]
 
     def activation_times(self) -> list[int]:
@@ -151,14 +150,14 @@ class Timeline:
 
 
 def monitored(settings: CoreSettings | None = None) -> Timeline:
-    """A new queue with one event notification `n`, at 0 ms."""
+    """Returns a new queue with one event notification `n`, created at 0 ms."""
     timeline = Timeline(settings or CoreSettings())
     timeline.batch(0, create_queue(), notify())
     return timeline
 
 
 def receiving(messages: int, settings: CoreSettings | None = None) -> Timeline:
-    """A queue that was activated at 0 ms, and whose reader found the first of its messages at 1,000 ms."""
+    """Returns a queue that was activated at 0 ms, and whose reader received the first message at 1,000 ms."""
     timeline = monitored(settings)
     timeline.at(0, arrived(messages))
     timeline.at(SECOND, received(1))
@@ -166,7 +165,7 @@ def receiving(messages: int, settings: CoreSettings | None = None) -> Timeline:
 
 
 def in_transaction(messages: int = 2) -> Timeline:
-    """Session `x` has received all messages of the queue in transaction `t`, at 1,000 ms."""
+    """Returns a queue after session `x` has received all its messages in transaction `t` at 1,000 ms."""
     timeline = monitored()
     timeline.at(0, arrived(messages))
     timeline.at(SECOND, received(messages, "x", "t"))
@@ -178,7 +177,7 @@ TRANSACTIONS = (None, "t1", "t2")
 
 
 def random_event(random: Random) -> Event:
-    """Any event of a queue, legal in its place or not: records may be late, lost or made up."""
+    """Returns any event of a queue, legal at this point or not, because records may be late, lost or invented."""
     session = random.choice(SESSIONS)
     transaction = random.choice(TRANSACTIONS)
     unread = random.choice((None, None, None, 0, 0, 1, 7))
@@ -201,7 +200,7 @@ def random_event(random: Random) -> Event:
 
 
 def random_task_event(random: Random) -> Event:
-    """What a host might say of one of the first tasks, or of one that never was."""
+    """Returns a host's report about one of the first tasks, or about a task that never existed."""
     task_id = f"{random.randint(1, 6)}.{random.choice((0, 0, 0, 1))}"
     return random.choice(
         (
@@ -213,7 +212,7 @@ def random_task_event(random: Random) -> Event:
 
 
 def random_alter(random: Random) -> Event:
-    """An ALTER QUEUE of one kind or another; a queue set OFF is mostly set ON again."""
+    """Returns a random ALTER_QUEUE. Status ON is twice as likely as OFF, so that most queues that are OFF become ON."""
     return random.choice(
         (
             alter(status=True),
@@ -229,10 +228,10 @@ def random_alter(random: Random) -> Event:
     )
 
 
-# From within one batch to a day: windows, time-outs and leases of every length run out, and some are overdue.
+# From the same instant to a day, so that windows, time-outs and leases of every length expire, and some are overdue.
 PAUSES_MS = (0, 1, 100, 499, 500, 1_000, 4_999, 5_000, 12_000, 30_000, 60_000, 75_000, DAY)
 
 
 def random_pause(random: Random) -> int:
-    """How long until the next batch; seldom long."""
+    """Returns a pause before the next batch, seldom a long one."""
     return random.choices(PAUSES_MS, [6, 6, 6, 6, 6, 6, 4, 4, 4, 3, 3, 2, 1])[0]

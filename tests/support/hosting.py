@@ -1,4 +1,4 @@
-"""What the tests of the task host need: topics of their own, the monitor's records, and what was reported."""
+"""Helpers for tests of the task host: their own topics, the monitor's records, and the host's reports."""
 
 import json
 import sys
@@ -20,14 +20,14 @@ from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import DEADLINE_S, Tail
 from tests.support.waiting import wait_until
 
-# Kafka's least (group.min.session.timeout.ms): for so long a host that was killed keeps its share.
+# The least that Kafka allows (group.min.session.timeout.ms). A killed host keeps its partitions for this time.
 SESSION_TIMEOUT_MS = 6_000
 
 Report = dict[str, Any]
 
 
 class Hosting:
-    """The monitor's topics under a prefix of their own, a configuration, and the reports so far."""
+    """The monitor's topics under a prefix for one test, a host's configuration, and the reports so far."""
 
     def __init__(self, bootstrap_servers: str, folder: Path, partitions: int = 1) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -47,12 +47,12 @@ class Hosting:
         self._tail.close()
 
     def configure(self, *procedures: str, **settings: Any) -> None:
-        """Writes the configuration: settings, and the lines of each procedure."""
+        """Writes the host's configuration: settings, and the lines of each procedure."""
         lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
         self.config_file.write_text("\n".join([*lines, *(f"[[procedures]]\n{each}" for each in procedures)]) + "\n")
 
     def start(self, queue: str, procedure: str | None = "p", expires_in_s: float = 60, **fields: Any) -> str:
-        """Wants a task as the monitor does; returns its id."""
+        """Asks for a task as the monitor does; returns its id."""
         expires = datetime.fromtimestamp(time.time() + expires_in_s, UTC).isoformat(timespec="milliseconds")
         record = {
             "type": "START_ACTIVATED_TASK",
@@ -72,7 +72,7 @@ class Hosting:
         self._producer.flush()
 
     def reports(self, task_id: str) -> list[Report]:
-        """What was reported of a task and its session so far, in order, without the names of queue, task and host."""
+        """Returns the reports about a task and its session so far, in order, without the names of queue, task, host."""
         reports = []
         for record in self._tail.records():
             report = json.loads(record.value)
@@ -83,12 +83,12 @@ class Hosting:
         return reports
 
     def hosts_of(self, task_id: str) -> set[str]:
-        """The hosts that have reported that they run a task."""
+        """Returns the hosts that have reported that they run a task."""
         reports = [json.loads(record.value) for record in self._tail.records()]
         return {each["host"] for each in reports if each.get("task_id") == task_id and "host" in each}
 
     def wait_for(self, task_id: str, **last: Any) -> list[Report]:
-        """The reports of a task as soon as the last one has these fields."""
+        """Waits until the last report about a task has these fields; returns all its reports."""
 
         def reports() -> list[Report]:
             found = self.reports(task_id)
@@ -101,7 +101,7 @@ class Hosting:
 
     @contextmanager
     def host(self) -> Iterator["ThreadedHost"]:
-        """A host in this process."""
+        """Runs a host in a thread of this process. It is ready when the block begins."""
         running = ThreadedHost(HostSettings(self.cluster, self.config_file, self.prefix, "", self.kafka_config))
         try:
             wait_until(lambda: "host ready" in running.lines, DEADLINE_S, "a host")
@@ -111,7 +111,7 @@ class Hosting:
 
     @contextmanager
     def host_process(self) -> Iterator["HostProcess"]:
-        """A host in a process of its own, by its command line."""
+        """Runs a host in its own process, by its command line. It is ready when the block begins."""
         log_file = self.folder / f"host-{uuid.uuid4().hex[:8]}.log"
         options = ["--bootstrap-servers", self.bootstrap_servers, "--topic-prefix", self.prefix]
         options += ["--config", str(self.config_file), "--kafka-config", str(self.kafka_config)]
@@ -126,7 +126,7 @@ class Hosting:
 
 
 class HostProcess:
-    """A host in a process of its own."""
+    """A host in its own process."""
 
     def __init__(self, process: ChildProcess, log_file: Path) -> None:
         self.process = process
@@ -160,7 +160,7 @@ class ThreadedHost:
             self._error = error
 
     def wait_for(self, condition: Callable[[str], bool], what: str) -> str:
-        """The first line of the log for which the condition holds."""
+        """Waits for a log line for which the condition holds; returns the first such line."""
         return wait_until(lambda: next(filter(condition, self.lines), ""), DEADLINE_S, what)
 
     def end(self) -> None:
@@ -168,5 +168,5 @@ class ThreadedHost:
         self.hurry.set()
         self._thread.join(DEADLINE_S)
         sys.stdout.write("\n".join([*self.lines, ""]))  # shown by pytest if the test fails
-        assert not self._thread.is_alive(), "the host does not end"
+        assert not self._thread.is_alive(), "the host has not ended"
         assert self._error is None, self._error

@@ -1,11 +1,15 @@
-"""Asking a server on this machine."""
+"""Requests to an HTTP server on this machine."""
 
 from contextlib import closing
 from http.client import HTTPConnection
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """The status and the body of an answer; raises ConnectionRefusedError if nobody listens."""
+    """Returns the status and the body of an answer.
+
+    Raises:
+        ConnectionRefusedError: No server listens on the port.
+    """
     with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
         connection.request("GET", path, headers={"Accept": "text/plain"})
         answer = connection.getresponse()

@@ -1,10 +1,10 @@
-"""Makes, of valid values, all that may stand in a record instead: wrong fields, wrong syntax, wrong bytes, nonsense."""
+"""Turns valid values into anything that a record may contain: wrong fields, wrong syntax, wrong bytes, nonsense."""
 
 import json
 from random import Random
 from typing import Any
 
-# Deeper than either decoder goes; what lies between is not for a test.
+# Deeper than the limits of both decoders. The tests do not cover depths between the two limits.
 TOO_DEEP = 20_000
 
 ODD_TEXTS = (
@@ -81,7 +81,7 @@ NONSENSE = (
 
 
 class JsonFuzzer:
-    """Turns valid values into all that may stand in a record instead.
+    """Turns valid values into anything that a record may contain.
 
     Args:
         seed: The same seed gives the same values.
@@ -91,7 +91,7 @@ class JsonFuzzer:
         self.random = Random(seed)  # noqa: S311  (no secret)
 
     def any_value(self, fields: dict[str, Any]) -> bytes | None:
-        """Returns the fields as a valid value, or as one that is not quite, or nonsense."""
+        """Returns the fields as a valid or nearly valid value, or nonsense."""
         random = self.random
         valid = json.dumps(fields, ensure_ascii=random.random() < 0.5).encode()
         return random.choice(
@@ -106,7 +106,7 @@ class JsonFuzzer:
         )()
 
     def nearly(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Valid but for a field or two."""
+        """Returns the fields with one or two replaced, removed or added."""
         random, fields = self.random, dict(fields)
         for _ in range(random.choice((1, 1, 2))):
             name = random.choice([*fields, "type", "count", "unread", "activation", "unknown"])
@@ -117,7 +117,7 @@ class JsonFuzzer:
         return fields
 
     def syntax(self, fields: dict[str, Any]) -> str:
-        """Not quite JSON, or JSON seldom seen."""
+        """Returns text that is not quite JSON, or unusual JSON."""
         random, text = self.random, json.dumps(fields)
         odd = random.choice(ODD_JSON)
         return random.choice(
@@ -133,7 +133,7 @@ class JsonFuzzer:
         )
 
     def some_bytes(self, valid: bytes) -> bytes:
-        """Valid but for some bytes."""
+        """Returns the value with some bytes replaced or inserted."""
         value = bytearray(valid)
         for _ in range(self.random.randint(1, 3)):
             at = self.random.randrange(len(value))
@@ -142,7 +142,7 @@ class JsonFuzzer:
         return bytes(value)
 
     def nonsense(self) -> bytes | None:
-        """No value, bytes without a meaning, and now and then something deep or large."""
+        """Returns None or bytes without a meaning, and now and then a deep or large value."""
         random = self.random
         if random.random() < 0.02:
             deep = b'{"queue": "x", "unknown": ' + b"[" * TOO_DEEP + b"]" * TOO_DEEP + b"}"

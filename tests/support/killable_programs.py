@@ -1,4 +1,4 @@
-"""The programs of the fault tests as processes: all that a user would run, started again when they are killed."""
+"""The programs of the fault tests as processes: commands that a user runs, which tests can kill and start again."""
 
 import os
 import signal
@@ -13,15 +13,15 @@ READY_TIMEOUT_S = 120.0
 
 @dataclass
 class Program:
-    """A command of `queue-activation` that runs for ever.
+    """A command of `queue-activation` that runs until it is stopped.
 
     Attributes:
         name: The command.
-        options: Its options.
-        ready: What it prints when it works.
-        folder: Where its logs go, one for each start.
+        options: The options of the command.
+        ready: The text that the command prints when it is ready.
+        folder: The folder of the logs, one for each start.
         within: A command that runs the command, such as `nsenter`.
-        environment: Variables of its own, and of all that it starts.
+        environment: Further environment variables for the command and for all processes that it starts.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Program:
         self.process.wait_until_said(self.ready, READY_TIMEOUT_S)
 
     def check(self) -> None:
-        """Fails if it has ended by itself."""
+        """Fails if the program has ended by itself."""
         assert self.process is not None
         code = self.process.poll()
         assert code is None, f"{self.name} ended by itself with exit code {code}:\n{self.log_file.read_text()[-4000:]}"
 
     def kill(self) -> None:
-        """Ends it as a crash does; what it leaves behind is its own affair."""
+        """Ends the program as a crash does. Its child processes are left alone."""
         assert self.process is not None
         self.check()
         os.kill(self.process.pid, signal.SIGKILL)
@@ -69,23 +69,23 @@ class Program:
 
 @dataclass
 class ReaderProcesses:
-    """The reader programs of a run: found by their environment, whoever started them.
+    """The reader programs of a run, found by their environment, whichever process started them.
 
     Attributes:
-        marker: A variable and its value that only this run's readers have.
-        most: How many ran at once at most, by queue.
+        marker: An environment variable, NAME=VALUE, that only this run's readers have.
+        most: Queue -> the most readers that were seen running at the same time.
     """
 
     marker: str
     most: dict[str, int] = field(default_factory=dict)
 
     def running(self) -> dict[int, str]:
-        """Process id -> queue."""
+        """Returns the running readers: process id -> queue."""
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 variables = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
-                # Not the watchdogs of readers, and not the shell whose gate has not opened.
+                # Without the watchdogs of readers, and without shells whose gate has not opened.
                 is_reader = self.marker in variables and b"\0-m\0streaming\0read\0" in (folder / "cmdline").read_bytes()
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
@@ -95,7 +95,7 @@ class ReaderProcesses:
         return found
 
     def look(self) -> dict[int, str]:
-        """What runs now; remembers how many that are."""
+        """Returns the running readers, and updates `most`."""
         running = self.running()
         for queue in set(running.values()):
             count = sum(one == queue for one in running.values())

@@ -1,4 +1,4 @@
-"""The metrics that the files for Prometheus and Grafana name, and those that the documents describe."""
+"""The metrics that the files for Prometheus and Grafana name, and those that docs/metrics.md describes."""
 
 import json
 import re
@@ -13,31 +13,31 @@ RULES = ROOT / "monitoring" / "alerts.yml"
 DASHBOARD = ROOT / "monitoring" / "grafana-dashboard.json"
 DOCUMENT = ROOT / "docs" / "metrics.md"
 
-# What may stand in an expression besides metrics: the words of PromQL that the files use.
+# The words of PromQL that the files use. All other words in an expression are metrics.
 _WORDS = frozenset(("absent", "and", "deriv", "histogram_quantile", "increase", "max", "or", "rate", "sum"))
-# Label selectors, and ranges with Grafana's own variable for one.
+# Label selectors and ranges. A range may be Grafana's own variable.
 _SELECTORS = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
 _GROUPINGS = re.compile(r"\bby\s*\([^)]*\)")
 
 
 def metrics_in(expression: str) -> set[str]:
-    """The metrics that an expression of PromQL names: every word that is not one of PromQL's."""
+    """Returns the metrics that an expression of PromQL names."""
     bare = _GROUPINGS.sub(" ", _SELECTORS.sub(" ", expression))
     return set(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", bare)) - _WORDS
 
 
 def rules() -> list[dict[str, Any]]:
-    """The alerting rules."""
+    """Returns the alerting rules."""
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
 def metrics_of_rules() -> set[str]:
-    """The metrics that the alerting rules name."""
+    """Returns the metrics that the alerting rules name."""
     return set().union(*(metrics_in(rule["expr"]) for rule in rules()))
 
 
 def metrics_of_dashboard() -> set[str]:
-    """The metrics that the dashboard's panels name."""
+    """Returns the metrics that the dashboard's panels name."""
     return set().union(*map(metrics_in, _expressions(json.loads(DASHBOARD.read_text()))))
 
 
@@ -52,5 +52,5 @@ def _expressions(part: Any) -> Iterator[str]:
 
 
 def documented_metrics() -> set[str]:
-    """The metrics that have a row in the document's table."""
+    """Returns the metrics that have a row in the document's table."""
     return set(re.findall(r"^\| `(queue_activation_\w+)", DOCUMENT.read_text(), re.MULTILINE))

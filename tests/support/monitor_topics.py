@@ -1,4 +1,4 @@
-"""What the tests of producers and readers need from a broker; they see it through kafka-python, a client of its own."""
+"""Topics for tests of producers and readers. The tests read them by kafka-python, which is an independent client."""
 
 import json
 import uuid
@@ -17,7 +17,7 @@ from streaming.wire.topics import Topics
 from tests.support.waiting import wait_until
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas by functions that Python 3.11 and 3.12 call deprecated.
+    # kafka-python reads its schemas by functions that are deprecated in Python 3.11 and 3.12.
     warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer
     from kafka import TopicPartition as KafkaPythonPartition
@@ -27,13 +27,13 @@ with warnings.catch_warnings():
 Record = dict[str, Any]
 Condition = Callable[[Sequence[ConsumerRecord]], bool]
 
-# Ten times what the slowest of them takes on two busy cores.
+# Ten times the longest wait on two busy cores.
 DEADLINE_S = 30
 
 
 @dataclass(frozen=True)
 class MonitorTopics:
-    """The topics of one test: no other test writes to them."""
+    """The topics of one test. No other test writes to them."""
 
     bootstrap_servers: str
     prefix: str
@@ -43,7 +43,7 @@ class MonitorTopics:
         return Topics(self.prefix)
 
     def queue(self, partitions: int = 1) -> str:
-        """A new queue."""
+        """Creates a queue; returns its name."""
         queue = f"q-{uuid.uuid4().hex[:8]}"
         create_queue_topics(self.bootstrap_servers, [queue], partitions=partitions, replication_factor=1)
         return queue
@@ -86,13 +86,13 @@ class Tail:
         self._records: list[ConsumerRecord] = []
 
     def records(self) -> Sequence[ConsumerRecord]:
-        """All records so far; each call looks once for further ones."""
+        """Returns all records so far. Each call polls once for further ones."""
         for records in self._consumer.poll(timeout_ms=50).values():
             self._records.extend(records)
         return self._records
 
     def all_records(self) -> Sequence[ConsumerRecord]:
-        """All records that can be read when this is called: up to the end that the consumer's isolation level has."""
+        """Returns all records up to the present end of the topic, as the consumer's isolation level sees it."""
         ends = self._consumer.end_offsets(self._partitions)
         wait_until(
             lambda: (
@@ -105,12 +105,12 @@ class Tail:
         return self._records
 
     def ends(self) -> dict[str, int]:
-        """Partition -> the offset behind its last record."""
+        """Returns partition -> the offset after its last record."""
         ends = self._consumer.end_offsets(self._partitions)
         return {str(partition.partition): end for partition, end in ends.items()}
 
     def of_session(self, session_id: str) -> list[Record]:
-        """The reports of a session so far, without the session's id and the queue's name, in their order."""
+        """Returns the reports of a session so far, in order, without the session's id and the queue's name."""
         values = [json.loads(record.value) for record in self.records()]
         return [
             {name: value for name, value in record.items() if name not in ("session_id", "queue")}
@@ -119,7 +119,7 @@ class Tail:
         ]
 
     def wait_for(self, session_id: str, condition: Callable[[list[Record]], bool], what: str) -> list[Record]:
-        """The reports of a session as soon as they fulfil the condition."""
+        """Waits until the reports of a session fulfil the condition; returns them."""
 
         def reports() -> list[Record] | None:
             found = self.of_session(session_id)
@@ -128,7 +128,7 @@ class Tail:
         return wait_until(reports, DEADLINE_S, f"{what} of {session_id}") or []
 
     def wait_for_last(self, session_id: str, **fields: Any) -> list[Record]:
-        """The reports of a session as soon as the last one has these fields."""
+        """Waits until the last report of a session has these fields; returns all its reports."""
         return self.wait_for(
             session_id,
             lambda found: bool(found) and fields.items() <= found[-1].items(),
@@ -140,7 +140,7 @@ class Tail:
 
 
 def committed_offsets(bootstrap_servers: str, queue: str) -> dict[int, tuple[int | None, int]]:
-    """For each partition of a queue the offset that its readers have committed, and the end."""
+    """Returns for each partition of a queue the offset that its readers have committed, and the end."""
     with closing(
         KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=queue, isolation_level="read_committed")
     ) as consumer:
@@ -150,7 +150,7 @@ def committed_offsets(bootstrap_servers: str, queue: str) -> dict[int, tuple[int
 
 
 def group_members(bootstrap_servers: str, queue: str) -> int:
-    """How many members the consumer group of a queue's readers has."""
+    """Returns the number of members of the consumer group of a queue's readers."""
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers)) as admin:
         return len(admin.describe_groups([queue])[queue]["members"])
 
@@ -163,10 +163,10 @@ def expel_members(bootstrap_servers: str, queue: str) -> None:
 
 
 def group_in_partition(partition: int, partitions: int) -> str:
-    """A conversation group whose messages go to a partition."""
+    """Returns a conversation group whose messages go to this partition."""
     return next(group for group in map(str, range(1000)) if murmur2(group.encode(), partitions) == partition)
 
 
 def without_transaction(reports: list[Record]) -> list[Record]:
-    """The reports without their transactions' ids."""
+    """Returns the reports without their transaction ids."""
     return [{name: value for name, value in report.items() if name != "transaction_id"} for report in reports]

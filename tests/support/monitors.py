@@ -1,4 +1,4 @@
-"""Running the monitor as a user does, by its command line, on topics of the test's own."""
+"""Runs the monitor as a user does, by its command line, on topics for one test."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.support.monitor_topics import Tail
 from tests.support.waiting import wait_until
 
 READY_TIMEOUT_S = 90.0
-# Several times what the slowest batch takes on two busy cores.
+# Several times the time of the slowest batch on two busy cores.
 DEADLINE_S = 60.0
 
 TOPIC_ATTRIBUTES = {"queue-arrivals": "arrivals", "queue-receives": "receives", "queue-commands": "commands"}
@@ -30,7 +30,7 @@ TOPIC_ATTRIBUTES = {"queue-arrivals": "arrivals", "queue-receives": "receives", 
 
 @dataclass
 class Monitored:
-    """Topics under a prefix of their own, and what it takes to run a monitor on them."""
+    """Topics under a prefix for one test, and the files and options of a monitor on them."""
 
     bootstrap_servers: str
     folder: Path
@@ -47,7 +47,7 @@ class Monitored:
 
     @contextmanager
     def running(self) -> Iterator[ChildProcess]:
-        """Runs the monitor; it is ready when the block begins, and is stopped at its end."""
+        """Runs the monitor. It is ready when the block begins, and is stopped at the end of the block."""
         self._log_file = log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
         with ChildProcess(self.command(), log_file=log_file, env=own_environment()) as process:
             try:
@@ -57,7 +57,7 @@ class Monitored:
                 sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails
 
     def log(self) -> str:
-        """What the monitor that was started last has said."""
+        """Returns the log of the monitor that was started last."""
         return self._log_file.read_text()
 
     def command(self) -> list[str]:
@@ -65,7 +65,7 @@ class Monitored:
         return [*THIS_COMMAND, "monitor", *options, "--checkpoint-location", str(self.checkpoint), *self.options]
 
     def fails(self) -> "subprocess.CompletedProcess[str]":
-        """Runs a monitor that is expected to end by itself."""
+        """Runs a monitor that must end by itself; returns its exit code and output."""
         return subprocess.run(
             self.command(), capture_output=True, text=True, timeout=READY_TIMEOUT_S, env=own_environment(), check=False
         )
@@ -89,7 +89,7 @@ class Monitored:
 
     @contextmanager
     def activations(self) -> Iterator["Activations"]:
-        """Follows queue-activations with a client that did not write them."""
+        """Follows queue-activations with another client than the one that writes them."""
         tail = Tail(self.bootstrap_servers, self.topics.activations, "read_committed")
         try:
             yield Activations(tail)
@@ -107,18 +107,18 @@ class Monitored:
 
 
 class View:
-    """The monitors view as it stands."""
+    """The current monitors view."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
 
     def row(self, queue: str) -> dict[str, Any] | None:
-        """The queue's row; None if it has none, or a tombstone."""
+        """Returns the queue's row; None if there is none, or a tombstone."""
         rows = [record.value for record in self._tail.records() if record.key == queue.encode()]
         return json.loads(rows[-1]) if rows and rows[-1] is not None else None
 
     def wait_for(self, queue: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The queue's row as soon as it fulfils the condition."""
+        """Waits until the queue's row fulfils the condition; returns the row."""
         return wait_until(
             lambda: row if (row := self.row(queue)) and condition(row) else {}, DEADLINE_S, f"the row of {queue}"
         )
@@ -131,22 +131,22 @@ class Activations:
         self._tail = tail
 
     def read_all(self) -> None:
-        """Reads all that has been written; the other methods look for a moment only, and may see a part of it."""
+        """Reads all records written so far. The other methods poll only once, and may see only a part of them."""
         self._tail.all_records()
 
     def of(self, queue: str) -> list[dict[str, Any]]:
-        """The values for a queue, in order."""
+        """Returns the values for a queue, in order."""
         return [json.loads(record.value) for record in self.records_of(queue)]
 
     def records_of(self, queue: str) -> list[Any]:
         return [record for record in self._tail.records() if record.key == queue.encode()]
 
     def counts(self) -> Counter[str]:
-        """How many each queue has."""
+        """Returns the number of activations of each queue."""
         return Counter(record.key.decode() for record in self._tail.records())
 
     def wait_for(self, queue: str, count: int) -> list[dict[str, Any]]:
-        """The values for a queue, as soon as there are so many."""
+        """Waits until there are at least `count` values for a queue; returns them."""
         return (
             wait_until(
                 lambda: values if len(values := self.of(queue)) >= count else None,
@@ -158,6 +158,6 @@ class Activations:
 
 
 def kill(process: ChildProcess) -> None:
-    """Ends the driver as a crash does; its JVM ends by itself."""
+    """Ends the driver as a crash does. Its JVM ends by itself."""
     os.kill(process.pid, signal.SIGKILL)
     process.wait(10)

@@ -1,7 +1,7 @@
-"""What one queue's history says, told by its events and by what was written alone: what must hold is checked on it.
+"""Checks the history of one queue, known only from its events and from the output, against named invariants.
 
-It knows neither the transition table nor the quiet window's arithmetic: it remembers what happened when, adds and
-subtracts, and says between any two activations, and after every step, what must be so (issue: invariants by name).
+The oracle knows neither the transition table nor the calculation of the quiet window. It remembers what happened and
+when, adds and subtracts, and checks the invariants between any two activations and after every step.
 """
 
 from dataclasses import dataclass, field
@@ -25,30 +25,32 @@ NEVER_MS = -(10**12)
 
 @dataclass
 class Oracle:
-    """One queue.
+    """The history of one queue.
 
     Attributes:
         settings: The settings of all queues.
-        total: Messages that came and were not taken for good; those of open transactions are among them.
-        open: (session, transaction) -> messages, until its COMMIT or ROLLBACK; silent sessions' too.
-        sequence: Of the last activation, or of the last time the queue was disabled.
-        timeout_ms: T.
-        activated_ms: When it was activated last; None if never, or by an earlier monitor.
-        has_received: Whether a RECEIVE came since, before T expired.
-        has_expired: Whether T expired before any RECEIVE came.
-        began_ms: When receives began since; None if they did not.
-        was_empty: Whether nothing was unread at some moment since, or all tasks exited: then W need not lie between.
-        last_empty_ms: When an empty result without WHERE came last.
-        nobody_ms: When the monitor last found nobody to notify and no task to start, which counts as a RECEIVE (D9).
-        tasks: Running tasks -> when they were heard of last.
-        started_for: Tasks -> the activation they were started for.
-        has_started: Whether the last activation started a task.
-        has_failed_to_work: Whether a task failed to start, was killed or was lost since the last one was started.
-        cut_off_ms: When that was, the last time.
-        failures: How many of unanswered activations did so in a row; each doubles the time until the next is started.
-        failed_ms: When the last of these did.
-        may_retry: Whether another procedure was named since.
-        may_have_failed: Whether a task was started and no RECEIVE came since.
+        total: Number of messages that have arrived and are not taken for good, with those of open transactions.
+        open: (session, transaction) -> messages, until the COMMIT or ROLLBACK, also those of silent sessions.
+        sequence: Sequence of the last activation, or of the last time that the queue was disabled.
+        timeout_ms: The time-out T.
+        activated_ms: Time of the last activation; None if there was none, or only under an earlier queue monitor.
+        has_received: Whether a RECEIVE has come since the last activation, before T expired.
+        has_expired: Whether T has expired since the last activation, before any RECEIVE.
+        began_ms: When receives began after the last activation; None if they did not.
+        was_empty: Whether at some time since the last activation nothing was unread, or all tasks had exited. Then the
+            next activation need not wait for W.
+        last_empty_ms: Time of the last empty result without WHERE.
+        nobody_ms: Last time that there was neither an event notification to write nor a task to start, which counts as
+            a RECEIVE (D9).
+        tasks: Running task -> time of its start or of the last report about it.
+        started_for: Task -> the sequence of the activation that started it.
+        has_started: Whether the last activation has started a task.
+        has_failed_to_work: Whether a task has failed to start, or was killed or lost, since the last task was started.
+        cut_off_ms: The last time that a task failed to start, or was killed or lost.
+        failures: How many tasks of unanswered activations failed so in a row. Each doubles the pause before a start.
+        failed_ms: Time of the last of these failures.
+        may_retry: Whether another procedure has been named since the last activation.
+        may_have_failed: Whether a task was started and no RECEIVE has come since.
     """
 
     settings: CoreSettings
@@ -80,12 +82,12 @@ class Oracle:
         self.failures = 0
 
     def look_at_the_clock(self, queue: Queue, now_ms: int) -> None:
-        """A check: T may have expired; without an event notification it has no part (D2)."""
+        """Notes whether T has expired at a check. Without an event notification, T does not apply (D2)."""
         if self.activated_ms is not None and not self.has_received and queue.definition.notifications:
             self.has_expired = self.has_expired or now_ms - self.activated_ms >= self.timeout_ms
 
     def hear(self, event: Event, is_waiting: bool, is_notified: bool, now_ms: int) -> None:
-        """Takes note of an event; of a RECEIVE also whether its session waited before."""
+        """Notes an event. `is_waiting` says whether the session of a RECEIVE waited before it."""
         match event:
             case MessageArrived():
                 self.total += event.count
@@ -128,13 +130,13 @@ class Oracle:
             self.was_empty, self.began_ms, self.nobody_ms = True, None, NEVER_MS
 
     def lose(self, queue: Queue, was_notified: bool, now_ms: int) -> None:
-        """The tasks that the step has given up: it must be because nobody has heard of them."""
+        """Notes the tasks that the step has given up; fails if a report about one of them came within its lease."""
         for task_id in [one for one in self.tasks if one not in queue.tasks.running]:
-            assert now_ms - self.tasks[task_id] >= LEASE, "a task is lost only if it was not heard of"
+            assert now_ms - self.tasks[task_id] >= LEASE, "a task is lost only if its lease has expired"
             self.task_ended(task_id, False, was_notified, now_ms)
 
     def activated(self, sequence: int, now_ms: int) -> None:
-        """Between two activations of a monitor lies what must lie there."""
+        """Notes an activation; fails unless its sequence and the events since the last activation allow it."""
         assert sequence == self.sequence + 1, "the sequence has no gaps"
         self.sequence = sequence
         if self.activated_ms is not None:
@@ -142,52 +144,52 @@ class Oracle:
             is_quiet = self.has_received and not self.has_expired and not self.was_empty
             if self.settings.semantics is Semantics.OBSERVED and is_quiet:
                 assert self.began_ms is not None
-                assert now_ms - self.began_ms >= W, "the quiet window lies between the RECEIVE and the activation"
+                assert now_ms - self.began_ms >= W, "the quiet window is between the RECEIVE and the activation"
         self.activated_ms = now_ms
         self.has_received = self.has_expired = self.was_empty = False
         self.has_started = self.may_retry = False
         self.began_ms = None
 
     def task_started(self, queue: Queue, task_id: str, is_retry: bool, now_ms: int) -> None:
-        """A task was asked for, by a new activation or again for the last one."""
+        """Notes a task that a new activation has started, or that was started again for the last activation."""
         clause = queue.definition.activation
         assert clause is not None
         assert clause.is_on
         assert len(self.tasks) < clause.max_queue_readers, "running <= max_queue_readers"
         if is_retry:
-            assert not self.has_received, "nothing is started again once somebody has received"
+            assert not self.has_received, "no task is started again after a RECEIVE"
             is_due = self.has_failed_to_work and now_ms - self.cut_off_ms >= 5 * SECOND and self.has_backed_off(now_ms)
-            assert is_due or self.may_retry, "a task is started again only if one could not do its work"
+            assert is_due or self.may_retry, "a task is started again only if one before it could not do its work"
         elif self.failures > 1:
-            assert self.has_backed_off(now_ms) or self.may_retry, "an activation does not start what backs off"
+            assert self.has_backed_off(now_ms) or self.may_retry, "an activation starts no task during a back-off"
         self.tasks[task_id], self.started_for[task_id] = now_ms, self.sequence
         self.has_started, self.has_failed_to_work, self.may_have_failed = True, False, True
 
     def has_backed_off(self, now_ms: int) -> bool:
-        """Whether the last failure is long enough ago."""
+        """Returns whether the pause after the last failure is over."""
         return self.failures == 0 or now_ms - self.failed_ms >= min(5 * SECOND * 2 ** (self.failures - 1), 60 * SECOND)
 
     def check(self, queue: Queue, now_ms: int) -> None:
-        """What must hold after every step."""
+        """Checks the invariants that must hold after every step."""
         in_transactions = sum(sum(one.transactions.values()) for one in queue.sessions.by_id.values())
         assert queue.unread + in_transactions == self.total, "the count never drifts"
         assert queue.next_wake_ms() > now_ms, "the next wake-up is in the future"
-        assert queue.tasks.running.keys() == self.tasks.keys(), "no task is forgotten, none invented"
+        assert queue.tasks.running.keys() == self.tasks.keys(), "no task is forgotten or invented"
         if queue.tasks.is_procedure_failed:
             assert self.may_have_failed, "a RECEIVE shows that the procedure works"
             assert not self.tasks, "a procedure fails when all tasks have exited"
-            assert not self.has_failed_to_work, "a task that could not do its work is no failed procedure"
+            assert not self.has_failed_to_work, "a task that could not do its work does not count as a failed procedure"
         elif self.is_stuck(queue):
-            raise AssertionError("nothing is stuck in NOTIFIED")
+            raise AssertionError("no queue is stuck in NOTIFIED")
         self.no_wake_up_is_lost(queue, now_ms)
 
     def is_stuck(self, queue: Queue) -> bool:
-        """NOTIFIED for ever: messages, no task that could receive them, no time-out, and no further look at it."""
+        """Returns whether the queue is NOTIFIED for ever: messages, no task for them, no time-out, no further check."""
         is_silent = queue.monitor.state is State.NOTIFIED and queue.unread > 0 and self.has_started
         return is_silent and self.may_start(queue) and not self.tasks and queue.next_check_ms() > 10**14
 
     def may_start(self, queue: Queue) -> bool:
-        """Whether the definition and the running tasks allow a further one."""
+        """Returns whether the definition and the number of running tasks allow a further task."""
         clause = queue.definition.activation
         return clause is not None and clause.is_on and len(self.tasks) < clause.max_queue_readers
 

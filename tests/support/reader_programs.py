@@ -1,7 +1,7 @@
-"""Queue readers as processes of their own, led step by step: the test says when each receives, commits and dies.
+"""Queue readers in their own processes, led step by step: the test decides when each receives, commits and dies.
 
-Commands go to the program's standard input, answers come in a file, which a kill -9 leaves whole. Both are one JSON
-value a line.
+Commands go to the program's standard input. Answers come in a file, which stays whole after a kill -9. Both have one
+JSON value per line.
 """
 
 import functools
@@ -26,17 +26,17 @@ from tests.support.waiting import wait_until
 
 _ROOT = Path(__file__).parents[2]
 
-# Kafka's least; the reader's default of 10 s would be waited for after each reader that is killed.
+# The least that Kafka allows. After each kill of a reader the test waits this long; the reader's default is 10 s.
 _SESSION_TIMEOUT_MS = "6000"
-# After a reader that is killed while it commits, everybody waits so long; the reader's default is 10 s.
+# After a reader is killed while it commits, all others wait this long. The reader's default is 10 s.
 _TRANSACTION_TIMEOUT_MS = 5_000
 
 
 class End(StrEnum):
-    """How a receive block ends.
+    """The ways to end a receive block.
 
-    The last three: killed while it commits, after the step of `TransactionalProducer` that they name, or after the
-    commit was refused before that.
+    In the last three the reader is killed while it commits, after the step of `TransactionalProducer` that the value
+    names. If Kafka refuses the commit before that step, the reader is killed then.
     """
 
     COMMIT = "commit"
@@ -52,7 +52,7 @@ KILLS_IN_COMMIT = (End.KILL_AFTER_REPORT, End.KILL_AFTER_OFFSETS, End.KILL_AFTER
 
 
 class Outcome(StrEnum):
-    """What the reader says of its block; UNKNOWN: it was killed before it could say."""
+    """The reader's answer about its block; UNKNOWN if the reader was killed before it could answer."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
@@ -71,12 +71,12 @@ class Taken:
 
 @dataclass(slots=True)
 class Block:
-    """A receive block in which there were messages.
+    """A receive block with messages.
 
     Attributes:
-        session_id: Whose it is.
-        messages: What was received.
-        outcome: None while it is open.
+        session_id: The session of the reader.
+        messages: The received messages.
+        outcome: The outcome; None while the block is open.
     """
 
     session_id: str
@@ -85,16 +85,16 @@ class Block:
 
 
 class ReaderProgram:
-    """A queue reader in a process of its own, seen from the test."""
+    """A queue reader in its own process, as the test sees it."""
 
     def __init__(self, topics: MonitorTopics, queue: str, session_id: str, folder: Path) -> None:
         """Starts the program and waits until its reader is open.
 
         Args:
             topics: The monitor's topics.
-            queue: What it reads.
-            session_id: Its session, and its client id, by which its member of the consumer group is known.
-            folder: Gets the files of its answers and errors.
+            queue: The queue that it reads.
+            session_id: Its session, and its client id, which identifies its member of the consumer group.
+            folder: The folder for the files with its answers and errors.
         """
         self.session_id = session_id
         self.blocks: list[Block] = []
@@ -124,15 +124,15 @@ class ReaderProgram:
 
     @property
     def block(self) -> Block | None:
-        """The block in which it is."""
+        """Returns the open block; None if there is none."""
         return self.blocks[-1] if self.blocks and self.blocks[-1].outcome is None else None
 
     def begin_receive(self, max_messages: int, timeout_s: float) -> None:
-        """Lets it begin a receive block."""
+        """Lets the reader begin a receive block."""
         self._command({"max_messages": max_messages, "timeout_s": timeout_s})
 
     def end_receive(self) -> Block | None:
-        """Waits for what it receives; without a message its block is over, and there is none."""
+        """Waits for the result of the receive. Without messages the block is over, and None is returned."""
         answer = self._answer("to receive")
         self.is_assigned = answer["is_assigned"]
         if answer["received"]:
@@ -158,26 +158,26 @@ class ReaderProgram:
         return block.outcome
 
     def close(self) -> None:
-        """Closes it outside of a block."""
+        """Closes the reader outside of a block."""
         self._command(End.CLOSE)
         assert self._wait() == 0, self._errors.read_text()
 
     def kill(self) -> None:
-        """Kill -9, wherever it is; once more, it does nothing."""
+        """Kills the program with SIGKILL, wherever it is. A second call does nothing."""
         self._process.kill()
         self._wait()
         if self.block is not None:
             self.block.outcome = Outcome.UNKNOWN
 
     def _wait(self) -> int:
-        """Waits for the end of the program, and returns its exit code."""
+        """Waits for the end of the program; returns its exit code."""
         self._wait_until(lambda: self._process.poll() is not None, "to end")
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self._process.wait()
 
     def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Waits; if it is in vain, the program is ended, and its last words are where it was."""
+        """Waits for the condition. At the deadline, aborts the program and adds its stack traces to the error."""
         try:
             wait_until(condition, DEADLINE_S, f"reader {self.session_id} {what}")
         except AssertionError as error:
@@ -188,7 +188,7 @@ class ReaderProgram:
 
     def _command(self, command: Any) -> None:
         assert self._process.stdin is not None
-        # One that has died says so when it is asked for its answer.
+        # If the program has died, `_answer` fails with its errors.
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
@@ -199,7 +199,7 @@ class ReaderProgram:
         return answer
 
     def _next_answer(self, *, takes: bool = True) -> Any:
-        """The next answer, or None if there is none yet."""
+        """Returns the next answer; None if there is none yet."""
         lines = self._answers.read_bytes().split(b"\n")[self._answers_taken : -1]
         if not lines:
             return None
@@ -208,7 +208,7 @@ class ReaderProgram:
 
 
 def expel(bootstrap_servers: str, queue: str, session_ids: Sequence[str] | None = None) -> None:
-    """Removes sessions, or all, from the consumer group of the queue; of a dead one it is its session's time-out."""
+    """Removes some sessions, or all, from the queue's consumer group. For a dead one this replaces its time-out."""
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers)) as admin:
         members = [
             MemberToRemove(member_id=member["member_id"])
@@ -223,7 +223,7 @@ def expel(bootstrap_servers: str, queue: str, session_ids: Sequence[str] | None 
 
 
 class _LeaveBlockError(Exception):
-    """Raised in a block that is to be rolled back."""
+    """Raised in a block that the test wants to be rolled back."""
 
 
 def _say(answer: Any) -> None:
@@ -231,7 +231,7 @@ def _say(answer: Any) -> None:
 
 
 def _commands() -> Iterator[Any]:
-    """The test's commands; when the test is gone there are no more."""
+    """Returns an iterator over the test's commands, which ends when the test has ended."""
     return map(json.loads, iter(sys.stdin.readline, ""))
 
 
@@ -258,7 +258,7 @@ _TRANSACTION = TransactionalProducer.transaction
 
 
 def _end_block(reader: QueueReader, how: End) -> None:
-    """What is done in the block before it is left, by an exception or without one."""
+    """Prepares the end of the block: raises, closes the reader, or sets the step after which the program dies."""
     match how:
         case End.ROLL_BACK:
             raise _LeaveBlockError
@@ -271,7 +271,7 @@ def _end_block(reader: QueueReader, how: End) -> None:
 
 
 def _receive(reader: QueueReader, commands: Iterator[Any], max_messages: int, timeout_s: float) -> bool:
-    """One receive block; returns whether there may be another."""
+    """Runs one receive block; returns whether there may be another."""
     how = None
     try:
         with reader.receive(max_messages, timeout_s) as messages:
@@ -287,7 +287,7 @@ def _receive(reader: QueueReader, commands: Iterator[Any], max_messages: int, ti
     except ReceiveRolledBackError:
         _say(Outcome.REFUSED)
         if how in KILLS_IN_COMMIT:
-            _die()  # it did not come so far
+            _die()  # the commit was refused before the step at which the program was to die
     return how is not End.CLOSE
 
 

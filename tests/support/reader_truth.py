@@ -1,4 +1,4 @@
-"""What became of the messages of a queue, told by Kafka alone, and what the monitor's count would be."""
+"""The true state of a queue's messages, from Kafka alone, and the count that the monitor would have."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 
 class QueueTruth:
-    """Reads what Kafka has of one queue: its messages, its readers' offsets, and what was reported to the monitor."""
+    """Reads Kafka's data about one queue: its messages, its readers' offsets, and the reports to the monitor."""
 
     def __init__(self, topics: MonitorTopics, arrivals: Tail, receives: Tail, queue: str) -> None:
         self._topics = topics
@@ -33,22 +33,22 @@ class QueueTruth:
         self._admin = Cluster(topics.bootstrap_servers).admin_client()
 
     def wait_for_transactions(self) -> None:
-        """Waits until no transaction is open: those of killed readers are aborted at their time-out."""
+        """Waits until no Kafka transaction is open. Those of killed readers are aborted at their time-out."""
         for topic in (self._queue, self._topics.topics.receives):
             wait_until(partial(self._is_settled, topic), DEADLINE_S, f"the end of all transactions on {topic}")
         wait_until(lambda: self.group_offsets() is not None, DEADLINE_S, "the end of all transactions of the group")
 
     def messages(self) -> dict[tuple[int, int], str]:
-        """All messages in the queue's topic, read or not, by partition and offset."""
+        """Returns all messages in the queue's topic, read or not, by partition and offset."""
         with self._topics.tail(self._queue) as tail:
             return {(each.partition, each.offset): each.value.decode() for each in tail.all_records()}
 
     def ends(self) -> dict[int, int]:
-        """The end of each partition of the queue."""
+        """Returns the end of each partition of the queue."""
         return self._ends(self._queue, IsolationLevel.READ_COMMITTED)
 
     def group_offsets(self) -> dict[int, int] | None:
-        """What the consumer group has committed, 0 for nothing; None while a transaction may still change it."""
+        """Returns the consumer group's committed offsets, 0 if there is none; None while a transaction is pending."""
         partitions = [TopicPartition(self._queue, number) for number in self._partitions(self._queue)]
         request = ConsumerGroupTopicPartitions(self._queue, partitions)
         try:
@@ -60,7 +60,7 @@ class QueueTruth:
         return {each.partition: max(each.offset, 0) for each in answer.topic_partitions}
 
     def records(self) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
-        """The queue's records of queue-arrivals and queue-receives, as a consumer of committed records sees them."""
+        """Returns the queue's committed records of queue-arrivals and of queue-receives."""
         key = self._queue.encode()
         arrivals, receives = (
             [record for record in tail.all_records() if record.key == key] for tail in (self._arrivals, self._receives)
@@ -83,10 +83,10 @@ class QueueTruth:
 
 
 def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]) -> list[Block]:
-    """The blocks whose COMMIT was reported, in the order of the COMMITs.
+    """Returns the blocks whose COMMIT was reported, in the order of the COMMITs.
 
-    A session's n-th RECEIVE with messages is its n-th block: reports of a session keep their order, and only the
-    reports of blocks at whose beginning it was killed are missing.
+    A session's n-th RECEIVE with messages is its n-th block, because the reports of a session keep their order. Only a
+    block at whose beginning the reader was killed has no report.
     """
     assert len({record.partition for record in receives}) <= 1
     unreported: dict[str, list[Block]] = {}
@@ -100,12 +100,12 @@ def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]
             case "RECEIVE", "MESSAGES":
                 assert transaction not in transactions, f"two RECEIVEs of one transaction: {report}"
                 transactions[transaction] = block = unreported[report["session_id"]].pop(0)
-                assert report["messages"] == len(block.messages), f"{report}, but received was {block}"
+                assert report["messages"] == len(block.messages), f"{report}, but the reader received {block}"
             case "COMMIT", None:
-                assert transaction in transactions, f"a COMMIT of what was not received, or has ended: {report}"
+                assert transaction in transactions, f"a COMMIT of a transaction that is not open: {report}"
                 committed.append(transactions.pop(transaction))
             case "ROLLBACK", None:
-                assert transaction in transactions, f"a ROLLBACK of what was not received, or has ended: {report}"
+                assert transaction in transactions, f"a ROLLBACK of a transaction that is not open: {report}"
                 del transactions[transaction]
     missing = [block for left in unreported.values() for block in left if block.outcome is not Outcome.UNKNOWN]
     assert not missing, f"blocks without a RECEIVE: {missing}"
@@ -113,25 +113,25 @@ def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]
 
 
 class Count:
-    """The monitor's count of one queue: its core, fed with records as the pipeline would feed it."""
+    """The monitor's count of one queue, from the core, which gets records as the pipeline would pass them on."""
 
     def __init__(self, *, is_healed: bool) -> None:
-        """A queue nobody has heard of.
+        """Begins without a queue.
 
         Args:
-            is_healed: Whether time goes on by the records' timestamps, a batch a second, and the readers' own counts
-                (`unread`) are believed. Otherwise nothing hides a mistake: one batch, in which nothing heals.
+            is_healed: True: there is one batch per second of the records' timestamps, and the readers' own counts
+                (`unread`) are used. False: there is one batch without these counts, so that no healing hides an error.
         """
         self._is_healed = is_healed
         self._timeline = Timeline()
 
     @property
     def unread(self) -> int:
-        """How many messages are unread, by the monitor's count."""
+        """Returns the monitor's count of unread messages."""
         return 0 if self._timeline.queue_if_any is None else self._timeline.queue.unread
 
     def feed(self, arrivals: Iterable[ConsumerRecord], receives: Iterable[ConsumerRecord]) -> None:
-        """Feeds records that have not been fed yet, and lets the time pass after which silent sessions are given up."""
+        """Passes new records to the core, then lets the leases of silent sessions expire."""
         rows = [_row(Source.ARRIVALS, each) for each in arrivals] + [_row(Source.RECEIVES, each) for each in receives]
         begin_ms = self._timeline.now_ms
         for since_ms, batch in self._batches(pa.Table.from_pylist(rows, RECORDS)):
@@ -139,17 +139,17 @@ class Count:
                 _, events, wrong = given.decode()
                 assert not wrong
                 self._timeline.batch(begin_ms + since_ms, *map(self._as_believed, events))
-        # Twice: the lease of a session killed long before the last record is found overdue, and given once more.
+        # Twice: the lease of a session killed long before the last record is found overdue, and extended once.
         for _ in range(2):
             self._timeline.batch(self._timeline.now_ms + self._timeline.settings.transaction_lease_ms)
 
     def _batches(self, records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Batches, each with its time since the first: one for each second in which records came, or one for all."""
+        """Yields batches, each with its time since the first: one for each second with records, or one for all."""
         if not self._is_healed:
             yield 0, records
             return
         rows = records.take(order_of(records)).to_pylist()
-        # As in a batch: no record is earlier than those before it, whatever its timestamp says.
+        # As in the monitor's batches, a record never counts as earlier than the records before it.
         latest_ms = accumulate((row["timestamp_ms"] for row in rows), max)
         ordered = [row | {"timestamp_ms": each_ms} for row, each_ms in zip(rows, latest_ms, strict=True)]
         for second, group in groupby(ordered, lambda row: row["timestamp_ms"] // SECOND):

@@ -1,4 +1,4 @@
-"""Events of the core as the records that bring them about."""
+"""Turns events of the core into the records that cause them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ ON_OFF = {True: "ON", False: "OFF"}
 
 
 def record_of(event: Event, queue: str) -> tuple[str, dict[str, Any]]:
-    """The topic, without a prefix, and the value of the record of an event."""
+    """Returns the topic, without a prefix, and the value of the record that causes an event."""
     match event:
         case events.MessageArrived():
             return "queue-arrivals", {"queue": queue, "count": event.count}

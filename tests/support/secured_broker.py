@@ -1,6 +1,6 @@
-"""A broker that wants to know who everybody is: SASL/SCRAM over TLS, and nobody may do what no ACL allows.
+"""A broker with users: SASL/SCRAM over TLS, and only the rights that ACLs grant.
 
-Passwords are made anew for each run, so that a test may search everything for them.
+Each run has new passwords, so that a test can search all files and processes for them.
 """
 
 import secrets
@@ -32,13 +32,13 @@ REQUEST_TIMEOUT_S = 10.0
 
 @dataclass
 class SecuredBroker:
-    """A running one, its users, and their client files.
+    """A running secured broker, its users, and their client files.
 
     Attributes:
         bootstrap_servers: `HOST:PORT`.
-        folder: Where client files go.
-        authority: The certificate that clients must trust, PEM.
-        passwords: Of each user.
+        folder: The folder for client files.
+        authority: The certificate that clients must trust, as PEM.
+        passwords: User -> password.
     """
 
     bootstrap_servers: str
@@ -50,7 +50,7 @@ class SecuredBroker:
         self.admin = self.cluster(SUPER_USER).admin_client()
 
     def add_user(self, name: str) -> None:
-        """Makes a user with a password of its own, who may do nothing yet."""
+        """Creates a user with its own password and without rights."""
         self.passwords[name] = secrets.token_urlsafe(16)
         upsertion = UserScramCredentialUpsertion(
             name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), self.passwords[name].encode()
@@ -58,23 +58,23 @@ class SecuredBroker:
         self.admin.alter_user_scram_credentials([upsertion])[name].result(REQUEST_TIMEOUT_S)
 
     def allow(self, acls: list[AclBinding]) -> None:
-        """Adds ACLs; they are in force on return."""
+        """Adds ACLs, and waits until they are in force."""
         for future in self.admin.create_acls(acls, request_timeout=REQUEST_TIMEOUT_S).values():
             future.result()
         wait_until(lambda: all(map(self._is_in_force, acls)), REQUEST_TIMEOUT_S, "the ACLs to be in force")
 
     def forbid(self, acl: AclBinding) -> None:
-        """Takes an ACL away, which must be there."""
+        """Removes an ACL, which must exist, and waits until it is no longer in force."""
         (future,) = self.admin.delete_acls([_filter(acl)], request_timeout=REQUEST_TIMEOUT_S).values()
         assert len(future.result()) == 1, acl
         wait_until(lambda: not self._is_in_force(acl), REQUEST_TIMEOUT_S, "the ACL to be gone")
 
     def _is_in_force(self, acl: AclBinding) -> bool:
-        # The broker answers from what its authorizer has.
+        # The broker's answer comes from its authorizer.
         return bool(self.admin.describe_acls(_filter(acl), request_timeout=REQUEST_TIMEOUT_S).result())
 
     def client_file(self, name: str, *, password: str | None = None, authority: Path | None = None) -> Path:
-        """A user's file for --kafka-config, as docs/security.md shows it."""
+        """Writes a user's file for --kafka-config, as docs/security.md shows it; returns its path."""
         path = self.folder / f"{name}-{secrets.token_hex(4)}.properties"
         path.touch(mode=0o600)
         properties = properties_of(name, password or self.passwords[name], authority or self.authority)
@@ -82,14 +82,14 @@ class SecuredBroker:
         return path
 
     def cluster(self, name: str) -> Cluster:
-        """How a user reaches the broker, for clients in this process."""
+        """Returns the connection of a user, for clients in this process."""
         return Cluster(
             self.bootstrap_servers, client_properties.for_librdkafka(client_properties.load(self.client_file(name)))
         )
 
 
 def properties_of(name: str, password: str, authority: Path) -> dict[str, str]:
-    """What a client needs, in Java's words."""
+    """Returns the properties that a client needs, with the names of the Java client."""
     return {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": _MECHANISM,
@@ -107,7 +107,7 @@ def _filter(acl: AclBinding) -> AclBindingFilter:
 
 @contextmanager
 def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
-    """Runs one; its files go into the folder."""
+    """Runs a secured broker, with its files in the folder."""
     store, authority = make_certificate(folder, "broker")
     password = secrets.token_urlsafe(16)
     settings = {
@@ -121,7 +121,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": _STORE_PASSWORD,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        # The broker comes to its own controller, by a port that nobody else is told, as ANONYMOUS.
+        # The broker connects to its own controller as ANONYMOUS, by a port that is not announced to clients.
         "super.users": f"User:{SUPER_USER};User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "false",
     }
@@ -136,7 +136,7 @@ _STORE_PASSWORD = "of the tests' key stores"  # noqa: S105  (of a file that live
 
 
 def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A key with a certificate that it has signed itself: as a PKCS12 store, and the certificate alone as PEM."""
+    """Makes a key with a self-signed certificate; returns a PKCS12 store of both, and the certificate alone as PEM."""
     store, certificate = folder / f"{name}.p12", folder / f"{name}.pem"
     keytool = [str(find_java().with_name("keytool")), "-keystore", str(store), "-storepass", _STORE_PASSWORD]
     key = ["-genkeypair", "-alias", name, "-keyalg", "EC", "-storetype", "PKCS12", "-validity", "2"]

@@ -1,4 +1,4 @@
-"""A program that gets a signal at some instant of its start: what it leaves behind, and what it says."""
+"""Sends a program a signal at some instant of its start, and checks its output and that no process is left."""
 
 import os
 import signal
@@ -16,25 +16,25 @@ from streaming.system.processes import THIS_COMMAND, own_environment
 from streaming.wire.topics import Topics
 from tests.support.waiting import processes_with, wait_until
 
-# Every descendant inherits it.
+# An environment variable that all descendants inherit.
 MARK = "STOPPED_START"
-# A little longer than each takes to be ready on two cores.
+# A little longer than each program takes to be ready on two cores.
 RANGES_S = {"monitor": 11.0, "broker": 4.0, "activator": 2.0, "host": 2.0, "read": 2.0, "watch": 1.5, "workload": 2.0}
-# Until then the interpreter itself may still start: Python answers a signal with a traceback of its own imports, or
-# drops it (`Exception ignored`), and a second one is needed.
+# Before this instant the interpreter itself may still be starting. Then Python answers a signal with a traceback of its
+# own imports, or drops the signal (`Exception ignored`), and a second signal is needed.
 INTERPRETER_S = 0.15
 
 
 @dataclass(frozen=True)
 class Found:
-    """How a program ended."""
+    """The end of a program: exit code, time from the signal to the end, and output."""
 
     exit_code: int
     took_s: float
     output: str
 
     def problem(self, command: str, number: signal.Signals, after_s: float) -> str | None:
-        """What is wrong about it; None: nothing."""
+        """Returns a description of what is wrong with the end; None if nothing is."""
         said = self.output.strip().splitlines()
         stopped = self.exit_code == 0 and said[-1:] == [f"{command} stopped"]
         broken_off = self.exit_code == 128 + number and said[-1:] == [f"stopped by {number.name}"]
@@ -42,12 +42,12 @@ class Found:
             return None
         has_trace = any(line.startswith(("Traceback", "\tat ", "Exception ")) for line in said)
         if has_trace or not (stopped or broken_off):
-            return f"{command}, {number.name} after {after_s:.2f} s: exit code {self.exit_code}, said\n{self.output}"
+            return f"{command}, {number.name} after {after_s:.2f} s: exit code {self.exit_code}, output:\n{self.output}"
         return None
 
 
 def options(command: str, folder: Path, bootstrap_servers: str) -> list[str]:
-    """The options of a command line that goes on until it is stopped, on topics of its own."""
+    """Returns options with which a command runs until it is stopped, on its own topics, which this creates."""
     prefix = f"x-{uuid.uuid4().hex[:8]}-"
     queue = f"q-{prefix}"
     Admin(Cluster(bootstrap_servers)).create_topics(Topics(prefix).specs(), partitions=1, replication_factor=1)
@@ -71,10 +71,10 @@ def options(command: str, folder: Path, bootstrap_servers: str) -> list[str]:
 def stop_after(  # noqa: PLR0917
     command: str, more: list[str], after_s: float, number: signal.Signals, folder: Path, deadline_s: float
 ) -> Found:
-    """Starts the program, sends it the signal after so long, and waits until all its processes are gone.
+    """Starts the program, sends it the signal after `after_s`, and waits until all its processes have ended.
 
     Raises:
-        AssertionError: They are not gone in time.
+        AssertionError: A process has not ended in time.
     """
     mark = f"{MARK}={uuid.uuid4()}"
     name, _, value = mark.partition("=")

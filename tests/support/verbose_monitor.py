@@ -1,7 +1,7 @@
-"""The monitor, with all that it and Spark can be made to say: `python -m tests.support.verbose_monitor OPTIONS`.
+"""The monitor with the most verbose output of itself and Spark: `python -m tests.support.verbose_monitor OPTIONS`.
 
-The root logger is set to DEBUG, without the product's filters. Once the first batch is committed, Spark's
-configuration, the query's plans and its progress are printed, and then TOLD.
+The root logger has level DEBUG, without the project's filters. After the commit of the first batch, the program prints
+Spark's configuration, the query's plans and its progress, and then TOLD.
 """
 
 import json
@@ -27,7 +27,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c: %m%n%ex
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
-# Its text is the code that Spark generates: much, and made of plans that are printed anyway.
+# This logger prints the code that Spark generates: long texts, made from plans that are printed anyway.
 logger.codegen.name = org.apache.spark.sql.catalyst.expressions.codegen
 logger.codegen.level = warn
 """
@@ -51,7 +51,7 @@ def main() -> None:
 
     def start_and_tell(writer: DataStreamWriter) -> StreamingQuery:
         spark = SparkSession.active()
-        spark.sparkContext.setLogLevel("DEBUG")  # set from the start, PySpark would set it back
+        spark.sparkContext.setLogLevel("DEBUG")  # PySpark would reset a level that was set at the start
         query = start(writer)
         threading.Thread(target=_tell, args=(spark, query), daemon=True).start()
         return query

@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline: no test sleeps for a result."""
+"""Waits for conditions with a deadline, so that no test sleeps for a result, and looks at processes."""
 
 import time
 from collections.abc import Callable
@@ -10,19 +10,19 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
-    """Returns the first true result of the condition; fails, naming what was awaited, if there is none in time."""
+    """Returns the first true result of the condition; fails with `what` if there is none in time."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         result = condition()
         if result:
             return result
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"waited {timeout_s} s in vain for: {what}; last seen: {result!r}")
+            raise AssertionError(f"not within {timeout_s} s: {what}; last result: {result!r}")
         time.sleep(POLL_INTERVAL_S)
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not yet waited for does not."""
+    """Returns whether a process runs. A zombie, which has ended and was not yet waited for, does not."""
     try:
         return _fields(Path(f"/proc/{pid}/stat"))[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
@@ -30,9 +30,9 @@ def is_running(pid: int) -> bool:
 
 
 def children_of(parent_pid: int) -> set[int]:
-    """The process ids of all children, zombies included."""
+    """Returns the process ids of all children, zombies included."""
     children = set()
-    # No glob with more than one part: it looks at each, and a process may be gone by then.
+    # A glob with more than one part would look into each folder, and fail if the process has ended by then.
     for stat in (process / "stat" for process in Path("/proc").glob("[0-9]*")):
         try:
             if int(_fields(stat)[1]) == parent_pid:
@@ -43,7 +43,7 @@ def children_of(parent_pid: int) -> set[int]:
 
 
 def processes_with(text: str, part: str = "cmdline") -> set[int]:
-    """The process ids of all running processes with this text in their command line, or in their `environ`."""
+    """Returns the ids of all running processes with this text in `part` of /proc/PID, by default the command line."""
     found = set()
     for file in (process / part for process in Path("/proc").glob("[0-9]*")):
         try:
@@ -55,5 +55,5 @@ def processes_with(text: str, part: str = "cmdline") -> set[int]:
 
 
 def _fields(stat: Path) -> list[str]:
-    """State, parent, ...: what follows the name, which may have blanks and brackets of its own."""
+    """Returns the fields after the name: state, parent, and so on. The name itself may have blanks and brackets."""
     return stat.read_text().rpartition(")")[2].split()

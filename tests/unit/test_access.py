@@ -1,4 +1,4 @@
-"""Refusals: which errors are one, and what they tell the user to change."""
+"""Kafka's refusals of a client: the errors that count as refusals, and messages that say what to change."""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -54,7 +54,7 @@ def test_the_last_refusal_is_kept_whatever_follows() -> None:
         ("GroupAuthorizationException: Not authorized to access group: g", "consumer group"),
     ],
 )
-def test_the_same_from_the_jvm(line: str, said: str) -> None:
+def test_a_refusal_that_the_jvm_reports_says_what_to_change(line: str, said: str) -> None:
     trace = f"[STREAM_FAILED] Query terminated.\norg.apache.kafka.common.errors.{line}\n\tat org.apache.kafka.Some\n"
     denied = java_denial(trace)
     assert denied is not None

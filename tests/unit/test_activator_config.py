@@ -1,4 +1,4 @@
-"""The activator's config file: ten lines do, and what is wrong is told with its entry."""
+"""The activator's config file: a few lines are enough, and an error names the entry with the invalid value."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ def test_a_small_config(tmp_path: Path) -> None:
     assert config.entry_for("invoices") is None
 
 
-def test_the_first_entry_that_matches_is_a_queues(tmp_path: Path) -> None:
+def test_a_queue_has_the_first_entry_that_matches(tmp_path: Path) -> None:
     config = load(tmp_path, entry(queue="a") + entry(queue="[ab]", max=2) + entry(queue="*", max=3))
     limits = [found.max for queue in ("a", "b", "c") if (found := config.entry_for(queue)) is not None]
     assert limits == [1, 2, 3]
@@ -71,7 +71,7 @@ def test_a_log_file_stays_in_its_folder(tmp_path: Path) -> None:
     assert found.log_file_for("a/../b") == Path("logs/a_.._b.log")
 
 
-def test_only_one_event_notifications_records(tmp_path: Path) -> None:
+def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
     found = load(tmp_path, entry(notification="mine")).entry_for("q")
     assert found is not None
     assert [found.wants(name) for name in ("mine", "another", None)] == [True, False, True]
@@ -104,13 +104,13 @@ def test_only_one_event_notifications_records(tmp_path: Path) -> None:
         ({"comand": "x"}, "Object contains unknown field `comand`"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_entry(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
+def test_an_error_names_its_entry(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError) as raised:
         load(tmp_path, entry(**fields))
     assert f"activator.toml: programs[0]: {reason}" in str(raised.value)
 
 
-def test_an_unsafe_name_of_a_queue_is_refused_where_it_would_stand_in_the_command(tmp_path: Path) -> None:
+def test_an_unsafe_queue_name_is_refused_only_if_the_command_contains_it(tmp_path: Path) -> None:
     found = load(tmp_path, entry(queue="*", command="read {queue}")).entry_for("-x")
     assert found is not None
     assert found.refusal("x") is None

@@ -1,4 +1,4 @@
-"""Programs that survive the activator, and are found again by whoever comes next."""
+"""Programs that survive the activator, and are found again by the next activator."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ from streaming.daemons.activator.programs import (
 )
 from tests.support.waiting import is_running, wait_until
 
-# Starts a program to the gate, opens it or not, and dies.
+# Starts a program that waits at its gate, opens the gate or not, and dies.
 ACTIVATOR = """
 import os, signal, sys
 from streaming.daemons.activator.programs import StartedProgram
@@ -42,9 +42,9 @@ def started(*command: str, log_file: Path | None = None) -> StartedProgram:
 
 
 def left_behind(how: str, file: Path) -> Identity:
-    """The program of an activator that was killed."""
+    """Returns the identity of a program whose activator was killed."""
     command = [sys.executable, "-c", ACTIVATOR, how, str(file)]
-    # The program has the pipe too, so there is no waiting for its end.
+    # The program has inherited the pipe, so the pipe does not end with the activator.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as activator:
         assert activator.stdout is not None
         pid, start_ticks, boot_id = activator.stdout.readline().split()
@@ -55,7 +55,7 @@ def left_behind(how: str, file: Path) -> Identity:
 @pytest.fixture
 def survivor(tmp_path: Path) -> Iterator[Identity]:
     identity = left_behind("open", tmp_path / "ran")
-    wait_until((tmp_path / "ran").exists, 10, "the program")
+    wait_until((tmp_path / "ran").exists, 10, "the program's output")
     yield identity
     with suppress(ProcessLookupError):
         os.killpg(identity.pid, signal.SIGKILL)
@@ -72,15 +72,15 @@ def test_output_directory_and_exit_code(tmp_path: Path) -> None:
     assert program.poll() is None
     assert log_file.read_bytes() == b""
     program.open_gate()
-    assert wait_until(program.poll, 10, "its end") == Exit(3)
+    assert wait_until(program.poll, 10, "the program's end") == Exit(3)
     assert log_file.read_text() == f"a b {tmp_path}\nerror\n"
     program.release()
 
 
-def test_what_cannot_be_found_ends_with_127(tmp_path: Path) -> None:
+def test_a_program_that_is_not_found_ends_with_127(tmp_path: Path) -> None:
     program = started("no-such-program", log_file=tmp_path / "log")
     program.open_gate()
-    assert wait_until(program.poll, 10, "its end") == Exit(127)
+    assert wait_until(program.poll, 10, "the program's end") == Exit(127)
 
 
 def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
@@ -88,17 +88,17 @@ def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
         StartedProgram(["true"], {}, tmp_path / "missing", None)
 
 
-def test_one_that_was_killed_at_the_gate() -> None:
+def test_a_program_that_was_killed_at_the_gate() -> None:
     program = started("true")
     os.kill(program.pid, signal.SIGKILL)
-    wait_until(lambda: not is_running(program.pid), 10, "its end")
+    wait_until(lambda: not is_running(program.pid), 10, "the program's end")
     program.open_gate()
-    assert wait_until(program.poll, 10, "its end") == Exit(-signal.SIGKILL)
+    assert wait_until(program.poll, 10, "the program's end") == Exit(-signal.SIGKILL)
 
 
 def test_a_program_at_the_gate_of_a_killed_activator_is_never_run(tmp_path: Path) -> None:
     identity = left_behind("wait", tmp_path / "ran")
-    wait_until(lambda: not is_running(identity.pid), 10, "its end")
+    wait_until(lambda: not is_running(identity.pid), 10, "the program's end")
     assert not (tmp_path / "ran").exists()
 
 
@@ -108,7 +108,7 @@ def test_a_program_survives_and_is_adopted_with_its_end(survivor: Identity) -> N
     assert program.poll() is None
     descriptors = set(Path("/proc/self/fd").iterdir())
     program.signal(signal.SIGTERM)
-    assert wait_until(program.poll, 10, "its end") == Exit(None)
+    assert wait_until(program.poll, 10, "the program's end") == Exit(None)
     program.signal(signal.SIGTERM)
     assert set(Path("/proc/self/fd").iterdir()) == descriptors
     program.release()
@@ -122,7 +122,7 @@ def test_another_process_with_the_same_id_is_not_adopted(survivor: Identity) -> 
 
 @pytest.fixture
 def thread_id() -> Iterator[int]:
-    """The id of a thread of a running process that is not the process's own."""
+    """The id of a thread of a running process, other than the process's own id."""
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
@@ -153,12 +153,12 @@ def test_what_cannot_be_a_process_id_is_not_adopted(pid: int) -> None:
 
 
 @pytest.mark.parametrize("stat", ["", "7", "7 (x", "7 (x) S 1", "7 (x) S" + " x" * 50])
-def test_an_odd_stat_file_is_that_of_no_process(monkeypatch: pytest.MonkeyPatch, stat: str) -> None:
+def test_an_invalid_stat_file_gives_no_identity(monkeypatch: pytest.MonkeyPatch, stat: str) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_arguments, **_options: stat)
     assert identity_of(os.getpid()) is None
 
 
-def test_a_process_that_may_not_be_looked_at_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_process_has_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     def deny(*_arguments: object, **_options: object) -> str:
         raise PermissionError
 
@@ -167,7 +167,7 @@ def test_a_process_that_may_not_be_looked_at_is_none(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("error", [ProcessLookupError, FileNotFoundError, PermissionError, OSError(errno.EINVAL, "")])
-def test_a_signal_to_what_has_become_something_else_is_none(
+def test_a_signal_to_a_process_that_is_not_the_program_is_not_sent(
     survivor: Identity, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     program = AdoptedProgram(survivor)
@@ -186,14 +186,14 @@ def test_a_signal_to_what_has_become_something_else_is_none(
     assert program.poll() is None
 
 
-def test_one_that_has_ended_is_not_adopted_even_before_somebody_has_waited_for_it() -> None:
+def test_a_program_that_has_ended_is_not_adopted_even_before_its_parent_has_waited_for_it() -> None:
     program = started("true")
     identity = program.identity
     program.open_gate()
-    wait_until(lambda: identity_of(identity.pid) is None, 10, "its end")
+    wait_until(lambda: identity_of(identity.pid) is None, 10, "the program's end")
     with pytest.raises(ProcessLookupError):
         AdoptedProgram(identity)
-    assert wait_until(program.poll, 10, "its end") == Exit(0)
+    assert wait_until(program.poll, 10, "the program's end") == Exit(0)
     with pytest.raises(ProcessLookupError):
         AdoptedProgram(identity)
 
@@ -205,8 +205,8 @@ def test_all_are_stopped_and_stubborn_ones_by_force(tmp_path: Path, survivor: Id
     over = started("true")
     for program in (stubborn, obedient, over):
         program.open_gate()
-    wait_until(log_file.read_text, 10, "the stubborn one")
-    wait_until(over.poll, 10, "its end")
+    wait_until(log_file.read_text, 10, "the stubborn program's output")
+    wait_until(over.poll, 10, "the program's end")
     adopted = AdoptedProgram(survivor)
     stop_all([stubborn, obedient, over, adopted], 0.3)
     assert stubborn.poll() == Exit(-signal.SIGKILL)

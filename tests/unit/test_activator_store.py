@@ -1,4 +1,4 @@
-"""What the activator keeps on disk, and what its status shows of it."""
+"""The activator's state on disk, and the view of it that `activator status` shows."""
 
 import json
 import os
@@ -145,7 +145,7 @@ def test_the_state_of_an_older_version_becomes_private(tmp_path: Path) -> None:
         assert store.about().pid == 42
 
 
-def test_a_state_directory_of_somebody_else_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_directory_of_another_user_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: -1)
@@ -153,13 +153,13 @@ def test_a_state_directory_of_somebody_else_stays_as_it_is(tmp_path: Path, monke
     assert modes(tmp_path / "state")["state"] == "0o755"
 
 
-def test_a_state_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_state_without_the_right_to_read_it_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     filled(folder)
     user = os.geteuid()
     folder.chmod(0)
-    # The superuser may read it nevertheless.
+    # The superuser may read any folder, so another user tries.
     os.seteuid(user or 65534)
     try:
         with pytest.raises(UserError, match="state cannot be read: Permission denied"):
@@ -217,13 +217,13 @@ def test_a_state_directory_has_one_activator(tmp_path: Path) -> None:
     StateLock(tmp_path / "state").close()
 
 
-def test_a_state_directory_that_cannot_be_one(tmp_path: Path) -> None:
+def test_a_state_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be used"):
         StateLock(tmp_path / "file" / "state")
 
 
-def test_status_of_nothing(tmp_path: Path) -> None:
+def test_status_before_the_first_notification(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No activator has run"):
         read_status(tmp_path, NOW_MS)
     with Store(tmp_path):
@@ -266,7 +266,7 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
     lock.close()
 
 
-def test_a_state_of_another_kind_of_file(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "activator.db")
     connection.execute("CREATE TABLE queues (other)")
     connection.commit()

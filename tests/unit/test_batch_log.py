@@ -1,4 +1,4 @@
-"""The log of batches: what a batch gave a queue, in parts that Kafka takes, and its reader, who misses none."""
+"""The log of batches (queue-batches): its parts are small enough for Kafka, and its reader notices a missing one."""
 
 import json
 from dataclasses import replace
@@ -10,14 +10,14 @@ from tests.support.batch_log import merged_batches
 from tests.support.fake_spark import SETTINGS, FakeGroupState, FakeShard, Output, Record, arrival, of_topic, receive
 
 LOGGING = replace(SETTINGS, logs_batches=True)
-# What Kafka takes by itself is 1 MiB, with the key, the headers and the framing.
+# Kafka's default limit is 1 MiB for a record with its key, headers and framing.
 FAR_BELOW_KAFKAS_LIMIT_BYTES = 2**19
-# Beside the value; see records.MAX_RECORD_BYTES.
+# input_records.MAX_RECORD_BYTES, less the key.
 LONGEST_VALUE_BYTES = 65_536 - len(b"Q")
 
 
 def parts(outputs: list[Output]) -> list[dict[str, Any]]:
-    """The records of the log, each small enough."""
+    """Returns the records of the log; checks that each is small enough."""
     logged = of_topic(outputs, "queue-batches")
     for one in logged:
         assert len(one.key or b"") + len(one.value or b"") < FAR_BELOW_KAFKAS_LIMIT_BYTES
@@ -29,14 +29,14 @@ def events(found: list[dict[str, Any]]) -> list[Any]:
 
 
 def padded(number: int) -> Record:
-    """An arrival of the greatest length that is allowed."""
+    """Returns an arrival of the greatest length that is allowed."""
     frame = len(b'{"queue": "Q", "number": %d, "padding": ""}' % number)
     return arrival(number=number, padding="x" * (LONGEST_VALUE_BYTES - frame))
 
 
 class TestParts:
     @pytest.mark.parametrize("records", [[arrival()], []], ids=["a record", "only due"])
-    def test_an_ordinary_batch_has_one(self, records: list[Record]) -> None:
+    def test_an_ordinary_batch_has_one_part(self, records: list[Record]) -> None:
         shard = FakeShard(LOGGING)
         if not records:
             shard.batch(0, arrival())
@@ -50,7 +50,7 @@ class TestParts:
         assert {(part["queue"], part["batch_ms"], part["clock_ms"]) for part in found} == {("Q", 7, 7)}
         assert events(found) == [["queue-arrivals", {"queue": "Q", "number": n}] for n in range(40_000)]
 
-    def test_so_are_records_of_the_greatest_length(self) -> None:
+    def test_a_batch_of_the_longest_records_is_cut_too(self) -> None:
         outputs = FakeShard(LOGGING).batch(0, *map(padded, range(40)))
         assert of_topic(outputs, "queue-dead-letters") == []
         assert [value["number"] for _, value in events(parts(outputs))] == [*range(40)]

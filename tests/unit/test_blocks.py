@@ -1,4 +1,4 @@
-"""Blocks: what a task has read reaches its shards whole and once, however Spark cuts it."""
+"""Blocks: each record that a task has read reaches its shard whole and once, however Spark divides the records."""
 
 from random import Random
 
@@ -24,13 +24,13 @@ SHARD_KEYS = [3, 5, 11]
 
 
 def read(records: list[Record], shards: list[int]) -> list[pa.RecordBatch]:
-    """What a task reads: records, each with its shard."""
+    """Returns records as a task reads them, each with its shard."""
     batches: list[pa.RecordBatch] = table(records).append_column("shard", pa.array(shards, pa.int32())).to_batches()
     return batches
 
 
 def packed(batches: list[pa.RecordBatch]) -> dict[int, list[bytes | None]]:
-    """The blocks of each shard."""
+    """Returns the blocks of each shard."""
     blocks: dict[int, list[bytes | None]] = {}
     for batch in pack(batches, SHARD_KEYS):
         assert batch.schema == BLOCKS
@@ -45,7 +45,7 @@ def unpacked(blocks: list[bytes | None]) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_each_shard_gets_its_records_unchanged_and_nobody_elses(seed: int) -> None:
+def test_each_shard_gets_its_own_records_unchanged_and_no_others(seed: int) -> None:
     random = Random(seed)  # noqa: S311  (no secret)
     records = [
         Record(
@@ -84,7 +84,7 @@ def test_a_tick_among_records_takes_nothing_away() -> None:
 
 def test_large_records_make_more_blocks_not_larger_ones() -> None:
     random = Random(1)  # noqa: S311  (no secret)
-    values = [random.randbytes(2**20) for _ in range(20)]  # which nothing makes shorter
+    values = [random.randbytes(2**20) for _ in range(20)]  # random, so compression does not shorten them
     blocks = packed(read([Record(Source.ARRIVALS, value, b"Q") for value in values], [5] * len(values)))
     assert max(len(block or b"") for block in blocks[5]) < 2 * MAX_BLOCK_BYTES
     assert [row["value"] for row in unpacked(blocks[5])] == values

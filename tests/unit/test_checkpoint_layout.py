@@ -1,4 +1,4 @@
-"""The layout of a checkpoint: what a damaged one says, and what tells a checkpoint from all others."""
+"""The layout of a checkpoint: the errors about a damaged file, and the id that no other checkpoint has."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ WANTED = Wanted(2, "p-", {}, None)
 
 
 class Files:
-    """Stands for Hadoop's file system, and for its paths."""
+    """A fake of Hadoop's file system and of its paths."""
 
     def __init__(self, content: dict[str, bytes], *, renames: bool = True) -> None:
         self.content = content
@@ -43,7 +43,7 @@ class Files:
 
 
 class FakePath(str):
-    """Java's path."""
+    """A fake of Java's path."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class FakePath(str):
 
 
 class FakeStream:
-    """A file that is written."""
+    """A fake of the stream that writes a file."""
 
     def __init__(self, content: dict[str, bytes], path: str) -> None:
         self._content = content

@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         client_properties.load(tmp_path / "binary")
 
 
-def test_in_the_words_of_librdkafka() -> None:
+def test_javas_names_become_those_of_librdkafka() -> None:
     properties = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
@@ -66,8 +66,8 @@ def test_user_and_password_come_from_jaas() -> None:
     "properties",
     [
         {"ssl.truststore.type": "JKS"},
-        {"ssl.truststore.location": "/ca.pem"},  # Java's default is no PEM file
-        {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "pem"},  # nor does Java know this word
+        {"ssl.truststore.location": "/ca.pem"},  # Java's default type is not PEM
+        {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "pem"},  # Java knows PEM only in capitals
         {"ssl.keystore.location": "/me.p12", "ssl.keystore.type": "PKCS12"},
     ],
 )

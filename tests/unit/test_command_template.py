@@ -1,4 +1,4 @@
-"""Names in command lines: an argument of a program that the config names, never a program, an option or a script."""
+"""Names in command lines: a name becomes an argument of the configured program, never a program, option or script."""
 
 import os
 from collections.abc import Mapping
@@ -249,14 +249,14 @@ def test_a_command_without_placeholders_is_for_any_name() -> None:
 
 
 def run_for(queue: str, command: str, folder: Path) -> bool:
-    """Goes the activator's way to a program, up to its end; returns whether there was one."""
+    """Starts a program as the activator does, and waits for its end; returns whether one was started."""
     try:
         words = ProgramEntry("*", command).command_for(queue)
     except ValueError:
         return False
     program = StartedProgram(words, {"PATH": os.environ["PATH"]}, folder, folder / "log")
     program.open_gate()
-    wait_until(program.poll, 10, "its end")
+    wait_until(program.poll, 10, "the program's end")
     return True
 
 

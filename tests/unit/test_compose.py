@@ -20,7 +20,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMAGE = "queue-activation"
 OWN = sorted(name for name, service in SERVICES.items() if service["image"] == IMAGE)
-# Without Docker Compose's own checks: what a service of this file may say.
+# The keys that a service of this file may have, because Docker Compose's own checks are not available.
 SERVICE_KEYS = frozenset(("build", "command", "depends_on", "environment", "healthcheck", "hostname", "image")) | {
     *("init", "ports", "pull_policy", "stop_grace_period", "volumes")
 }
@@ -32,7 +32,7 @@ def instructions(name: str) -> list[str]:
 
 
 def is_ignored(path: str) -> bool:
-    """Whether .dockerignore keeps a path of the top level out of the build; the last pattern that fits decides."""
+    """Returns whether .dockerignore keeps a path of the top level out of the build; the last match decides."""
     ignored = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!")
@@ -55,7 +55,7 @@ def test_the_image_is_built_once_and_never_pulled() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_says_only_what_compose_knows(name: str) -> None:
+def test_a_service_has_only_keys_that_compose_knows(name: str) -> None:
     service = SERVICES[name]
 
     assert service.keys() <= SERVICE_KEYS
@@ -79,7 +79,7 @@ def test_the_command_is_one_of_the_command_line(name: str) -> None:
 
 
 def check_config(service: dict[str, Any], config: Path) -> None:
-    """The file is there where the service mounts it, and its commands are commands."""
+    """Checks that the config file exists where the service mounts it, and that its commands are valid."""
     (mount,) = [volume.split(":") for volume in service["volumes"] if str(config).startswith(volume.split(":")[1])]
     path = ROOT / mount[0] / config.relative_to(mount[1])
     for entry in toml_file.load(path, Config).programs:
@@ -107,10 +107,10 @@ def test_dependencies_exist_and_can_be_met(name: str) -> None:
         assert condition != "service_completed_successfully" or "restart" not in SERVICES[other]
 
 
-def test_dependencies_have_no_circle() -> None:
+def test_dependencies_have_no_cycle() -> None:
     order = TopologicalSorter({name: service.get("depends_on", {}) for name, service in SERVICES.items()})
 
-    assert set(order.static_order()) == SERVICES.keys()  # a circle raises; another name is no service
+    assert set(order.static_order()) == SERVICES.keys()  # raises for a cycle; an unknown name is not a service
 
 
 def test_named_volumes_are_declared_and_used() -> None:
@@ -130,7 +130,7 @@ def test_the_checkpoint_is_on_a_volume() -> None:
     assert any(mount in DOCKERFILE for mount in mounts)
 
 
-def test_the_monitors_health_is_asked_where_it_is_told_and_metrics_are_published() -> None:
+def test_the_health_check_asks_the_port_of_the_metrics_which_is_published() -> None:
     monitor = SERVICES["monitor"]
     port = monitor["environment"]["QUEUE_ACTIVATION_METRICS_PORT"]
 
@@ -170,7 +170,7 @@ def test_what_the_dockerfile_copies_is_there() -> None:
         assert not is_ignored(source), source
     packages = {package.partition(".")[0] for package in PYPROJECT["tool"]["setuptools"]["packages"]}
     assert packages | {"pyproject.toml", "setup.py", "constraints.txt", PYPROJECT["project"]["readme"]} <= set(copied)
-    # streaming/system/ivy.xml leads to it.
+    # streaming/system/ivy.xml is a link to this file.
     assert (ROOT / "streaming" / "system" / "ivy.xml").resolve().relative_to(ROOT).name in copied
 
 
@@ -182,6 +182,6 @@ def test_the_image_runs_the_command_as_an_ordinary_user() -> None:
     assert instructions("ENTRYPOINT") == [f'["{COMMAND}"]']
     assert COMMAND in PYPROJECT["project"]["scripts"]
     assert instructions("USER") not in ([], ["root"])
-    # One Python builds and runs: compiled modules are for its version.
+    # The same version of Python builds and runs, because compiled modules work with no other.
     assert instructions("FROM") == ["python:3.12-bookworm AS build", "python:3.12-slim-bookworm"]
     assert set(re.findall(rf"{VARIABLE_PREFIX}[A-Z_]+", DOCKERFILE)) <= all_variables()

@@ -1,4 +1,4 @@
-"""Records that break the contract: each kind, in each topic, ends as a dead letter and changes nothing."""
+"""Records that break the contract: each kind, in each topic, becomes a dead letter and changes nothing."""
 
 import json
 from dataclasses import replace
@@ -38,33 +38,33 @@ def raw(source: Source, value: bytes | None, key: bytes | None = b"Q") -> Record
 
 
 def padded(source: Source, total_bytes: int) -> Record:
-    """A valid record of so many bytes, key and value together."""
+    """Returns a valid record whose key and value have this many bytes together."""
     value = json.dumps(TOPICS[source] | {"ignored": ""}).encode()
     return raw(source, value[:-2] + b"x" * (total_bytes - len(value) - 1) + value[-2:])
 
 
 def broken_in_every_topic(source: Source) -> dict[str, tuple[Record, str]]:
-    """What no topic accepts, and a part of the reason."""
+    """Returns records that no topic accepts, each with a part of the reason."""
     value = TOPICS[source]
     good = json.dumps(value).encode()
     return {
         "no key": (raw(source, good, None), "no key"),
         "another key": (raw(source, good, b"q"), "key differs"),
         "an empty key": (raw(source, good, b""), "key differs"),
-        "a key that is no UTF-8": (raw(source, good, b"\xff"), "key differs"),
+        "a key that is not UTF-8": (raw(source, good, b"\xff"), "key differs"),
         "no value": (raw(source, None), "no value"),
         "an empty value": (raw(source, b""), "invalid JSON"),
-        "no JSON": (raw(source, b"hello"), "invalid JSON"),
-        "half of it": (raw(source, good[:-1]), "invalid JSON"),
-        "two of it": (raw(source, good + good), "invalid JSON"),
+        "not JSON": (raw(source, b"hello"), "invalid JSON"),
+        "half of the value": (raw(source, good[:-1]), "invalid JSON"),
+        "the value twice": (raw(source, good + good), "invalid JSON"),
         "NaN": (raw(source, good[:-1] + b', "x": NaN}'), "invalid JSON"),
         "half a surrogate pair": (raw(source, good[:-1] + rb', "x": "\ud800 "}'), "invalid JSON"),
         "nested too deeply": (raw(source, good[:-1] + b', "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"), "nested"),
-        "no object": (raw(source, b"[" + good + b"]"), "Expected `object`"),
+        "not an object": (raw(source, b"[" + good + b"]"), "Expected `object`"),
         "null": (raw(source, b"null"), "Expected `object`"),
-        "no UTF-8": (raw(source, b"\xff" + good), "invalid UTF-8"),
-        "no UTF-8 in an unknown field": (raw(source, good[:-1] + b', "x": "\xff"}'), "invalid UTF-8"),
-        "no UTF-8 in the queue": (raw(source, good.replace(b'"Q"', b'"\xc3"'), b"\xc3"), "invalid UTF-8"),
+        "not UTF-8": (raw(source, b"\xff" + good), "invalid UTF-8"),
+        "not UTF-8 in an unknown field": (raw(source, good[:-1] + b', "x": "\xff"}'), "invalid UTF-8"),
+        "not UTF-8 in the queue": (raw(source, good.replace(b'"Q"', b'"\xc3"'), b"\xc3"), "invalid UTF-8"),
         "an encoded surrogate": (raw(source, good[:-1] + b', "x": "\xed\xa0\x80"}'), "invalid UTF-8"),
         "no queue": (record(source, without(value, "queue"), key=b"Q"), "missing required field `queue`"),
         "queue is null": (record(source, value | {"queue": None}, key=b"Q"), "$.queue"),
@@ -73,7 +73,7 @@ def broken_in_every_topic(source: Source) -> dict[str, tuple[Record, str]]:
         "type is null": (record(source, value | {"type": None}), "$.type"),
         "type is a number": (record(source, value | {"type": 1}), "$.type"),
         "over 64 KiB": (padded(source, MAX_RECORD_BYTES + 1), "65537 bytes"),
-        "cut before it came here": (replace(raw(source, good), value_bytes=10**6), "1000001 bytes"),
+        "cut before it was decoded": (replace(raw(source, good), value_bytes=10**6), "1000001 bytes"),
     }
 
 
@@ -91,7 +91,7 @@ BAD_NAMES = {
     "a control character beyond ASCII": "a\x85",
 }
 
-# Kind -> value, and a part of the reason.
+# kind -> (value, part of the reason)
 BROKEN: dict[Source, dict[str, tuple[dict[str, Any], str]]] = {
     Source.ARRIVALS: {
         "count 0": (ARRIVAL | {"count": 0}, "$.count"),
@@ -131,7 +131,7 @@ BROKEN: dict[Source, dict[str, tuple[dict[str, Any], str]]] = {
         "COMMIT without a transaction": (without(COMMIT, "transaction_id"), "missing required field `transaction_id`"),
         "COMMIT of null": (COMMIT | {"transaction_id": None}, "$.transaction_id"),
         "ROLLBACK without a session": (without(COMMIT, "session_id") | {"type": "ROLLBACK"}, "`session_id`"),
-        "SESSION_ENDED of nobody": ({"type": "SESSION_ENDED", "queue": "Q"}, "missing required field `session_id`"),
+        "SESSION_ENDED of no session": ({"type": "SESSION_ENDED", "queue": "Q"}, "missing required field `session_id`"),
         "a task without an id": (without(TASK, "task_id"), "missing required field `task_id`"),
         "exit_code 1.0": (TASK | {"exit_code": 1.0}, "$.exit_code"),
         "reason a number": (TASK | {"reason": 1}, "$.reason"),
@@ -200,7 +200,7 @@ def test_a_dead_letter_and_the_queue_beside_it_goes_on(bad: Record, reason: str)
 
 
 @pytest.mark.parametrize(("bad", "reason"), cases())
-def test_it_is_one_too_after_a_good_record_with_its_key(bad: Record, reason: str) -> None:
+def test_a_bad_record_between_good_ones_of_its_key_is_a_dead_letter(bad: Record, reason: str) -> None:
     shard, alone = FakeShard(), FakeShard()
     outputs = shard.batch(7_000, arrival(), bad, arrival())
     [letter] = of_topic(outputs, "queue-dead-letters")

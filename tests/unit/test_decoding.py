@@ -1,4 +1,4 @@
-"""What cannot be decoded is one kind of error, counted, and told once."""
+"""Records that cannot be decoded: they raise one kind of error, are counted once, and are logged once at most."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ class TestPassedOver:
         assert decoder.decode(message(7)) == 7
         assert decoder.passed_over == 0
 
-    def test_each_is_told_with_its_place_and_reason(self) -> None:
+    def test_each_record_is_logged_with_its_place_and_reason(self) -> None:
         told: list[str] = []
         decoder = RecordDecoder("task", refuse, told.append)
         assert decoder.decode(message(7, 2, "invalid JSON")) is None
@@ -70,7 +70,7 @@ class TestPassedOver:
         ]
         assert decoder.passed_over == 2
 
-    def test_one_that_is_read_again_is_neither_counted_nor_told(self) -> None:
+    def test_a_record_that_is_read_again_is_neither_counted_nor_logged(self) -> None:
         told: list[str] = []
         decoder = RecordDecoder("task", refuse, told.append)
         for offset in (3, 4, 3, 4, 4, 5):

@@ -1,4 +1,4 @@
-"""How queues are created, altered, dropped and forgotten, and what of them survives."""
+"""Definitions: queues are created, altered, dropped and forgotten. Count, transactions and sequence survive OFF."""
 
 import pytest
 
@@ -141,7 +141,7 @@ class TestDefinitions:
         timeline = receiving(3)
         timeline.at(2 * SECOND, empty())
         timeline.at(3 * SECOND, off)
-        [notification] = timeline.at(4 * SECOND, on)  # neither the empty result nor the anchor holds back
+        [notification] = timeline.at(4 * SECOND, on)  # neither the empty result nor the anchor delays the activation
         assert notification.reason is Reason.MESSAGES_ACCUMULATING
         assert timeline.queue.monitor.last_empty_ms < 0
 

@@ -1,4 +1,4 @@
-"""What the code imports is declared, pinned in one place each, and explained."""
+"""Each package that the code imports is declared, pinned in one place, and explained."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ OWN = {"streaming", "producers"}
 
 
 def normal(name: str) -> str:
-    """A distribution's name as PyPI compares it."""
+    """Returns a distribution's name as PyPI compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -24,13 +24,13 @@ LOCKED = {normal(name): version for name, version in CONSTRAINTS.items()}
 
 
 def declared(requirements: list[str]) -> dict[str, str]:
-    """Distribution -> version, empty without one."""
+    """Returns distribution -> version; the version is empty if none is given."""
     parts = (requirement.partition("==") for requirement in requirements)
     return {normal(name): version for name, _, version in parts}
 
 
 def imported() -> set[str]:
-    """The top-level modules that the packages import."""
+    """Returns the top-level modules that the packages import."""
     modules = set()
     for package in sorted(OWN):
         for path in (ROOT / package).rglob("*.py"):

@@ -28,7 +28,7 @@ def test_a_duration_and_how_it_is_shown(text: str, ms: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "5", "s", "0s", "-5s", "1.5s", "5 s", " 5s", "5S", "5s\n", "5w", "1m30s", "none", "1e3ms"]
 )
-def test_what_is_none_says_how_to_write_one(text: str) -> None:
+def test_an_invalid_duration_says_how_to_write_one(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a duration\. Write a number above 0 and a unit, such as 250ms"):
         durations.parse(text)
 

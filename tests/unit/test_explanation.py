@@ -1,4 +1,4 @@
-"""Why a queue monitor is in its state: each state and what decides in it has a sentence of its own."""
+"""Explanations of a queue monitor's state: each state, and each fact that decides in it, has its own sentence."""
 
 from dataclasses import replace
 
@@ -49,5 +49,5 @@ def test_the_sentence(now: Situation, part: str) -> None:
     assert part in " ".join(why(now))
 
 
-def test_internal_activation_says_nothing_of_a_time_out_that_it_has_not() -> None:
+def test_internal_activation_without_a_time_out_does_not_mention_one() -> None:
     assert "time-out" not in " ".join(why(replace(NOTIFIED, next_check_at=None, max_queue_readers=1)))

@@ -1,4 +1,4 @@
-"""A shard whose room is used up by many queues, each of them within its own limits: it grows no more, and goes on."""
+"""A shard whose room many queues have used up, each within its own limits: it stops growing, and goes on working."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from tests.support.histories import LEASE, SECOND, W
 
 CORE = CoreSettings(max_queues_per_shard=100)
 ROOM_BYTES = 100 * QUEUE_BYTES
-# A queue that is new, and what it may grow by without being refused: its counts.
+# The most by which state may exceed the room: the growth by one event, and by counts, which are not refused.
 SLACK_BYTES = MAX_GROWTH_BYTES + 2_048
 QUEUES = [f"queue-{number}" for number in range(20)]
 LONGEST = "\U0010ffff" * 256
@@ -61,7 +61,7 @@ def reasons(outputs: list[Output]) -> set[str]:
 
 
 def filled() -> FakeShard:
-    """A shard whose room is used up by silent transactions; the queue `good` was there before."""
+    """Returns a shard whose room is used up by silent transactions. The queue `good` existed before them."""
     shard = full_shard()
     shard.batch(0, arrival("good"), taken("good", "reader", "t"))
     outputs = shard.batch(SECOND, *(one for queue in QUEUES for one in [arrival(queue), *silent(queue)]))
@@ -69,7 +69,7 @@ def filled() -> FakeShard:
     return shard
 
 
-def test_transactions_of_many_queues_end() -> None:
+def test_transactions_of_many_queues_stop_growing() -> None:
     shard = full_shard()
     for batch, queue in enumerate(QUEUES):
         shard.batch(batch, arrival(queue), *silent(queue))
@@ -142,7 +142,7 @@ class TestOthers:
         ends = [of_session("SESSION_ENDED", QUEUES[0], f"s{number}") for number in range(30)]
         assert reasons(shard.batch(3 * SECOND, *ends)) == set()
         assert reasons(shard.batch(4 * SECOND, new)) == set()
-        # So they are when a queue is dropped.
+        # The same holds after a queue is dropped.
         shard = filled()
         shard.batch(2 * SECOND, command("DROP_QUEUE", QUEUES[0]))
         assert reasons(shard.batch(3 * SECOND, new)) == set()

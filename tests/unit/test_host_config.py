@@ -1,4 +1,4 @@
-"""The task host's configuration file: what it takes, what it refuses, and what becomes of it when it changes."""
+"""The task host's configuration file: the settings that it accepts, and the errors for invalid ones."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def config(folder: Path, text: str) -> HostConfig:
     return toml_file.load(path, HostConfig)
 
 
-def test_the_shortest_one(tmp_path: Path) -> None:
+def test_the_shortest_config(tmp_path: Path) -> None:
     read = config(tmp_path, SHORTEST)
     assert read.handlers == 2 * (os.cpu_count() or 1)
     assert read.stop_timeout_ms == 30_000
@@ -27,7 +27,7 @@ def test_the_shortest_one(tmp_path: Path) -> None:
     assert (procedure.directory, procedure.environment, procedure.log_file) == (None, {}, None)
 
 
-def test_all_of_it(tmp_path: Path) -> None:
+def test_all_settings(tmp_path: Path) -> None:
     read = config(
         tmp_path,
         """
@@ -69,7 +69,7 @@ def test_the_first_procedure_that_fits_is_taken(tmp_path: Path) -> None:
     assert [taken(name) for name in ("pay1", None)] == ["*", "*"]
 
 
-def test_a_procedure_that_is_not_there(tmp_path: Path) -> None:
+def test_an_unknown_procedure(tmp_path: Path) -> None:
     read = config(tmp_path, SHORTEST)
     assert read.procedure("P") is None
     assert read.procedure(None) is None
@@ -129,18 +129,18 @@ NAMED = "[[procedures]]\nname = 'p'\n"
         ),
     ],
 )
-def test_a_wrong_one_is_refused_with_its_entry(tmp_path: Path, text: str, entry: str, reason: str) -> None:
+def test_an_error_names_its_entry(tmp_path: Path, text: str, entry: str, reason: str) -> None:
     with pytest.raises(UserError) as refused:
         config(tmp_path, text)
     assert str(refused.value).startswith(f"{tmp_path / 'host.toml'}: {entry}")
     assert reason in str(refused.value)
 
 
-def test_a_name_that_stands_in_no_argument_may_be_any(tmp_path: Path) -> None:
+def test_a_name_that_is_in_no_argument_may_have_any_characters(tmp_path: Path) -> None:
     read = config(tmp_path, "[[procedures]]\nname = 'a b'\ncommand = 'run {queue} ${HOME}'\n")
     assert read.procedures[0].words() == ["run", "{queue}", "${HOME}"]
 
 
-def test_one_without_procedures_is_refused(tmp_path: Path) -> None:
+def test_a_config_without_procedures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="missing required field `procedures`"):
         config(tmp_path, "handlers = 3")

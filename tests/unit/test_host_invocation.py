@@ -1,4 +1,4 @@
-"""What is started for a task, and what a function's process makes of its function."""
+"""The program that runs a task, and the exit codes of a function that runs as a task."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["sh", "tool", "./tool", "bin/tool", "{tmp_path}/tool"])
-def test_a_program_that_is_there(tmp_path: Path, program: str) -> None:
+def test_a_program_that_exists(tmp_path: Path, program: str) -> None:
     (tmp_path / "bin").mkdir()
     for path in (tmp_path / "tool", tmp_path / "bin" / "tool"):
         path.touch(0o755)
@@ -76,7 +76,7 @@ def test_a_program_that_is_there(tmp_path: Path, program: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "./sh", "plain", "./plain", "./bin", "/no/such/program", "bin"])
-def test_a_program_that_is_not_there_or_is_none(tmp_path: Path, program: str) -> None:
+def test_a_program_that_is_missing_or_not_executable(tmp_path: Path, program: str) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "plain").touch(0o644)
     with pytest.raises(CannotStartError, match="is not found, or may not be executed"):
@@ -84,7 +84,7 @@ def test_a_program_that_is_not_there_or_is_none(tmp_path: Path, program: str) ->
 
 
 def require(program: str, folder: Path) -> None:
-    """Looks for a program with a folder of programs on the PATH of the procedure only."""
+    """Looks for a program while the folder is on the procedure's PATH and not on the host's."""
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     procedure = Procedure("p", command=[program], directory=str(folder), environment={"PATH": path})
     require_program(invocation(HostConfig([procedure]), task(), CONNECTION))
@@ -108,7 +108,8 @@ def require(program: str, folder: Path) -> None:
     ],
 )
 def test_a_function_in_a_process(tmp_path: Path, body: str, function: str, exit_code: int, said: str) -> None:
-    # The standard library has a module of that name too, but the directory comes first; not for the runner itself.
+    # The standard library also has a module `this`, but the directory comes first. The runner's own imports must not
+    # come from the directory, which has a folder `streaming` too.
     (tmp_path / "this.py").write_text(body)
     (tmp_path / "streaming").mkdir()
     procedure = Procedure("p", function=f"this:{function}", directory=str(tmp_path))

@@ -25,9 +25,9 @@ ROOMS = {
     "daemons": ("core", "system", "wire", "kafka", "spark", "producers"),
     "cli": ("core", "system", "wire", "kafka", "spark", "producers", "daemons"),
 }
-# What stands in `streaming` itself. Every room may use the errors.
+# The modules directly in `streaming`. Every room may use the errors.
 OUTSIDE_ROOMS = {"streaming", "streaming.__main__", "streaming.errors"}
-# The programs that start our own readers.
+# The programs that start this project's readers.
 READERS_ARE_KNOWN_BY = {"streaming.daemons.activator"}
 
 FILES = {
@@ -46,7 +46,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def imports_of(name: str) -> Iterator[str]:
-    """The modules of ours that a module imports, at its top or anywhere below."""
+    """Yields the modules of this project that a module imports, at its top or anywhere below."""
     for node in ast.walk(ast.parse(FILES[name].read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name} imports relatively"
@@ -107,7 +107,7 @@ def test_a_module_of_the_core_loads_nothing_foreign(module: str) -> None:
 
     assert module in loaded
     foreign = [name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names]
-    # What is compiled is in a module of that name.
+    # mypyc puts the compiled code into the second module.
     own = ("streaming", "queue_activation__mypyc")
     assert [name for name in foreign if name not in own and not name.startswith("streaming.core")] == []
 

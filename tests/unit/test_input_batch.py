@@ -1,4 +1,4 @@
-"""The input of a shard's batch: whatever stands beside a record, it is decoded as if it were alone."""
+"""The input of a shard's batch: each record is decoded as if it were alone, whatever the other records contain."""
 
 import json
 from random import Random
@@ -21,7 +21,7 @@ KEYS = [b"a", "straße".encode(), b"a.b.c.d", b"\xff", b"", None]
 
 
 def values(key: bytes | None) -> list[tuple[Source, bytes | None]]:
-    """Records of every kind, good and bad."""
+    """Returns records of every kind, good and bad."""
     name = (key or b"").decode(errors="replace")
     receive = {"type": "RECEIVE", "queue": name, "session_id": "s"}
     return [
@@ -43,9 +43,9 @@ def values(key: bytes | None) -> list[tuple[Source, bytes | None]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_it_is_decoded_as_record_by_record(seed: int) -> None:
+def test_a_batch_is_decoded_as_its_records_would_be_one_by_one(seed: int) -> None:
     random = Random(seed)  # noqa: S311  (no secret)
-    # From batches of good records only to those that are mostly bad.
+    # The batches range from only good records to mostly bad ones.
     kinds = random.sample(range(14), random.randrange(1, 14)) if seed % 3 else [0, 9, 11]
     batch = []
     for offset in range(random.randrange(1, 40)):
@@ -58,7 +58,7 @@ def test_it_is_decoded_as_record_by_record(seed: int) -> None:
     for given in by_key(whole, keys_of(whole)):
         seen[given.key] = given.decode()
 
-    assert list(seen) == list(dict.fromkeys(one.key for one in batch)), "the key whose first record comes first"
+    assert list(seen) == list(dict.fromkeys(one.key for one in batch)), "keys come in the order of their first records"
     for key, (name, events, wrong) in seen.items():
         good, bad = [], {}
         for number, one in enumerate(one for one in batch if one.key == key):
@@ -71,7 +71,7 @@ def test_it_is_decoded_as_record_by_record(seed: int) -> None:
 
 
 def test_no_two_of_many_keys_are_taken_for_one() -> None:
-    count = 70_000  # more than 16 bits can tell apart
+    count = 70_000  # more than 16 bits can distinguish
     batch = [Record(Source.ARRIVALS, b"%d" % number, b"%d" % number, number) for number in range(count)]
     whole = table(batch)
     found = [(given.key, given.values) for given in by_key(whole, keys_of(whole))]

@@ -1,3 +1,5 @@
+"""The jars: fetched once, verified at every use, and fetched again if one is damaged."""
+
 import hashlib
 import io
 import sys
@@ -12,7 +14,7 @@ from streaming.errors import UserError
 from streaming.system import jars
 from streaming.system.jars import JarsUnreachableError, broker_jars, cache_dir, spark_jars
 
-# Plays Java and Ivy: notes each run, and delivers what stands in the folder `remote`.
+# A fake of Java and Ivy: records each run, and delivers the files in the folder `remote`.
 FAKE_JAVA = """#!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "17"' >&2; exit 0; fi
 echo "$*" >> "{folder}/runs"
@@ -28,7 +30,7 @@ CONTENTS = {"spark/a-1.jar": b"a", "broker/b-2.jar": b"b", "broker/c-3.jar": b"c
 
 
 class Remote:
-    """What the fake Maven Central has."""
+    """The content of the fake Maven Central, and the runs of the fake Ivy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -97,7 +99,7 @@ def test_wrong_jars_are_fetched_twice_and_then_refused(remote: Remote) -> None:
 
 def test_a_damaged_cache_of_ivy_is_not_used_again(remote: Remote) -> None:
     remote.put("broker/b-2.jar", b"damaged on the way")
-    # The second run finds the right one.
+    # The second run finds the right jar.
     remote.behaviour.write_text(
         f"[ $(wc -l < {remote.folder}/runs) -lt 2 ] || printf b > {remote.folder}/remote/broker/b-2.jar\n"
     )
@@ -116,7 +118,7 @@ def test_two_at_once_fetch_once(remote: Remote) -> None:
     assert len(remote.runs()) == 1
 
 
-def test_what_a_killed_fetch_left_is_not_in_the_way(remote: Remote) -> None:
+def test_files_that_a_killed_fetch_left_do_no_harm(remote: Remote) -> None:
     leftover = cache_dir() / "staging" / "jars" / "spark" / "a-1.jar"
     leftover.parent.mkdir(parents=True)
     leftover.write_bytes(b"half")

@@ -1,3 +1,5 @@
+"""The search for a Java that is new enough."""
+
 from pathlib import Path
 
 import pytest
@@ -61,7 +63,7 @@ def test_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
     write_java(tmp_path / "path", "Error: could not find libjava.so", exit_code=2)
-    with pytest.raises(UserError, match=r"does not run: .*Install"):
+    with pytest.raises(UserError, match=r"cannot be run: .*Install"):
         find_java()
 
 

@@ -1,4 +1,4 @@
-"""Limits on what records can make a queue, or a shard, remember: beyond one an event is refused and changes nothing."""
+"""Limits of the state that records can add to a queue or shard: an event beyond a limit is refused without effect."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def step(queue: Queue | None, *events: Event, now_ms: int = 0, others: int = 0) 
 
 
 def queue_after(*events: Event) -> Queue:
-    """A queue whose events were all taken, from its snapshot."""
+    """Returns a queue restored from its snapshot, after it has accepted all these events."""
     done = step(None, arrived(), *events)
     assert done.queue is not None
     assert done.refused == []
@@ -52,7 +52,7 @@ def queue_after(*events: Event) -> Queue:
 
 
 def is_refused(queue: Queue, event: Event, reason: str) -> bool:
-    """Whether the event is refused, for that reason, and changes nothing."""
+    """Returns whether an event is refused; checks that the refusal has this reason and changes nothing."""
     before = snapshot.take(queue)
     refused = step(queue, event, now_ms=1).refused
     if refused:
@@ -93,7 +93,7 @@ class TestQueues:
     def test_a_queue_that_is_dropped_makes_room_for_itself(self) -> None:
         assert step(queue_after(), DROP_QUEUE, arrived(), others=9).refused == []
 
-    def test_what_creates_nothing_is_ignored_as_ever(self) -> None:
+    def test_an_event_that_creates_no_queue_is_ignored_and_not_refused(self) -> None:
         assert step(None, ENDED("r"), COMMIT("r", "t"), DROP_QUEUE, others=1_000).refused == []
 
 
@@ -106,7 +106,7 @@ class TestSessions:
         assert not is_refused(queue, received(1, "s2", "t"), "")
         assert not is_refused(queue, received(1, "new"), "")
         assert not is_refused(queue, empty("new"), "")
-        assert not is_refused(queue, empty("s3"), "")  # ends its wait
+        assert not is_refused(queue, empty("s3"), "")  # ends the wait of the session
         assert not is_refused(queue, waiting("new"), "")
 
     def test_transactions_are_limited_over_all_sessions(self) -> None:
@@ -128,7 +128,7 @@ class TestSessions:
         assert not is_refused(queue, end, "")
         assert not is_refused(queue, received(1, "s1", "new"), "")
 
-    def test_so_does_the_end_of_a_lease(self) -> None:
+    def test_the_end_of_a_lease_makes_room(self) -> None:
         queue = queue_after(*(received(1, "s", f"t{number}") for number in range(MAX_TRANSACTIONS)))
         step(queue, now_ms=LEASE)
         assert queue.sessions.open_transactions == 0
@@ -165,7 +165,7 @@ class TestOthers:
 class TestShard:
     SETTINGS = replace(SETTINGS, core=CoreSettings(max_queues_per_shard=2), logs_batches=True)
 
-    def test_refused_records_are_dead_letters_each(self) -> None:
+    def test_each_refused_record_is_a_dead_letter(self) -> None:
         shard = FakeShard(self.SETTINGS)
         shard.batch(0, arrival("a"), arrival("b"))
         before = shard.state.value
@@ -189,7 +189,7 @@ class TestShard:
         shard = FakeShard(replace(SETTINGS, core=CoreSettings(max_queues_per_shard=6)))
         long = ".".join(["\U0010ffff" * 128] * 3)
         assert of_topic(shard.batch(0, arrival(long)), "queue-dead-letters") == []
-        for _ in range(2):  # within a batch, and when the state is read
+        for _ in range(2):  # first within a batch, then with the state of that batch
             outputs = shard.batch(0, arrival("a"), arrival(long[1:]), arrival("b"))
         letters = of_topic(outputs, "queue-dead-letters")
         assert [letter.key for letter in letters] == [b"b"]

@@ -1,4 +1,4 @@
-"""The log on stderr, of Python and of the JVM: text for eyes, JSON for programs."""
+"""The log on stderr, of Python and of the JVM: text for people, JSON for programs."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def test_the_jvms_lines_have_the_same_fields() -> None:
     assert list(line) == ["time", "level", "logger", "message", "exception"]
 
 
-def test_text_is_for_eyes() -> None:
+def test_text_is_for_people() -> None:
     two, lines, foreign, *traceback = run("text")
 
     assert two.endswith(" INFO <string>: two")
@@ -66,7 +66,7 @@ def test_text_is_for_eyes() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_what_the_user_can_put_right_is_one_line(log_format: str) -> None:
+def test_an_error_that_the_user_can_put_right_is_one_line(log_format: str) -> None:
     command = [*THIS_COMMAND, "host", "--config", "nowhere.toml", "--log-format", log_format]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
 

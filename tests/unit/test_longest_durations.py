@@ -1,4 +1,4 @@
-"""Every duration of `monitor` at its longest: what is made of the settings takes it."""
+"""Every duration of `monitor` at its longest: all code that uses the settings accepts it."""
 
 import time
 from dataclasses import replace
@@ -24,7 +24,7 @@ OPTIONS = [name for name, value in parse(["monitor"]).items() if isinstance(valu
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettings:
-    """What the monitor is told with these options at their longest."""
+    """Returns the monitor's settings with these options at their longest."""
     told: list[MonitorSettings] = []
 
     def run(given: MonitorSettings) -> int:
@@ -40,7 +40,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettin
 
 
 def run_shard(core: CoreSettings) -> None:
-    """Two batches with all that has a lease, a time-out or a window; the queue is activated."""
+    """Runs two batches with everything that has a lease, a time-out or a window. The queue is activated."""
     now_ms = time.time_ns() // 1_000_000
     shard = FakeShard(replace(SETTINGS, core=core))
     clause: Any = {"procedure_name": "p", "max_queue_readers": 2}

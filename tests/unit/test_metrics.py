@@ -1,4 +1,4 @@
-"""What the monitor tells of itself, without Kafka and Spark."""
+"""The monitor's metrics and probes, without Kafka and Spark."""
 
 import json
 import socket
@@ -60,7 +60,7 @@ class TestQueuesByState:
         queues.clear()
         assert set(queues.counts().values()) == {0}
 
-    def test_a_queue_waits_from_its_first_notification_until_somebody_receives(self) -> None:
+    def test_a_queue_waits_from_its_first_notification_until_a_reader_receives(self) -> None:
         queues = QueuesByState()
         assert queues.longest_wait_s(SECOND_0_S) == 0
         queues.apply(b"a", row("NOTIFIED", 2, 10))
@@ -92,7 +92,7 @@ class TestQueuesByState:
         assert queues.counts()["NOTIFIED"] == 1
         assert queues.longest_wait_s(SECOND_0_S + 50) == 40
 
-    def test_fewer_messages_were_taken_by_somebody(self) -> None:
+    def test_a_lower_count_begins_the_wait_anew(self) -> None:
         queues = QueuesByState()
         queues.apply(b"a", row("NOTIFIED", 5, 10))
         queues.apply(b"a", row("NOTIFIED", 4, 30))
@@ -134,7 +134,7 @@ class TestThreads:
 
             def poll(self, _timeout_s: float) -> None:
                 if len(begins) == 1:
-                    raise KeyError("a mistake of ours")
+                    raise KeyError("a bug")
 
         monkeypatch.setattr(monitor_metrics, "TopicFollower", Follower)
         monkeypatch.setattr(monitor_metrics, "_LOOK_INTERVAL_S", 0.01)
@@ -178,7 +178,7 @@ class TestBatches:
         }
         assert batches.last_committed_s is not None
 
-    def test_lateness_is_from_the_instant_that_was_told_to_the_batch_that_came(self) -> None:
+    def test_lateness_is_the_time_from_the_reported_wake_up_to_the_next_batch(self) -> None:
         registry = CollectorRegistry()
         batches = Batches(TOPICS, registry)
 
@@ -191,7 +191,7 @@ class TestBatches:
         assert late() == (0, 0)
         batches.committed(progress(1, 0), {3: (15_700, 0), 4: (15_700, 54_300)})
         assert late() == (1, pytest.approx(0.7))
-        batches.committed(progress(1, 0), {3: (15_700, 0), 4: (15_700, 54_300)})  # nothing new was told
+        batches.committed(progress(1, 0), {3: (15_700, 0), 4: (15_700, 54_300)})  # nothing new was reported
         assert late() == (1, pytest.approx(0.7))
 
 
@@ -217,7 +217,7 @@ def test_what_tasks_have_written_is_added_to_a_new_counter() -> None:
         (True, 0.0, 1.0, 15.1, "Kafka does not answer"),
     ],
 )
-def test_ready_is_a_monitor_with_a_fresh_batch_and_a_kafka(
+def test_a_monitor_is_ready_if_its_last_batch_is_recent_and_kafka_answers(
     is_active: bool, batch_age_s: float | None, check_interval_s: float, silence_s: float | None, why_not: str | None
 ) -> None:
     assert why_not_ready(is_active, batch_age_s, check_interval_s, silence_s) == why_not
@@ -225,7 +225,7 @@ def test_ready_is_a_monitor_with_a_fresh_batch_and_a_kafka(
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that is taken while the test runs."""
+    """A port that is in use while the test runs."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -244,7 +244,7 @@ def test_a_host_that_is_not_this_machine_is_one_clear_message() -> None:
         Server("192.0.2.1", 9464, {})
 
 
-def test_each_path_has_its_page_and_silent_clients_hold_up_nobody() -> None:
+def test_each_path_has_its_page_and_silent_clients_block_no_others() -> None:
     pages = {"/good": lambda accept: Page(200, (accept or "").encode()), "/bad": lambda _: Page(503, b"why\n")}
     with Server("127.0.0.1", 0, pages) as server, ExitStack() as clients:
         for _ in range(3):

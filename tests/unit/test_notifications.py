@@ -1,4 +1,4 @@
-"""Notifications in both formats: what is written, and what is read from it."""
+"""Notifications in both formats, as the monitor writes them and as programs read them."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ ROLLBACK = replace(receive("EMPTY"), value=b'{"type":"ROLLBACK","queue":"Q","ses
 
 
 class Message:
-    """What confluent-kafka hands over of a record."""
+    """A fake of confluent-kafka's record, with value and headers."""
 
     def __init__(self, value: bytes | None, headers: list[tuple[str, bytes | None]] | None) -> None:
         self._value, self._headers = value, headers
@@ -38,7 +38,7 @@ def message(output: Output) -> Any:
 
 
 def history(queue: str) -> list[tuple[ActivationFormat, Output]]:
-    """What a queue's activation and its end write in each format."""
+    """Returns the notification of a queue's activation in each format."""
     outputs = []
     for settings in (SETTINGS, XML):
         shard = FakeShard(settings)
@@ -143,7 +143,7 @@ def test_a_number_that_could_not_be_stored_is_refused(field: str, number: int) -
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x1b[2J", "a.b.c.d", "x" * 129])
-def test_a_queue_whose_name_is_none_is_no_notification(name: str) -> None:
+def test_an_invalid_queue_name_is_refused(name: str) -> None:
     for _, written in history("Q"):
         replaced = written.headers | {"ce_subject": name.encode()}
         value = json.dumps(written.json | {"queue": name}) if b"{" in (written.value or b"") else "<EVENT_INSTANCE/>"

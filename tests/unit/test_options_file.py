@@ -1,4 +1,4 @@
-"""The file of --config: options for all commands and for one, below the environment and the command line."""
+"""The file of --config: options for all commands or for one. The environment and the command line override it."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def test_an_option_outside_of_tables_is_for_every_command_that_has_it(tmp_path: 
     assert [name for name, options in found.items() if "quiet_window" in options] == ["monitor"]
 
 
-def test_a_table_is_for_one_command_and_counts_more(tmp_path: Path) -> None:
+def test_a_table_is_for_one_command_and_overrides_the_top_of_the_file(tmp_path: Path) -> None:
     text = (
         'partitions = 2\n[topics]\npartitions = 3\n[queue.create]\nnotification = ["a", "b"]\n[workload]\nqueues = 7\n'
     )
@@ -65,7 +65,7 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 
 def run(folder: Path, *words: str, **environment: str) -> str:
-    """What a command line that is refused says."""
+    """Returns the standard error of a command line that is refused."""
     result = subprocess.run(
         [sys.executable, "-m", "streaming", *words],
         capture_output=True,
@@ -79,7 +79,7 @@ def run(folder: Path, *words: str, **environment: str) -> str:
     return result.stderr
 
 
-def test_each_source_of_a_wrong_value_is_blamed_by_its_name_and_the_first_counts_most(tmp_path: Path) -> None:
+def test_an_error_names_the_source_of_the_value_and_the_command_line_overrides_the_others(tmp_path: Path) -> None:
     file = tmp_path / "options.toml"
     file.write_text('[monitor]\nquiet-window = "5f"\n')
     said = run(tmp_path, "--config", str(file), "monitor")

@@ -1,4 +1,4 @@
-"""The records written: every field and header of the contract."""
+"""The records that the monitor writes: every field and header of the contract."""
 
 import uuid
 from dataclasses import replace
@@ -47,7 +47,7 @@ class TestActivations:
     def test_every_field_and_header(self) -> None:
         shard = FakeShard()
         shard.batch(START, command("CREATE_QUEUE"), command("CREATE_EVENT_NOTIFICATION", notification="n", service="s"))
-        # The shard's clock stands at START while the wall clock goes on from BACK.
+        # The shard's clock stays at START, and the wall clock goes on from BACK.
         [written] = activations(shard.batch(BACK, receive("WAITING", where=True), arrival(count=3)))
 
         assert shard.clock_ms == START
@@ -130,7 +130,7 @@ class TestActivations:
         row = rows(outputs)[queue]
         assert tuple(row[field] for field in ("database_name", "schema_name", "queue_name")) == parts
 
-    def test_copies_share_the_sequence_and_nothing_else_tells_them_apart_but_the_notification(self) -> None:
+    def test_copies_share_the_sequence_and_differ_in_the_notification(self) -> None:
         shard = FakeShard()
         shard.batch(START, command("CREATE_EVENT_NOTIFICATION", notification="n", service="s"))
         first, second = activations(shard.batch(START, arrival()))
@@ -166,7 +166,7 @@ class TestActivations:
 
 
 def random_batches(random: Random) -> list[tuple[int, list[Record]]]:
-    """Queues that come, are activated and go, in one batch and over many; the wall clock jumps."""
+    """Returns batches that create, activate and drop queues, within one batch and over many. The wall clock jumps."""
     batches, wall_ms = [], START
     for _ in range(100):
         wall_ms += random.choice((0, 1, 1_000, 6_000, 31_000, -5_000))
@@ -187,7 +187,7 @@ class TestTasks:
     CLAUSE = {"procedure_name": "p", "max_queue_readers": 2, "execute_as": "me"}  # noqa: RUF012
 
     def started(self) -> tuple[FakeShard, list[Output]]:
-        """A queue whose first task was started while the wall clock stood an hour before the shard's."""
+        """Returns a shard and its output: a task, started while the wall clock is an hour behind the shard's clock."""
         shard = FakeShard()
         shard.batch(START, command("CREATE_QUEUE", "sales.Q", activation=self.CLAUSE))
         return shard, shard.batch(BACK, arrival("sales.Q", count=3))
@@ -196,7 +196,7 @@ class TestTasks:
         _, outputs = self.started()
         [start], [row] = of_topic(outputs, "queue-tasks"), of_topic(outputs, "queue-activated-tasks")
         task_id = start.json["task_id"]
-        # A name, so that a batch run again, by any version, starts the same task.
+        # The id is made from a name, so a batch that runs again starts the same task, also with another version.
         name = f'["server","sales.Q",1,{BACK}]'
         assert task_id == str(uuid.uuid5(NAMESPACE, name))
         assert (start.key, row.key) == (b"sales.Q", task_id.encode())
@@ -222,13 +222,13 @@ class TestTasks:
             "is_confirmed": False,
             "start_time": "2023-11-14T21:13:20.123Z",
         }
-        assert activations(outputs) == [], "nobody has registered an event notification"
+        assert activations(outputs) == [], "the queue has no event notification"
 
-    def test_the_view_of_running_tasks_follows_what_the_host_says(self) -> None:
+    def test_the_view_of_running_tasks_follows_the_reports_of_the_host(self) -> None:
         shard, outputs = self.started()
         task_id = of_topic(outputs, "queue-tasks")[0].json["task_id"]
         alive = task("TASK_STARTED", "sales.Q", task_id=task_id, host="here")
-        for expected in ([(True, "here")], []):  # told once, not with every repeat
+        for expected in ([(True, "here")], []):  # written once, not with every repeat
             outputs = shard.batch(BACK + SECOND, alive)
             rows = of_topic(outputs, "queue-activated-tasks")
             assert [(one.json["is_confirmed"], one.json["host"]) for one in rows] == expected
@@ -239,23 +239,23 @@ class TestTasks:
         )
         assert (tombstone.key, tombstone.value) == (task_id.encode(), None)
 
-    def test_a_task_goes_from_the_view_with_its_queue(self) -> None:
+    def test_a_task_leaves_the_view_with_its_queue(self) -> None:
         shard, outputs = self.started()
         task_id = of_topic(outputs, "queue-tasks")[0].json["task_id"]
         [tombstone] = of_topic(shard.batch(BACK + SECOND, command("DROP_QUEUE", "sales.Q")), "queue-activated-tasks")
         assert (tombstone.key, tombstone.value) == (task_id.encode(), None)
 
-    def test_both_ways_share_the_sequence(self) -> None:
+    def test_tasks_and_notifications_share_the_sequence(self) -> None:
         shard = FakeShard()
         create = command("CREATE_QUEUE", activation=self.CLAUSE)
         shard.batch(START, create, command("CREATE_EVENT_NOTIFICATION", notification="n"))
         outputs = shard.batch(START, arrival())
         assert [one.json["sequence"] for one in (*of_topic(outputs, "queue-tasks"), *activations(outputs))] == [1, 1]
 
-    def test_ids_are_those_of_the_first_writing_and_of_no_other_task(self) -> None:
+    def test_a_task_started_again_has_another_id_and_the_same_one_in_a_replay(self) -> None:
         shard, ids = FakeShard(), []
         shard.batch(START, command("CREATE_QUEUE", activation=self.CLAUSE), arrival())
-        for failed_s, again_s in ((0, 5), (10, 20), (30, 50)):  # after 5 s, and then twice as long each time
+        for failed_s, again_s in ((0, 5), (10, 20), (30, 50)):  # after 5 s, then each time after twice as long
             [row] = rows_of_tasks(shard)
             ids.append(row)
             failed = task("TASK_FAILED_TO_START", task_id=row)
@@ -272,7 +272,7 @@ def task(kind: str, queue: str = "Q", **more: object) -> Record:
 
 
 def rows_of_tasks(shard: FakeShard) -> list[str]:
-    """The ids of the tasks that the state of a shard counts as running in `Q`."""
+    """Returns the ids of the tasks that the state of a shard counts as running in `Q`."""
     _, blob = shard.queues()["Q"]
     return list(snapshot.restore(msgspec.msgpack.decode(blob), SETTINGS.core).tasks.running)
 
@@ -286,7 +286,7 @@ class TestMonitors:
         shard.batch(START + SECOND, arrival("shop.dbo.Q", count=9))
         shard.batch(START + 2 * SECOND, receive("EMPTY", "shop.dbo.Q"))
         shard.batch(START + 3 * SECOND, receive("WAITING", "shop.dbo.Q", where=True, timeout_ms=90_000))
-        # Set back by an hour: all times are told by the clock of today.
+        # The wall clock was set back by an hour. All times in the row follow its new setting.
         outputs = shard.batch(BACK, command("ALTER_QUEUE", "shop.dbo.Q", poison_message_handling="OFF"))
 
         [written] = of_topic(outputs, "queue-monitors")

@@ -1,4 +1,4 @@
-"""What a queue reader knows of its own partitions."""
+"""The partitions that are a queue reader's own, and its positions in them."""
 
 from producers.emptiness import are_read_to_end
 from producers.own_partitions import OwnPartitions
@@ -48,7 +48,7 @@ def test_an_end_behind_a_marker_is_uncommitted_until_it_is_committed() -> None:
     assert partitions.uncommitted() == {}
 
 
-def test_assigned_again_a_partition_is_another_one() -> None:
+def test_a_partition_that_is_assigned_again_begins_anew() -> None:
     partitions = OwnPartitions()
     partitions.assign([0])
     before = partitions.message(0, 6)

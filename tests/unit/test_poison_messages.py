@@ -1,4 +1,4 @@
-"""Poison messages: a queue whose reader fails over and over is set OFF."""
+"""Poison messages: a queue whose readers roll back again and again is set OFF."""
 
 import pytest
 
@@ -45,12 +45,12 @@ class TestPoisonMessages:
         assert last.notifications == [("n", None), ("m", "s")]
         assert (timeline.state, timeline.queue.definition.is_on) == (State.ABSENT, False)
 
-    def test_it_is_told_although_the_queue_is_dropped_in_the_same_batch(self) -> None:
+    def test_the_record_is_written_although_the_queue_is_dropped_in_the_same_batch(self) -> None:
         timeline = monitored()
         timeline.batch(0, arrived(), *rolled_back(5), DROP_QUEUE)
         assert [one.event_type for _, one in timeline.written] == [EventType.BROKER_QUEUE_DISABLED]
 
-    def test_four_do_not(self) -> None:
+    def test_four_rollbacks_do_not(self) -> None:
         timeline = monitored()
         timeline.at(0, arrived(), *rolled_back(4))
         assert timeline.queue.definition.is_on
@@ -102,7 +102,7 @@ class TestPoisonMessages:
         timeline.at(0, alter(poison_message_handling=False), arrived(), *rolled_back(20))
         assert timeline.queue.definition.is_on
 
-    def test_without_event_notifications_it_is_told_to_none(self) -> None:
+    def test_the_record_is_written_without_event_notifications_too(self) -> None:
         timeline = Timeline()
         timeline.batch(0, create_queue(), arrived(), *rolled_back(5))
         [(_, notification)] = timeline.written

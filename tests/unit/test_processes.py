@@ -1,3 +1,5 @@
+"""Child processes that end with their parent, however the parent ends."""
+
 import os
 import random
 import signal
@@ -14,7 +16,7 @@ import pytest
 from streaming.system.processes import ChildProcess
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
-# Says so once it ignores SIGTERM, and has a child of its own.
+# Ignores SIGTERM, has a child, and prints `ready` and the child's process id once it ignores the signal.
 STUBBORN = "trap '' TERM; sleep 1000 & echo ready $!; while true; do sleep 0.1; done"
 PARENT = """
 import signal, sys
@@ -63,12 +65,12 @@ def test_output_and_exit_code(tmp_path: Path) -> None:
     assert log_file.read_text() == f"before\nout a b {tmp_path}\nerror\n"
 
 
-def test_it_has_a_session_of_its_own() -> None:
+def test_a_child_has_a_process_session_of_its_own() -> None:
     with ChildProcess(["sleep", "1000"]) as child:
         assert os.getsid(child.pid) == child.pid != os.getsid(0)
 
 
-def test_stop_ends_it_with_sigterm_and_can_be_repeated() -> None:
+def test_stop_ends_a_child_with_sigterm_and_can_be_repeated() -> None:
     with ChildProcess(["sleep", "1000"]) as child:
         assert child.poll() is None
         assert child.stop(10) == -signal.SIGTERM
@@ -76,7 +78,7 @@ def test_stop_ends_it_with_sigterm_and_can_be_repeated() -> None:
     assert not is_running(child.pid)
 
 
-def test_stop_ends_a_stubborn_one_and_its_children_by_force(tmp_path: Path) -> None:
+def test_stop_kills_a_stubborn_child_and_its_children(tmp_path: Path) -> None:
     log_file = tmp_path / "log"
     with ChildProcess(["sh", "-c", STUBBORN], log_file=log_file) as child:
         line = wait_until(log_file.read_text, 10, "the child's line")
@@ -84,14 +86,14 @@ def test_stop_ends_a_stubborn_one_and_its_children_by_force(tmp_path: Path) -> N
     wait_until(lambda: not is_running(int(line.split()[1])), 10, "the end of the child's child")
 
 
-def test_one_that_ends_by_itself_leaves_nothing() -> None:
+def test_a_child_that_ends_by_itself_leaves_nothing() -> None:
     before = children_of(os.getpid())
     child = ChildProcess(["true"])
-    assert wait_until(lambda: child.poll() is not None, 10, "its end")
+    assert wait_until(lambda: child.poll() is not None, 10, "the child's end")
     assert children_of(os.getpid()) == before
 
 
-def test_waiting_in_vain_leaves_it_running() -> None:
+def test_a_wait_that_times_out_leaves_the_child_running() -> None:
     with ChildProcess(["sleep", "1000"]) as child:
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.05)
@@ -104,14 +106,14 @@ def test_a_program_that_cannot_be_found_ends_with_127(tmp_path: Path) -> None:
     assert "no-such-program" in (tmp_path / "log").read_text()
 
 
-def test_it_ends_when_the_parent_is_killed() -> None:
+def test_a_child_ends_when_the_parent_is_killed() -> None:
     parent, pid = started_by_a_parent("sleep", "1000")
     assert is_running(pid)
     kill(parent)
     wait_until(lambda: not is_running(pid), 10, "the end of the child")
 
 
-def test_a_stubborn_one_ends_too_when_the_parent_is_killed() -> None:
+def test_a_stubborn_child_ends_too_when_the_parent_is_killed() -> None:
     parent, pid = started_by_a_parent("sh", "-c", STUBBORN)
     assert parent.stdout is not None
     grandchild = int(parent.stdout.readline().removeprefix("ready "))
@@ -120,7 +122,7 @@ def test_a_stubborn_one_ends_too_when_the_parent_is_killed() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_it_ends_at_whatever_time_the_parent_is_killed() -> None:
+def test_a_child_ends_whenever_the_parent_is_killed() -> None:
     seed = random.randrange(2**32)  # noqa: S311
     delays = random.Random(seed)  # noqa: S311
     for _ in range(15):
@@ -130,7 +132,7 @@ def test_it_ends_at_whatever_time_the_parent_is_killed() -> None:
         parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert parent.stdout is not None
         assert parent.stdout.readline() == "soon\n"
-        # Not for a result: to be killed in the middle of what takes some 5 ms.
+        # This does not wait for a result: the kill must come in the middle of the start, which takes some 5 ms.
         time.sleep(delays.uniform(0, 0.008))
         kill(parent)
         wait_until(partial(nobody_has, mark), 10, f"the end of all (seed {seed})")

@@ -1,4 +1,4 @@
-"""The activator's decisions for one queue, with a clock of the test's own."""
+"""The activator's decisions for one queue, with a fake clock."""
 
 import itertools
 from dataclasses import replace
@@ -27,7 +27,7 @@ ACCUMULATING = "MESSAGES_ACCUMULATING"
 
 
 class Queue:
-    """The state, the view and the time, and what was decided."""
+    """The activator of one queue, with the view, the policy and the time that it is given."""
 
     def __init__(self, policy: Policy | None = POLICY) -> None:
         self.state = QueueActivator()
@@ -53,12 +53,12 @@ class Queue:
         notification_id: str = "",
         post_time: str = "2026-01-01T00:00:00.000Z",
     ) -> list[Decision]:
-        """The view knows of it at once, unless it is set otherwise afterwards."""
+        """Reports a notification, and leaves the view as it is."""
         new = Notified(notification_id or f"id-{sequence}", sequence, post_time, reason, 5, is_old)
         return self.decide(self.state.notified(new, self.row, self.now_ms))
 
     def activate(self, sequence: int, reason: str = ON_EMPTY) -> list[Decision]:
-        """As the monitor does: row and record at once."""
+        """Changes the view's row and reports the notification. The monitor writes both in one batch."""
         self.row = ViewRow(sequence, "NOTIFIED", 5)
         return self.notify(sequence, reason)
 
@@ -157,7 +157,7 @@ def test_at_max_it_is_held_and_started_when_a_program_has_exited_and_the_view_ha
         (ViewRow(3, "NOTIFIED", 5), "#2: superseded, the monitor is at #3"),
     ],
 )
-def test_a_held_one_is_dropped_when_the_monitor_is_silent_because_of_it_no_more(row: ViewRow, why: str) -> None:
+def test_a_held_notification_is_dropped_when_the_monitor_no_longer_waits_for_it(row: ViewRow, why: str) -> None:
     queue = Queue(replace(POLICY, max_programs=1))
     queue.activate(1)
     queue.activate(2, ACCUMULATING)
@@ -202,13 +202,13 @@ def test_while_a_program_starts_only_accumulating_messages_start_another() -> No
     assert actions(other.activate(2, ACCUMULATING)) == ["started"]
 
 
-def test_a_new_one_does_not_wait_for_the_view() -> None:
+def test_a_new_notification_does_not_wait_for_the_view() -> None:
     queue = Queue()
     queue.view(1, "INACTIVE", 0)
     assert actions(queue.notify(2)) == ["started"]
 
 
-def test_a_new_one_of_which_the_view_is_ahead_waits_whether_the_view_is_an_old_monitors() -> None:
+def test_a_new_notification_behind_the_view_waits_because_an_older_monitor_may_have_written_the_view() -> None:
     queue = Queue()
     queue.view(7, "INACTIVE", 0)
     assert actions(queue.notify(1)) == ["held"]
@@ -221,7 +221,7 @@ def test_a_new_one_of_which_the_view_is_ahead_waits_whether_the_view_is_an_old_m
     assert actions(other.after(SETTLE_MS)) == ["dropped"]
 
 
-def test_an_old_one_is_started_only_if_the_view_says_that_it_is_needed() -> None:
+def test_an_old_notification_is_started_only_if_the_view_shows_that_it_is_needed() -> None:
     needed = Queue()
     needed.view(4)
     assert actions(needed.notify(4, is_old=True)) == ["started"]
@@ -232,7 +232,7 @@ def test_an_old_one_is_started_only_if_the_view_says_that_it_is_needed() -> None
         assert void.state.is_idle
 
 
-def test_an_old_one_that_the_view_does_not_know_is_started_after_the_settle_time() -> None:
+def test_an_old_notification_that_the_view_does_not_show_is_started_after_the_settle_time() -> None:
     queue = Queue()
     assert actions(queue.notify(4, is_old=True)) == ["held"]
     assert actions(queue.after(SETTLE_MS)) == ["started"]
@@ -299,7 +299,7 @@ def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_o
 
 
 def given_up() -> Queue:
-    """A queue whose notification was given up."""
+    """Returns a queue whose notification was given up."""
     queue = Queue(replace(POLICY, max_restarts=0))
     queue.activate(1)
     assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
@@ -354,7 +354,7 @@ def test_a_clock_that_was_set_back_does_not_prolong_the_wait_of_what_was_given_u
     assert actions(queue.after(1)) == ["started"]
 
 
-def test_a_crash_after_which_somebody_has_received_is_not_answered_by_a_restart() -> None:
+def test_a_crash_after_which_a_reader_has_received_is_not_answered_by_a_restart() -> None:
     queue = Queue()
     queue.activate(1)
     queue.row = ViewRow(1, "RECEIVES_OCCURRING", 5)
@@ -410,7 +410,7 @@ def test_an_entry_that_has_changed_ends_the_back_off() -> None:
     assert queue.state.crashes == 0
 
 
-def test_without_an_entry_it_is_held() -> None:
+def test_without_an_entry_a_notification_is_held() -> None:
     queue = Queue(replace(POLICY, max_programs=1))
     queue.activate(1)
     queue.activate(2)
@@ -424,7 +424,7 @@ def test_without_an_entry_it_is_held() -> None:
     assert actions(queue.decide()) == ["started"]
 
 
-def test_an_exit_that_nobody_saw_is_a_restart_if_it_is_still_needed() -> None:
+def test_an_exit_with_an_unknown_code_is_answered_by_a_restart_if_it_is_still_needed() -> None:
     queue = Queue()
     queue.activate(1)
     assert actions(queue.exit("id-1", None)) == ["exited", "held"]

@@ -1,6 +1,6 @@
-"""The decisions for one queue under random notifications, views, exits, crashes and restarts of the activator.
+"""The activator's decisions for one queue, under random notifications, views, exits, crashes and restarts.
 
-A failure names its seed and the command that replays it. Named invariants hold after every step.
+Named invariants must hold after every step. A failure names its seed and the command that replays it.
 """
 
 import itertools
@@ -38,7 +38,7 @@ POLICIES = (
 
 @dataclass
 class Fate:
-    """What became of one notification."""
+    """The decisions about one notification so far."""
 
     first_starts: int = 0
     restarts: int = 0
@@ -70,7 +70,10 @@ class Simulation:
         self.check()
 
     def notify(self) -> None:
-        """The view may be behind; a monitor without its checkpoint begins anew; some queues have two notifications."""
+        """Activates the queue, for one event notification or two.
+
+        The view may lag. A monitor without its checkpoint begins with `sequence` 1 again.
+        """
         self.sequence = 1 if self.random.random() < 0.02 else self.sequence + 1
         if self.random.random() < 0.7:
             self.row = ViewRow(self.sequence, "NOTIFIED", self.random.choice((1, 5)))
@@ -85,7 +88,7 @@ class Simulation:
                 self.decide()
 
     def repeat(self) -> None:
-        # No further back than repeats come.
+        # Only recent ones: a repeat comes soon after the first record.
         for new in self.random.sample(self.sent[-5:], k=min(len(self.sent), 1)):
             self.take(self.state.notified(new, self.row, self.now_ms))
 
@@ -100,7 +103,7 @@ class Simulation:
             is_answer = self.state.running[session_id].sequence is not None
             self.take(self.state.exited(session_id, code, self.policy, self.now_ms))
             if is_answer and code != 0:
-                assert self.state.held is not None, "what a crashed program was started for is forgotten"
+                assert self.state.held is not None, "the notification of a crashed program is forgotten"
 
     def wait(self) -> None:
         next_ms = self.state.next_ms(self.policy, self.now_ms)
@@ -162,7 +165,7 @@ class Simulation:
                 activation = new.sequence, new.post_time
                 assert activation not in self.answered, f"activation {activation} was started twice"
                 self.answered.add(activation)
-        # A lowered `max` ends nothing.
+        # This holds at a start only: a lowered `max` ends no program.
         assert len(self.state.running) <= self.policy.max_programs, "more than max are running"
 
     def check(self) -> None:
@@ -174,16 +177,16 @@ class Simulation:
             assert not is_held or fate.held, f"{notification_id} is held without a reason"
         if self.policy is not None and held is not None and not self.is_fatal:
             self.check_wake_up()
-        # Only the latest can still be lost; all others are over, and stay so.
+        # Only the latest notifications can still be forgotten. All others are over, and stay over.
         self.fates = dict(list(self.fates.items())[-10:])
 
     def check_wake_up(self) -> None:
-        """What is held is blocked by running programs, or is looked at again."""
+        """Checks that running programs block the held notification, or that it is decided again."""
         assert self.policy is not None
         is_full = len(self.state.running) >= self.policy.max_programs
         next_ms = self.state.next_ms(self.policy, self.now_ms)
-        assert is_full or next_ms < FOREVER_MS, "nothing will ever wake up what is held"
-        assert is_full or next_ms <= self.now_ms + RETRY_MS, "what is held waits too long"
+        assert is_full or next_ms < FOREVER_MS, "the held notification is never decided again"
+        assert is_full or next_ms <= self.now_ms + RETRY_MS, "the held notification waits too long"
 
 
 @pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))
@@ -199,7 +202,7 @@ def test_invariants_hold_over_random_histories(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))
 def test_what_is_still_needed_is_started_in_the_end(seed: int) -> None:
-    """After any history: the programs leave, the monitor says that it waits, and a program runs soon."""
+    """After any history, once all programs have exited, a notification that is still needed is started soon."""
     simulation = Simulation(Random(seed))  # noqa: S311  (no secret)
     for _ in range(STEPS // 10):
         for _ in range(10):

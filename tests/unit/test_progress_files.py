@@ -1,4 +1,4 @@
-"""Which of Spark's progress files count as whole."""
+"""Spark's progress files: a torn one is not taken for a whole one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a queue decides: batches, the design's decisions D1 to D12, and what a notification tells."""
+"""The decisions of a queue: batches, the numbered decisions D1 to D12, and the content of a notification."""
 
 from itertools import pairwise
 
@@ -49,7 +49,7 @@ class TestBatches:
 
     def test_rule_a_is_remembered_to_the_end_of_its_batch(self) -> None:
         timeline = monitored()
-        timeline.batch(SECOND, arrived(3), received(1), empty())  # without A, the empty result would hold back
+        timeline.batch(SECOND, arrived(3), received(1), empty())  # without A, the empty result would delay activation
         assert timeline.activations() == [(SECOND, ARRIVED)]
 
     def test_rule_a_holds_for_an_arrival_that_makes_up_for_a_negative_count(self) -> None:
@@ -149,7 +149,7 @@ class TestDecisions:
         for pause_ms, unread, activations in ((W - 1, -1, []), (W, 1, [SECOND + W])):
             timeline = monitored()
             timeline.at(SECOND, received(1))
-            timeline.at(SECOND + 10, received(1))  # the window began with the first
+            timeline.at(SECOND + 10, received(1))  # the window began with the first RECEIVE
             timeline.at(SECOND + pause_ms, arrived(1))
             assert (timeline.unread, timeline.activation_times()) == (unread, activations)
 
@@ -191,7 +191,7 @@ class TestDecisions:
         timeline.batch(1, arrived(3))
         timeline.batch(2, ROLLBACK("x", "t"))
         timeline.queue.sessions.marks["y", "t"] = (3, 0)
-        timeline.at(SECOND, COMMIT("y", "t"))  # a late COMMIT takes all that is unread: no RECEIVE
+        timeline.at(SECOND, COMMIT("y", "t"))  # a late COMMIT takes off all unread messages: no RECEIVE
         assert (timeline.unread, timeline.state) == (0, State.NOTIFIED)
         timeline.run_until(1 + T)
         assert timeline.state is State.NOTIFIED
@@ -204,7 +204,7 @@ class TestDecisions:
         for _ in range(12):
             answered_ms = timeline.now_ms + 1
             timeline.at(answered_ms, empty())
-            timeline.at(answered_ms + 1, empty())  # a second reader finds nothing: the same activation
+            timeline.at(answered_ms + 1, empty())  # a second reader finds nothing after the same activation
             while timeline.state is not State.NOTIFIED:
                 timeline.batch(timeline.queue.next_wake_ms())
         times = timeline.activation_times()
@@ -234,7 +234,7 @@ class TestNotifications:
         [notification] = timeline.at(SECOND, arrived())
         assert notification.notifications == [("n", None), ("m", "service")]
 
-    def test_what_it_tells(self) -> None:
+    def test_the_content_of_a_notification(self) -> None:
         timeline = monitored()
         timeline.at(SECOND, waiting(where=True), arrived(4))
         [(now_ms, notification)] = timeline.written

@@ -1,4 +1,4 @@
-"""The queue monitor: every (state, trigger), every (state, event) of the whole queue, and every way a check can go."""
+"""The queue monitor: every trigger in every state, every event of a queue in every state, every result of a check."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ from tests.support.histories import (
 
 NOW = 12_000
 
-# Next state and what happens to the anchor: `now`, `-inf`, `all` (every time -inf), nothing for as it was; - cannot be.
+# Next state, and the anchor after a slash: `now`, `-inf`, or `all` (all times are -inf). `-`: the pair cannot happen.
 TRIGGERS = """
                   ABSENT        INACTIVE            NOTIFIED            RECEIVES_OCCURRING
 MONITOR_CREATED   INACTIVE/all  INACTIVE/all        INACTIVE/all        INACTIVE/all
@@ -86,10 +86,11 @@ def test_the_table_names_every_state_and_trigger() -> None:
 
 
 def queue_in(state: State) -> Queue:
-    """A queue in a state, with everything an event could touch.
+    """Returns a queue in this state, with everything that an event could change.
 
-    `e` got an empty result at 3,000 ms, `w` waits with WHERE, `x` has received 2 messages in the open transaction `t`.
-    3 messages came at 10,000 ms, but not to the INACTIVE one; 1 was taken at 11,000 ms if receives occur.
+    Session `e` got an empty result at 3,000 ms, `w` waits with WHERE, and `x` has received 2 messages in the open
+    transaction `t`. In every state but INACTIVE, 3 messages arrived at 10,000 ms. In RECEIVES_OCCURRING, 1 of them was
+    received at 11,000 ms.
     """
     timeline = monitored()
     timeline.at(SECOND, arrived(2))
@@ -139,7 +140,7 @@ RENEWED = (
 COMES_TO_BE = ("inactive", "inactive", "notified", "receiving")
 ON = activation(status=True, procedure_name="p")
 
-# Event at 12,000 ms, and for each state of queue_in: the state afterwards, which times it set, and how unread changed.
+# Event at 12,000 ms, and for each state of queue_in: the next state, the times that it sets, the change of `unread`.
 EVENTS: dict[str, tuple[Event, tuple[str, str, str, str]]] = {
     "arrival": (arrived(), ("absent +1", "inactive +1", "notified +1", "receiving +1")),
     "RECEIVE some": (received(1), ONE_MESSAGE),
@@ -324,7 +325,7 @@ def test_without_a_monitor_a_check_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("has_arrived", [True, False])
-def test_with_nobody_to_notify_receives_occur_from_now_on(has_arrived: bool) -> None:
+def test_if_nothing_can_be_activated_receives_occur_from_now_on(has_arrived: bool) -> None:
     monitor = QueueMonitor()
     monitor.state = State.INACTIVE
     assert monitor.check(Work(9, has_arrived, 0, FOREVER_MS, can_activate=False), NOW, OBSERVED)[1] is None

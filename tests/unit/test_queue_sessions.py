@@ -1,4 +1,4 @@
-"""What a queue knows of its readers: waits, transactions and their leases, and counts that heal."""
+"""The sessions of a queue: waits, transactions and their leases, and the healing of the count."""
 
 import pytest
 
@@ -59,7 +59,7 @@ class TestWaits:
     @pytest.mark.parametrize(
         "other", [empty("q"), ENDED("q"), COMMIT("r", "t"), ROLLBACK("r", "t"), ALIVE("r"), drop_notification()]
     )
-    def test_nothing_else_ends_it(self, other: Event) -> None:
+    def test_no_other_event_ends_a_wait(self, other: Event) -> None:
         timeline = receiving(9)
         timeline.at(2 * SECOND, waiting())
         timeline.at(3 * SECOND, other)
@@ -99,7 +99,7 @@ class TestWaits:
         timeline.at(10 * SECOND, waiting("r2", where=True))
         timeline.run_until(11 * SECOND)
         assert timeline.activation_times()[1] == 10 * SECOND
-        timeline.at(12 * SECOND, waiting("r2"))  # renewed: no RECEIVE, the suppression holds
+        timeline.at(12 * SECOND, waiting("r2"))  # a renewed wait is no RECEIVE: the suppression holds
         assert timeline.state is State.NOTIFIED
 
     def test_a_wait_that_ended_begins_anew_as_a_receive(self) -> None:
@@ -109,7 +109,7 @@ class TestWaits:
         timeline.at(3 * SECOND, waiting())
         assert timeline.state is State.RECEIVES_OCCURRING
 
-    def test_nobody_waits_on_a_queue_that_is_off(self) -> None:
+    def test_a_queue_that_is_off_has_no_waits(self) -> None:
         timeline = monitored()
         timeline.at(0, alter(status=False))
         timeline.at(SECOND, waiting())
@@ -140,7 +140,7 @@ class TestTransactions:
         timeline = in_transaction()
         timeline.at(2 * SECOND, ending)
         assert timeline.unread == unread
-        timeline.at(3 * SECOND, ending)  # once
+        timeline.at(3 * SECOND, ending)  # a repeat changes nothing
         assert timeline.unread == unread
 
     def test_a_session_has_several_transactions(self) -> None:
@@ -160,7 +160,7 @@ class TestTransactions:
         assert timeline.unread == 2
         assert timeline.activation_times() == [0, SECOND + LEASE]
 
-    def test_session_alive_keeps_them(self) -> None:
+    def test_session_alive_keeps_transactions_open(self) -> None:
         timeline = in_transaction()
         for second in range(10, 600, 50):
             timeline.at(second * SECOND, ALIVE("x"))
@@ -194,7 +194,7 @@ class TestTransactions:
         timeline.run_until(2 * MINUTE)
         timeline.at(2 * MINUTE, ROLLBACK("x", "t"))
         assert timeline.unread == 2
-        timeline.at(3 * MINUTE, COMMIT("x", "t"))  # it was rolled back
+        timeline.at(3 * MINUTE, COMMIT("x", "t"))  # the transaction was rolled back
         assert timeline.unread == 2
 
     @pytest.mark.parametrize("timeout_ms", [HOUR, FOREVER_MS], ids=["looked at every hour", "not looked at since"])
@@ -222,7 +222,7 @@ class TestTransactions:
 
 
 class TestOverdueLeases:
-    """Nobody was running when a lease ran out, so nobody heard the session: it is given once more, from then."""
+    """A lease that is found overdue is extended once, from that moment: the monitor was down and saw no reports."""
 
     @pytest.mark.parametrize(("overdue_ms", "is_given_again"), [(10 * SECOND, False), (10 * SECOND + 1, True)])
     def test_a_transaction(self, overdue_ms: int, is_given_again: bool) -> None:
@@ -243,13 +243,13 @@ class TestOverdueLeases:
         timeline.run_until(DAY + LEASE + 1)
         assert (waits(timeline), timeline.activation_times()[1]) == (0, DAY + LEASE)
 
-    def test_only_once(self) -> None:
+    def test_a_lease_is_extended_only_once(self) -> None:
         timeline = in_transaction()
         timeline.batch(DAY)
         timeline.batch(2 * DAY)
         assert timeline.unread == 2
 
-    def test_once_more_after_the_session_was_heard(self) -> None:
+    def test_a_report_of_the_session_allows_another_extension(self) -> None:
         timeline = in_transaction()
         timeline.batch(DAY)
         timeline.batch(DAY + SECOND, ALIVE("x"))
@@ -268,8 +268,8 @@ class TestOverdueLeases:
         timeline.batch(50 * SECOND)
         assert waits(timeline) == 0
 
-    def test_each_lease_by_itself(self) -> None:
-        # The wait's lease is overdue by more than 10 s, that of the transaction is not even over.
+    def test_each_lease_is_extended_by_itself(self) -> None:
+        # The wait's lease is overdue by more than 10 s. The transaction's lease has not ended yet.
         timeline = monitored(CoreSettings(session_lease_ms=10 * SECOND, transaction_lease_ms=LEASE))
         timeline.at(0, arrived(1), received(1, "x", "t"), waiting("x"))
         timeline.batch(40 * SECOND)
@@ -306,7 +306,7 @@ class TestSelfHealing:
         assert timeline.unread == 0
 
     def test_at_rest_the_next_empty_result_heals(self) -> None:
-        timeline = receiving(9)  # of which 8 are a mistake
+        timeline = receiving(9)  # 8 of them are counted by mistake
         timeline.at(10 * SECOND, empty(unread=0))
         timeline.run_until(DAY)
         assert (timeline.unread, timeline.state) == (0, State.INACTIVE)

@@ -1,4 +1,4 @@
-"""Why records become dead letters: counted by the workers, said by the driver once a minute for each reason."""
+"""The reasons for dead letters: the workers count them, and the driver logs each reason once a minute at most."""
 
 import logging
 from collections import Counter
@@ -33,7 +33,7 @@ def test_however_many_reasons_there_are_few_are_kept_and_all_letters_counted() -
     assert OTHER_REASONS in both
 
 
-def test_each_reason_is_said_once_a_minute_with_how_many_there_were(
+def test_each_reason_is_logged_once_a_minute_with_its_number_of_dead_letters(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     instants_s = iter((1_000.0, 1_030.0, 1_061.0))

@@ -1,4 +1,4 @@
-"""The room of a shard: beyond it nothing that a record could make longer is taken up, and everything else goes on."""
+"""The room of a shard: once it is used up, events that would add to the state are refused, and others applied."""
 
 from random import Random
 
@@ -37,7 +37,7 @@ from tests.support.histories import (
 from tests.unit.test_tasks import started
 
 SETTINGS = CoreSettings()
-# Counted, as there is less than a batch could take.
+# A batch could use up this room, so it is counted.
 PLENTY = 10**6
 LONGEST = "\U0010ffff" * 256
 
@@ -55,7 +55,7 @@ def step(queue: Queue | None, room: Room, *batch: Event, now_ms: int = 0, settin
 
 
 def queue_after(*batch: Event, settings: CoreSettings = SETTINGS) -> Queue:
-    """A queue whose events were all taken."""
+    """Returns a queue that has accepted all these events."""
     done = step(None, Room(PLENTY), *batch, settings=settings)
     assert done.queue is not None
     assert done.refused == []
@@ -67,7 +67,7 @@ def size_bytes(queue: Queue) -> int:
 
 
 def refusals(queue: Queue, room: Room, *batch: Event) -> list[tuple[Event, str]]:
-    """What is refused, and why; no refused event changes anything."""
+    """Returns the refused events with their reasons. If all are refused, checks that nothing has changed."""
     before = snapshot.take(queue)
     refused = step(queue, room, *batch).refused
     if len(refused) == len(batch):
@@ -188,14 +188,14 @@ class TestWhatCommandsTakeUp:
 class TestMarks:
     @staticmethod
     def silent(count: int) -> Queue:
-        """A queue of one session with a long name and many small transactions."""
+        """Returns a queue of one session with a long name and many small transactions."""
         return queue_after(arrived(count), *(received(1, LONGEST, f"t{number}") for number in range(count)))
 
     def test_they_are_made_while_there_is_room(self) -> None:
         queue, room = self.silent(100), Room(10 * len(LONGEST.encode()))
         step(queue, room, now_ms=LEASE)
         assert 5 < len(queue.sessions.marks) < 15
-        # Of the room that the session itself gave back in the end there is the rest.
+        # The rest of the room is what the session itself gave back in the end.
         assert -MAX_GROWTH_BYTES < room.left_bytes < MAX_GROWTH_BYTES
         assert queue.unread == 100
 
@@ -220,7 +220,7 @@ class TestTasks:
         queue = queue_after(create_queue(activation=self.CLAUSE), notify())
         done = step(queue, full(), arrived())
         assert (len(done.notifications), done.tasks, queue.tasks.limit_reached) == (1, {}, 1)
-        # The activation is unanswered as long as nobody receives: a task is started as soon as there is room.
+        # The activation is unanswered until a reader receives, so a task is started as soon as there is room.
         assert done.wake_ms == TASK_RETRY_MS
         done = step(queue, full(), now_ms=TASK_RETRY_MS)
         assert (done.tasks, done.wake_ms) == ({}, 2 * TASK_RETRY_MS)
@@ -233,7 +233,7 @@ class TestTasks:
         done = step(queue, full(), arrived(), settings=settings)
         assert (done.tasks, queue.tasks.limit_reached, queue.monitor.state) == ({}, 1, State.RECEIVES_OCCURRING)
         assert done.next_check_ms == TASK_RETRY_MS
-        # An event in between changes nothing about that.
+        # An event in between does not change that.
         done = step(queue, full(), empty(where=True), now_ms=W - 1, settings=settings)
         now_ms = done.next_check_ms
         assert W <= now_ms <= W - 1 + TASK_RETRY_MS
@@ -274,7 +274,7 @@ class TestCounting:
         room, now_ms = Room(PLENTY), 0
         queue = step(None, room, create_queue()).queue
         assert queue is not None
-        fixed_bytes = size_bytes(queue) + 64  # counts grow where they stand
+        fixed_bytes = size_bytes(queue) + 64  # the growth of counts is not counted
         for _ in range(300):
             event = random_event(random)
             if event is DROP_QUEUE:
@@ -284,7 +284,7 @@ class TestCounting:
             assert queue is not None
             assert size_bytes(queue) <= fixed_bytes + PLENTY - room.left_bytes
         now_ms += 3 * 24 * 3_600 * SECOND
-        for _ in range(2):  # what is found overdue for long is given once more
+        for _ in range(2):  # leases that are found overdue are extended once
             now_ms += LEASE
             step(queue, room, create_queue(), *map(drop_notification, queue.definition.notifications), now_ms=now_ms)
         step(queue, room, now_ms=now_ms + 2 * 24 * 3_600 * SECOND)
@@ -322,7 +322,7 @@ class TestCounting:
             assert (found and snapshot.take(found)) == (expected and snapshot.take(expected))
 
 
-def test_no_event_and_no_task_adds_more_than_is_said() -> None:
+def test_no_event_and_no_task_adds_more_than_max_growth_bytes() -> None:
     clause = activation(procedure_name="\U0010ffff" * 386, execute_as=LONGEST, max_queue_readers=9)
     longest = [received(10**9, LONGEST, LONGEST[1:]), waiting(LONGEST), alter(activation=clause)]
     longest += [notify(LONGEST[:128], LONGEST), arrived(10**9), events.TaskStarted(LONGEST, LONGEST)]

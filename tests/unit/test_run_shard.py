@@ -1,4 +1,4 @@
-"""One batch of a shard: the order of its records, what Spark keeps of it, and when it keeps nothing."""
+"""One batch of a shard: the order of its records, the state that Spark keeps, and batches that write no state."""
 
 from dataclasses import replace
 from random import Random
@@ -101,7 +101,7 @@ class TestOrder:
 
 
 def oracle(records: list[Record]) -> list[str]:
-    """The same order, record by record."""
+    """Returns the keys in the same order, computed record by record."""
     highest: dict[tuple[Source, int], int] = {}
     ranked = []
     for one in sorted(records, key=lambda one: one.offset):
@@ -113,7 +113,7 @@ def oracle(records: list[Record]) -> list[str]:
 
 
 def history() -> list[tuple[int, list[Record]]]:
-    """Batches in which every output topic is written to."""
+    """Returns batches that write notifications, rows of the monitors view and dead letters."""
     return [
         (1_000, [command("CREATE_QUEUE"), command("CREATE_EVENT_NOTIFICATION", notification="n"), arrival(count=3)]),
         (1_500, [receive("MESSAGES", messages=1), arrival("other"), replace(arrival(), key=b"X")]),
@@ -195,7 +195,7 @@ class TestTicks:
         assert reasons(shard.batch(due_ms)) == [("a", "MESSAGES_ACCUMULATING")]
         assert reasons(shard.batch(due_ms + T)) == [("a", "TIMEOUT_EXPIRED")]
 
-    def test_the_clock_is_kept_now_and_then(self) -> None:
+    def test_the_clock_is_saved_at_intervals(self) -> None:
         shard = self.shard(arrival())
         assert shard.batch(CLOCK_SAVE_INTERVAL_MS) == []
         assert (shard.state.updates, shard.clock_ms) == (1, CLOCK_SAVE_INTERVAL_MS)
@@ -204,7 +204,7 @@ class TestTicks:
         shard = self.shard(arrival())
         batches = [*range(SECOND, 20 * SECOND, SECOND), *range(-3_600 * SECOND, -3_550 * SECOND, SECOND)]
         notified = [number for number, batch_ms in enumerate(batches, 1) if activations(shard.batch(batch_ms))]
-        # Batch 30 is due; the one of the jump does not count, and ten may not have been kept.
+        # The time-out is due at batch 30. The batch of the jump does not move the clock, and ten more may be unsaved.
         assert len(notified) == 1
         assert 30 <= notified[0] <= 30 + 1 + CLOCK_SAVE_INTERVAL_MS // SECOND
 
@@ -237,7 +237,7 @@ class TestHandover:
         newer = FakeShard(taken_over=self.older().state.get)
         assert newer.batch(SECOND) == []
         assert newer.state.exists
-        assert activations(newer.batch(2 * SECOND, arrival())) == []  # notified already
+        assert activations(newer.batch(2 * SECOND, arrival())) == []  # the queue is NOTIFIED already
         assert reasons(newer.batch(T)) == [("Q", "TIMEOUT_EXPIRED")]
 
     def test_a_shard_with_state_takes_nothing_over(self) -> None:

@@ -1,4 +1,4 @@
-"""Every scenario on the core, with a fake clock."""
+"""Runs every scenario on the core, with a fake clock."""
 
 import json
 from pathlib import Path
@@ -59,6 +59,6 @@ def core_settings(scenario: Scenario) -> CoreSettings:
     )
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the design's own copy is not beside this checkout")
+@pytest.mark.skipif(not SHARED.exists(), reason="there is no second copy of the scenarios beside this checkout")
 def test_scenarios_are_those_of_the_design() -> None:
     assert json.loads(scenarios.PATH.read_text()) == json.loads(SHARED.read_text())

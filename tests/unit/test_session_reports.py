@@ -1,4 +1,4 @@
-"""The signs of life of a session."""
+"""SESSION_ALIVE, which a session reports at intervals."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 class FakeProducer:
-    """Fails twice, then takes everything."""
+    """A producer that fails twice, then accepts everything."""
 
     def __init__(self, _config: dict[str, Any]) -> None:
         self.errors: Iterator[Exception] = iter(
@@ -45,7 +45,7 @@ def test_a_passing_error_does_not_silence_a_session(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(session_reports, "SESSION_ALIVE_INTERVAL_S", 0.01)
     reports = SessionReports(Cluster("127.0.0.1:1"), "queue-receives", "orders", "s")
     producer: Any = reports._reporter._producer
-    wait_until(lambda: len(producer.taken) >= 2, 10, "signs of life after the errors")
+    wait_until(lambda: len(producer.taken) >= 2, 10, "reports after the errors")
     reports.close()
     assert b"SESSION_ALIVE" in producer.taken[0]
     assert b"SESSION_ENDED" in producer.taken[-1]

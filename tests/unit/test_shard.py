@@ -1,4 +1,4 @@
-"""A shard of the core: its clock, when it writes the monitors view, and when it wants to be woken."""
+"""A shard of the core: its clock, its rows of the monitors view, and its wake-ups."""
 
 import pytest
 
@@ -118,7 +118,7 @@ class TestView:
 
 
 class TestWakeUps:
-    """When the answer could change without an event: the next check."""
+    """The next check: the instant at which the decision could change without an event."""
 
     def test_time_out(self) -> None:
         timeline = monitored()

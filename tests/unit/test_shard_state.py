@@ -1,4 +1,4 @@
-"""A shard's state value: what rests in its columns comes back as it was, and only what a batch touches is taken up."""
+"""A shard's state value: resting queues stay as they are, and a batch takes up only the queues that it touches."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ Queues = dict[str, tuple[int, bytes]]
 
 
 def stored(queues: Queues, now_ms: int = NOW_MS) -> ShardState:
-    """A shard with these queues, after it was stored."""
+    """Returns a shard with these queues, stored and opened again."""
     shard = ShardState(Clock(now_ms, now_ms), queues=dict(queues))
     shard.settle_wake()
     return ShardState.of_row(shard.to_row())
@@ -29,7 +29,7 @@ def all_of(shard: ShardState) -> Queues:
 
 
 def random_queues(random: Random) -> Queues:
-    earliest_ms = random.choice([-5, 1, 1, 1])  # with and without some that are due
+    earliest_ms = random.choice([-5, 1, 1, 1])  # with and without queues that are due
     return {
         f"{random.choice(['q', 'Ünicode.😀.', 'a.b.'])}{number}": (
             NOW_MS + random.randrange(earliest_ms, 9),

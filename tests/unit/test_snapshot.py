@@ -1,4 +1,4 @@
-"""A queue that went through a checkpoint behaves exactly as one that did not."""
+"""A queue that is restored from a snapshot behaves exactly like one that is not."""
 
 import json
 from pathlib import Path
@@ -27,8 +27,8 @@ from tests.support.fake_spark import (
 from tests.support.histories import LITERAL, Timeline, arrived, random_event, random_pause
 
 BATCHES = 30
-# Shards as this and older versions have left them: one file for each format, of the same history. This one must be
-# read too when the code that writes it has changed.
+# Shards that this and older versions have written: one file for each format, all of the same history. The file of this
+# format must open too after the code that writes it has changed.
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 LAST_BATCH_MS = 1_700_000_004_000
 
@@ -112,13 +112,13 @@ def test_a_shard_of_this_or_an_older_format_goes_on(version: int) -> None:
     shard = FakeShard(SETTINGS, FakeGroupState((*plain, bytes.fromhex(queues))))
 
     # `sales.orders` has 9 messages, 4 of them in the open transaction t, and may start 3 tasks; its quiet window ends
-    # 3 s after the last batch. In `invoices` a RECEIVE with WHERE waits. `alerts` was notified by the last batch.
+    # 3 s after the last batch. In `invoices` a session waits with WHERE. The last batch notified `alerts`.
     outputs = shard.batch(LAST_BATCH_MS + 3_000, receive("EMPTY", "alerts"))
     [written], [task] = activations(outputs), of_topic(outputs, "queue-tasks")
     assert (written.json["queue"], written.json["sequence"], written.json["unread_messages"]) == ("sales.orders", 2, 5)
     assert (task.json["queue"], task.json["sequence"]) == ("sales.orders", 2)
 
-    # The queues this batch did not touch have been rewritten too.
+    # The queues that this batch did not touch were rewritten too.
     assert shard.state.get[0] == snapshot.FORMAT_VERSION
     outputs = shard.batch(LAST_BATCH_MS + 5_000, arrival("invoices"), arrival("alerts", count=2))
     unread = {one.json["queue_name"]: one.json["unread_messages"] for one in of_topic(outputs, "queue-monitors")}

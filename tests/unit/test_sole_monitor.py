@@ -1,4 +1,4 @@
-"""What other monitors are told of one that runs; tests/integration/test_sole_monitor.py has the rest."""
+"""The name that a monitor shows to others. tests/integration/test_sole_monitor.py has the other tests."""
 
 import os
 import socket

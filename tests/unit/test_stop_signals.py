@@ -1,4 +1,4 @@
-"""What the first signal does, what the second does, and who hears of it."""
+"""The effects of a first and of a second stop signal, while a program starts and while it runs."""
 
 import contextlib
 import os
@@ -85,7 +85,7 @@ def test_a_program_with_an_orderly_stop_ends_without_a_failure() -> None:
     assert program() is None
 
 
-def test_the_end_of_a_start_that_was_broken_off_is_not_broken_off_by_a_second_one() -> None:
+def test_a_second_signal_does_not_break_off_the_end_of_a_start_that_was_broken_off() -> None:
     ended = []
 
     def end() -> None:
@@ -102,7 +102,7 @@ def test_the_end_of_a_start_that_was_broken_off_is_not_broken_off_by_a_second_on
     assert ended == [True]
 
 
-def test_a_run_loop_reads_the_first_one_as_stop_and_the_second_one_as_hurry() -> None:
+def test_a_run_loop_reads_the_first_signal_as_stop_and_the_second_as_hurry() -> None:
     with stop_signals.taken() as signals:
         signals.only_note()
         assert not stop_signals.is_asked()
@@ -115,7 +115,7 @@ def test_a_run_loop_reads_the_first_one_as_stop_and_the_second_one_as_hurry() ->
     assert not stop_signals.is_asked()
 
 
-def test_a_block_within_another_one_hears_of_the_same_signals_and_of_one_that_somebody_took_away() -> None:
+def test_a_nested_block_has_the_signals_of_the_outer_one_and_takes_back_replaced_handlers() -> None:
     with stop_signals.taken() as outer:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop_signals.take_back()
@@ -176,7 +176,7 @@ def test_without_a_signal_the_handlers_are_as_before_and_after_one_the_end_is_no
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 
 
-def test_a_flag_can_be_set_while_the_main_thread_is_in_its_midst() -> None:
+def test_a_handler_can_set_a_flag_whose_lock_the_main_thread_holds() -> None:
     flag = Flag()
     signal.signal(signal.SIGHUP, lambda _number, _frame: flag.set())
 
@@ -185,7 +185,7 @@ def test_a_flag_can_be_set_while_the_main_thread_is_in_its_midst() -> None:
         return flag.wait(0)
 
     assert not flag.wait(0.01)
-    # An Event's lock, held by whom the signal interrupts, would keep the handler for ever.
+    # The interrupted thread holds the Event's lock. Event.set would wait for that lock forever.
     with flag._cond:  # type: ignore[attr-defined]
         assert wait_until(set_and_ask, 10, "the flag")
     assert flag.wait()

@@ -1,4 +1,4 @@
-"""What `queues` prints below its table: what the states mean, and which procedures fail."""
+"""The lines that `queues` prints below its table: the meanings of the states, and the procedures that fail."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""The task host's handlers, with a clock of the test's own."""
+"""The task host's handlers, with a fake clock."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from streaming.core.activation.task_handlers import (
 
 @pytest.fixture
 def handlers() -> TaskHandlers:
-    """One handler that has task `t`, which expires after a minute."""
+    """Handlers of which one has task `t`, which expires after a minute."""
     busy = TaskHandlers()
     busy.take("t", expires_ms=60_000, now_ms=0)
     return busy
@@ -25,7 +25,7 @@ def test_a_task_is_started_at_once(handlers: TaskHandlers) -> None:
     assert handlers.waiting() == ["t"]
 
 
-def test_one_that_runs_is_reported_again_and_again(handlers: TaskHandlers) -> None:
+def test_a_task_that_runs_is_reported_again_and_again(handlers: TaskHandlers) -> None:
     handlers.started("t", 10)
     assert handlers.waiting() == []
     assert handlers.due(10 + REPORT_INTERVAL_MS - 1) == []
@@ -40,7 +40,7 @@ def test_three_reports_fit_into_the_lease() -> None:
     assert 3 * REPORT_INTERVAL_MS <= 60_000
 
 
-def test_one_that_could_not_be_started_is_tried_again_until_it_is_given_up(handlers: TaskHandlers) -> None:
+def test_a_task_that_cannot_be_started_is_tried_again_until_it_is_given_up(handlers: TaskHandlers) -> None:
     tries = []
     for now_ms in range(0, 60_000, 100):
         for task_id, duty in handlers.due(now_ms):
@@ -51,13 +51,13 @@ def test_one_that_could_not_be_started_is_tried_again_until_it_is_given_up(handl
     assert handlers.due(60_000) == [("t", Duty.GIVE_UP)]
 
 
-def test_one_that_was_taken_too_late_is_not_started() -> None:
+def test_a_task_that_was_taken_too_late_is_not_started() -> None:
     handlers = TaskHandlers()
     handlers.take("t", expires_ms=5, now_ms=5)
     assert handlers.due(5) == [("t", Duty.GIVE_UP)]
 
 
-def test_one_that_runs_does_not_expire(handlers: TaskHandlers) -> None:
+def test_a_task_that_runs_does_not_expire(handlers: TaskHandlers) -> None:
     handlers.started("t", 0)
     assert handlers.due(10**9) == [("t", Duty.REPORT)]
 
@@ -91,7 +91,7 @@ def test_the_oldest_task_is_forgotten() -> None:
     assert "0" not in recent
     assert "1" in recent
     assert str(MAX_RECENT_TASKS) in recent
-    # offset.metadata.max.bytes, Kafka's default
+    # Kafka's default for offset.metadata.max.bytes
     assert len(recent.text().encode()) <= 4096
 
 

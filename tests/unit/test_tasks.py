@@ -1,4 +1,4 @@
-"""Internal activation: when a task is started, what counts as running, and what happens when tasks end (D9)."""
+"""Internal activation: the starts of tasks, the tasks that count as running, and the effects of their ends (D9)."""
 
 import pytest
 
@@ -31,7 +31,7 @@ HOUR = 60 * MINUTE
 
 
 def with_tasks(max_queue_readers: int = 2, *more: Event, settings: CoreSettings | None = None) -> Timeline:
-    """An empty queue whose activation is ON."""
+    """Returns an empty queue whose activation is ON."""
     timeline = Timeline(settings or CoreSettings())
     clause = activation(procedure_name="p", max_queue_readers=max_queue_readers)
     timeline.batch(0, create_queue(activation=clause), *more)
@@ -51,7 +51,7 @@ def failed_to_start(task_id: str, reason: str | None = None) -> Event:
 
 
 class TestStarting:
-    def test_an_arrival_on_an_empty_queue_starts_one_task_and_notifies_nobody(self) -> None:
+    def test_an_arrival_on_an_empty_queue_starts_one_task_and_writes_no_notification(self) -> None:
         timeline = with_tasks()
         timeline.batch(SECOND, arrived(9))
         assert timeline.started == [(SECOND, "1.0")]
@@ -226,7 +226,7 @@ class TestExits:
 
 
 def failed_procedure(exit_code: int | None = 0) -> Timeline:
-    """A queue with 9 messages whose procedure exited at 1 s without a RECEIVE."""
+    """Returns a queue with 9 messages whose procedure exited at 1 s without a RECEIVE."""
     timeline = with_tasks()
     timeline.batch(0, arrived(9))
     timeline.batch(SECOND, exited("1.0", exit_code))
@@ -260,7 +260,7 @@ class TestRetries:
         timeline.batch(0, arrived(9))
         timeline.batch(SECOND, failed_to_start("1.0"))
         timeline.run_until(6 * SECOND + 1)
-        assert timeline.started[1:] == [(6 * SECOND, "2.0")], "the first failure holds nothing back"
+        assert timeline.started[1:] == [(6 * SECOND, "2.0")], "the first failure delays no activation"
         timeline.batch(7 * SECOND, failed_to_start("2.0"))
         timeline.run_until(17 * SECOND + 1)
         assert timeline.activations()[2:] == [(12 * SECOND, Reason.TIMEOUT_EXPIRED)]
@@ -277,14 +277,14 @@ class TestRetries:
         tasks = timeline.queue.tasks
         assert (tasks.failures, tasks.failure, tasks.failing_since_ms) == (0, None, NEVER_MS)
 
-    def test_a_task_that_is_not_heard_of_is_lost_and_started_again(self) -> None:
+    def test_a_task_without_reports_is_lost_and_started_again(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, arrived(9))
         timeline.at(20 * SECOND, started("1.0", "host"))
         timeline.run_until(20 * SECOND + LEASE + RETRY + 1)
         assert timeline.started == [(0, "1.0"), (20 * SECOND + LEASE + RETRY, "1.1")]
 
-    def test_a_lease_found_overdue_is_given_once_more(self) -> None:
+    def test_a_lease_found_overdue_is_extended_once(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, arrived(9))
         timeline.batch(HOUR)
@@ -294,7 +294,7 @@ class TestRetries:
         timeline.batch(HOUR + LEASE)
         assert timeline.queue.tasks_running == 0
 
-    def test_a_receive_in_between_makes_it_needless(self) -> None:
+    def test_a_receive_in_between_makes_the_retry_needless(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, arrived(9))
         timeline.batch(SECOND, exited("1.0", -9))
@@ -302,11 +302,11 @@ class TestRetries:
         timeline.run_until(HOUR)
         assert timeline.started == [(0, "1.0")]
 
-    def test_drained_by_other_means_it_waits_for_the_next_message(self) -> None:
+    def test_on_a_queue_drained_by_other_means_the_retry_waits_for_the_next_message(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, arrived(2))
         timeline.batch(SECOND, received(2, "x", "t"), exited("1.0"))
-        timeline.run_until(SECOND + LEASE + 1)  # the transaction was given back
+        timeline.run_until(SECOND + LEASE + 1)  # the transaction's messages were given back
         assert timeline.started == [(0, "1.0"), (SECOND + LEASE, "2.0")]
         timeline.batch(62 * SECOND, failed_to_start("2.0"))
         timeline.batch(63 * SECOND, COMMIT("x", "t"))  # no RECEIVE: the monitor stays NOTIFIED (D8)
@@ -320,7 +320,7 @@ class TestRetries:
         timeline.batch(0, arrived(9))
         timeline.at(SECOND, received(1))
         timeline.run_until(SECOND + W + 1)
-        timeline.at(7 * SECOND, exited("1.0", -9))  # one of an activation that was answered
+        timeline.at(7 * SECOND, exited("1.0", -9))  # a task of an activation that was answered
         for now_ms in (20 * SECOND, 40 * SECOND):
             timeline.at(now_ms, started("2.0"))
         assert [task_id for _, task_id in timeline.started] == ["1.0", "2.0"]
@@ -349,7 +349,7 @@ class TestRetries:
 
 
 class TestWhatHostsSay:
-    def test_a_task_counts_for_as_long_as_it_is_heard_of(self) -> None:
+    def test_a_task_counts_as_long_as_its_host_reports_it(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, arrived(9))
         for now_ms in range(20 * SECOND, 10 * MINUTE, 20 * SECOND):

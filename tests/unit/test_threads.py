@@ -1,4 +1,4 @@
-"""Threads whose failure somebody hears of."""
+"""Threads that keep their failure, and calls with a time limit."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from streaming.system.threads import WatchedThread, within
 
 @pytest.fixture
 def never() -> Iterator[threading.Event]:
-    """An event that comes when the test is over."""
+    """An event that is set only after the test."""
     event = threading.Event()
     yield event
     event.set()

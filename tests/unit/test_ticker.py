@@ -1,4 +1,4 @@
-"""The tick's thread: what it outlives, what ends it, and who hears of it."""
+"""The tick's thread: it survives passing errors, and keeps any other for the monitor."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ CLUSTER = Cluster("127.0.0.1:1", {})
 
 
 class FakeProducer:
-    """Raises what it is told to, then takes everything."""
+    """A producer that raises the given errors, then accepts everything."""
 
     errors: deque[Exception]
     taken: int
@@ -65,14 +65,14 @@ def test_a_passing_error_does_not_end_the_ticks(monkeypatch: pytest.MonkeyPatch,
         assert running.denied is None
 
 
-@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._FATAL)), ValueError("a mistake of ours")])
+@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._FATAL)), ValueError("a bug")])
 def test_any_other_error_is_kept_for_the_monitor(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     with ticking(monkeypatch, error) as (running, _):
         wait_until(lambda: running.failure is not None, 10, "the failure")
         assert running.failure is error
 
 
-def test_so_is_an_error_of_who_knows_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_check_for_due_shards_is_kept_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_due() -> bool:
         raise KeyError(7)
 
@@ -80,6 +80,6 @@ def test_so_is_an_error_of_who_knows_what_is_due(monkeypatch: pytest.MonkeyPatch
         wait_until(lambda: isinstance(running.failure, KeyError), 10, "the failure")
 
 
-def test_a_refusal_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_kept_as_a_missing_right(monkeypatch: pytest.MonkeyPatch) -> None:
     with ticking(monkeypatch, KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))) as (running, _):
         wait_until(lambda: isinstance(running.denied, RightMissingError), 10, "the refusal")

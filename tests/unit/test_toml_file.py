@@ -1,4 +1,4 @@
-"""A wrong TOML file: the message names the entry that is to be changed."""
+"""Invalid TOML files: the message names the entry that the user must change."""
 
 import re
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_right_file(tmp_path: Path) -> None:
         ("programs = 1\n", "programs: Expected `array`, got `int`"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_entry(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_value_is_reported_with_its_entry(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=rf"file\.toml: {re.escape(message)}$"):
         load(tmp_path, text)
 
@@ -90,7 +90,7 @@ def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
     ],
     ids=["lists", "tables", "keys", "digits"],
 )
-def test_what_is_too_deep_or_too_long_is_told_too(tmp_path: Path, value: str, reason: str) -> None:
+def test_too_deep_and_too_long_values_are_reported_too(tmp_path: Path, value: str, reason: str) -> None:
     with pytest.raises(UserError, match=rf"file\.toml.*{reason}"):
         load(tmp_path, f"title = {value}\n")
 
@@ -112,7 +112,7 @@ def test_a_changed_file_is_noticed_and_a_wrong_one_leaves_the_content(tmp_path: 
     assert file.has_changed()
     with pytest.raises(UserError, match="Expected `int`"):
         file.reload()
-    assert not file.has_changed(), "it is said once"
+    assert not file.has_changed(), "an error is reported once"
     assert file.current.server.port == 1
 
     path.unlink()

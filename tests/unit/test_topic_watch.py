@@ -1,4 +1,4 @@
-"""Whether topics are still those whose offsets a checkpoint holds."""
+"""The watch on topics: it reports topics that are no longer those of the checkpoint's offsets."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -40,7 +40,7 @@ def test_without_its_ticks_a_checkpoint_can_be_continued_from() -> None:
 
 
 class FakeAdmin:
-    """Answers one after the other; None: Kafka cannot be reached."""
+    """Gives the answers one after the other. None means that Kafka cannot be reached."""
 
     def __init__(self, *answers: Mapping[str, str] | None) -> None:
         self.answers = list(answers)
@@ -52,7 +52,7 @@ class FakeAdmin:
         return answer
 
 
-def test_what_was_found_wrong_once_is_not_forgotten_when_kafka_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_that_was_found_remains_when_kafka_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_watch, "INTERVAL_S", 0.0)
     watch = TopicWatch(cast("Admin", FakeAdmin(None, KNOWN, {}, None)), KNOWN)
     assert watch.problem() is None
@@ -62,7 +62,7 @@ def test_what_was_found_wrong_once_is_not_forgotten_when_kafka_is_away(monkeypat
     assert watch.problem_now() == found
 
 
-def test_it_asks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_is_asked_once_per_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_watch, "INTERVAL_S", 3_600.0)
     watch = TopicWatch(cast("Admin", FakeAdmin(KNOWN, {})), KNOWN)
     assert watch.problem() is None

@@ -1,4 +1,4 @@
-"""When the driver ticks: what the workers tell, on a clock that nobody sets back."""
+"""The shards' wake-ups: the workers report them, and the driver keeps them on a clock that cannot be set back."""
 
 import pytest
 
@@ -11,7 +11,7 @@ WALL_MS = 1_800_000_000_000
 
 
 class Clocks:
-    """Stands for the module `time`."""
+    """A fake of the module `time`."""
 
     def __init__(self) -> None:
         self.monotonic_s = 50.0
@@ -36,7 +36,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 @pytest.mark.usefixtures("clocks")
-def test_a_shard_that_has_told_nothing_is_due() -> None:
+def test_a_shard_without_a_report_is_due() -> None:
     times = WakeTimes(range(2))
     assert times.is_due()
     times.update({0: (WALL_MS, FOREVER_MS)})
@@ -45,9 +45,9 @@ def test_a_shard_that_has_told_nothing_is_due() -> None:
     assert not times.is_due()
 
 
-def test_due_as_long_after_the_batch_as_it_was_told(clocks: Clocks) -> None:
+def test_a_shard_is_due_when_the_reported_time_after_its_batch_is_over(clocks: Clocks) -> None:
     times = WakeTimes(range(1))
-    clocks.pass_ms(300)  # so long the batch has taken until the driver hears of it
+    clocks.pass_ms(300)  # the time from the batch's start until the driver gets its report
     times.update({0: (WALL_MS, 5_000)})
     clocks.pass_ms(4_600)
     assert not times.is_due()
@@ -60,11 +60,11 @@ def test_a_wall_clock_that_is_set_back_moves_nothing(clocks: Clocks) -> None:
     times.update({0: (WALL_MS, 5_000)})
     clocks.wall_ms -= 3_600_000
     clocks.pass_ms(5_001)
-    times.update({0: (WALL_MS, 5_000)})  # told again, nothing new
+    times.update({0: (WALL_MS, 5_000)})  # reported again, with nothing new
     assert times.is_due()
 
 
-def test_a_later_batch_replaces_what_an_earlier_one_said(clocks: Clocks) -> None:
+def test_the_report_of_a_later_batch_replaces_an_earlier_one(clocks: Clocks) -> None:
     times = WakeTimes(range(1))
     times.update({0: (WALL_MS, 1_000)})
     clocks.pass_ms(500)
@@ -73,7 +73,7 @@ def test_a_later_batch_replaces_what_an_earlier_one_said(clocks: Clocks) -> None
     assert not times.is_due()
 
 
-def test_tasks_are_merged_into_a_new_dictionary() -> None:
+def test_reports_are_merged_into_a_new_dictionary() -> None:
     param = WakesParam()
     first = {0: (1, 1)}
     merged = param.addInPlace(first, {0: (2, 2), 1: (3, 3)})
@@ -81,7 +81,7 @@ def test_tasks_are_merged_into_a_new_dictionary() -> None:
     assert param.zero(merged) == {}
 
 
-def test_a_shard_tells_when_it_must_be_looked_at_again() -> None:
+def test_a_shard_reports_its_next_wake_up() -> None:
     shard = FakeShard()
     shard.batch(1_000, arrival("Q"))  # NOTIFIED until the time-out; the view's counts are fresh
     batch_ms, delay_ms = shard.wakes[-1]

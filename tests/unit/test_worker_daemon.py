@@ -1,4 +1,4 @@
-"""A Python worker whose task Spark has given up ends without a word."""
+"""A Python worker whose task Spark has given up ends silently."""
 
 import os
 import socket
@@ -14,10 +14,10 @@ DEADLINE_S = 60
 
 
 def stderr_of(module: str) -> str:
-    """What a daemon and its worker write when Spark asks for a worker, and gives it up at once."""
+    """Returns the standard error of a daemon and its worker when Spark asks for a worker and gives it up at once."""
     told = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
     with (
-        # Not pytest's: the path of a socket has 107 bytes at most.
+        # Not pytest's folder: the path of a socket has 107 bytes at most.
         tempfile.TemporaryDirectory() as folder,
         subprocess.Popen(
             [sys.executable, "-m", module, "pyspark.worker"],
@@ -33,14 +33,14 @@ def stderr_of(module: str) -> str:
             sparks.connect(daemon.stdout.read(length))
             [worker] = struct.unpack("!i", sparks.recv(4, socket.MSG_WAITALL))
         wait_until(lambda: not Path(f"/proc/{worker}").exists(), DEADLINE_S, "the end of the worker")
-        _, stderr = daemon.communicate(timeout=DEADLINE_S)  # without its standard input it ends
+        _, stderr = daemon.communicate(timeout=DEADLINE_S)  # the daemon ends when its standard input ends
     return stderr.decode()
 
 
-def test_a_worker_whose_socket_is_closed_ends_without_a_word() -> None:
+def test_a_worker_whose_socket_is_closed_ends_silently() -> None:
     assert not stderr_of("streaming.spark.worker_daemon")
 
 
 def test_pysparks_own_worker_writes_a_traceback() -> None:
-    """Once this fails, streaming/spark/worker_daemon.py has lost its use."""
+    """Once this test fails, streaming/spark/worker_daemon.py is no longer needed."""
     assert "BrokenPipeError" in stderr_of("pyspark.daemon")
