@@ -1,4 +1,4 @@
-"""Who is measured: the monitor and its peers, each as processes that say how many events they have processed."""
+"""The contestants: the monitor and its peers, run as processes that report how many events they have processed."""
 
 import json
 import os
@@ -13,31 +13,35 @@ from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environme
 
 PEERS = Path(__file__).with_name("peers")
 _POLL_S = 0.02
-# What makes this process use the compiled packages; peers have environments of their own.
+# These variables make this process use the compiled packages. Peers have environments of their own.
 _OWN_PATH = ("PYTHONPATH", "PYTHONSAFEPATH")
-# Longer than any run, for every contestant; see generate.py.
+# Longer than any run. Every contestant has this window and this time-out; see generate.py.
 LONG = "1h"
-# More than the largest set has, with room for an uneven hash.
+# More queues than the largest set has, because a hash spreads them unevenly over the shards.
 MAX_QUEUES = "10000000"
-# Spark takes no more than such a part of the input into a batch (spark-per-key does the same): otherwise a small input
-# would be one batch, and nothing of it warm. For the main set it is the monitor's default.
+# Spark takes at most one sixth of the input into a batch, here and in spark-per-key. Otherwise a small input would be a
+# single batch, and no part of it would be warm. For the main set this is the monitor's default.
 SPARK_BATCHES = 6
 
 
 @dataclass
 class Progress:
-    """(seconds since the start, events processed), as often as the contestant says so."""
+    """The progress of a run: points (seconds since the start, events processed), one for each new count."""
 
     started_s: float = field(default_factory=time.monotonic)
     points: list[tuple[float, int]] = field(default_factory=list)
 
     def add(self, events: int) -> None:
-        """Takes note of how many events are processed now."""
+        """Records the number of events that have been processed by now."""
         if not self.points or events != self.points[-1][1]:
             self.points.append((time.monotonic() - self.started_s, events))
 
     def when(self, events: int) -> float:
-        """When so many events were processed, seconds since the start, by the straight line between two points."""
+        """Returns when this many events were processed, in seconds since the start; interpolates between two points.
+
+        Raises:
+            ValueError: Fewer events were processed.
+        """
         before = (0.0, 0)
         for at_s, count in self.points:
             if count >= events:
@@ -52,9 +56,9 @@ class Contestant:
     """One row of the table.
 
     Attributes:
-        name: As shown.
-        peer: Its folder below `peers`; None: the monitor itself.
-        variant: One of the peer's.
+        name: The name in the table.
+        peer: The peer's folder below `peers`; None for the monitor itself.
+        variant: One of the peer's variants; None for a peer without variants.
     """
 
     name: str
@@ -63,7 +67,7 @@ class Contestant:
 
     @property
     def is_set_up(self) -> bool:
-        """Tells by what a peer's `setup` makes last that it can be run: a copy of its requirements, or its classes."""
+        """Returns whether `setup` has finished: whether its last result, copied requirements or classes, is there."""
         if self.peer is None:
             return True
         build = PEERS / self.peer / ".build"
@@ -71,7 +75,7 @@ class Contestant:
 
     @contextmanager
     def running(self, bootstrap_servers: str, prefix: str, events: int, folder: Path) -> Iterator["Run"]:
-        """Runs it from an empty state; it has begun when the block does."""
+        """Runs the contestant from an empty state for the length of the block."""
         kafka = ["--bootstrap-servers", bootstrap_servers]
         env = own_environment()
         if self.peer is None:
@@ -96,7 +100,7 @@ class Contestant:
 
 @dataclass
 class Run:
-    """A contestant at work."""
+    """A running contestant."""
 
     process: ChildProcess
     progress: Progress
@@ -106,7 +110,11 @@ class Run:
     _counted: int = 0
 
     def wait_for(self, events: int, timeout_s: float) -> None:
-        """Waits until it has processed so many events; raises RuntimeError if it ends before, or the time is over."""
+        """Waits until the contestant has processed this many events and, if it is a peer, has printed `done`.
+
+        Raises:
+            RuntimeError: The contestant ended too early, or the time is over.
+        """
         deadline_s = time.monotonic() + timeout_s
         looks = 0
         while True:
@@ -114,7 +122,7 @@ class Run:
             if self.progress.points and self.progress.points[-1][1] >= events and self._is_done():
                 return
             if self.process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"it did not get there:\n{self.log.read_text()[-3000:]}")
+                raise RuntimeError(f"The contestant did not process all events:\n{self.log.read_text()[-3000:]}")
             if looks % 25 == 0:
                 self.peak_bytes = max(self.peak_bytes, resident_bytes(self.process.pid))
             looks += 1
@@ -133,7 +141,7 @@ class Run:
 
 
 def committed_events(checkpoint: Path, topics: tuple[str, ...] = ("queue-arrivals", "queue-receives")) -> int:
-    """The events of the arrivals and receives, or of other topics, up to the last batch that Spark has committed."""
+    """Returns the events of arrivals and receives, or of other topics, up to the last batch that Spark committed."""
     commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit()]
     if not commits:
         return 0
@@ -150,11 +158,11 @@ def committed_events(checkpoint: Path, topics: tuple[str, ...] = ("queue-arrival
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process and all that descend from it."""
+    """Returns the resident memory of a process and all of its descendants."""
     children: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
     page = os.sysconf("SC_PAGE_SIZE")
-    # No glob with more than one part: it looks at each, and a process may be gone by then.
+    # A glob of two parts looks into each folder, and fails if a process has ended by then.
     for stat in (process / "stat" for process in Path("/proc").glob("[0-9]*")):
         try:
             fields = stat.read_text().rpartition(")")[2].split()

@@ -1,10 +1,10 @@
-"""Fills the topics of the monitor with recorded input, once for each set, seeded.
+"""Fills the monitor's topics with the recorded input of one set, from a seed.
 
     .venv/bin/python benchmarks/generate.py --set main --bootstrap-servers localhost:9092
 
-Each set's answer is the same however its records are batched and its two topics interleaved, so that engines can be
-compared: the first record of a queue is an arrival of more messages than are ever received, and windows and time-outs
-are longer than any run. So each queue is activated exactly once, by rule A.
+The first record of a queue is an arrival of more messages than its readers ever receive, and windows and time-outs are
+longer than any run. So each queue is activated exactly once, by rule A, however an engine batches the records and
+interleaves the two topics. All engines must therefore give the same answer.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from streaming.wire.topics import Topics
 
 PARTITIONS = 4
 SEED = 1
-# More than any queue's receives together.
+# More messages than all receives of a queue take.
 FIRST_COUNT = 1_000_000
 
 
 @dataclass(frozen=True)
 class InputSet:
-    """A recorded input: so many events over so many queues."""
+    """A recorded input: a number of events over a number of queues."""
 
     name: str
     events: int
@@ -34,7 +34,7 @@ class InputSet:
 
     @property
     def prefix(self) -> str:
-        """The prefix of its topics."""
+        """Returns the prefix of the set's topics."""
         return f"{self.name}-"
 
 
@@ -50,15 +50,15 @@ SETS = {
 
 
 def events(of: InputSet, seed: int = SEED) -> Iterator[tuple[bool, str, dict[str, object]]]:
-    """(whether it is an arrival, queue, value) in the order in which they happen.
+    """Yields the events in order, as (whether it is an arrival, queue, value).
 
-    Two thirds arrivals, one third receives: of messages, empty with WHERE, and waits.
+    Two thirds are arrivals. The rest are results of RECEIVE: messages, nothing found with WHERE, and waits.
     """
     random = Random(seed)  # noqa: S311  (no secret)
     is_known = bytearray(of.queues)
     unseen = of.queues
     for number in range(of.events):
-        # Every queue occurs: towards the end only those are chosen that have not yet.
+        # Every queue must occur. Towards the end, only queues that have not occurred yet are chosen.
         index = number if of.events == of.queues else random.randrange(of.queues)
         if unseen and of.events - number <= unseen:
             index = is_known.find(0)
@@ -75,7 +75,7 @@ def events(of: InputSet, seed: int = SEED) -> Iterator[tuple[bool, str, dict[str
 
 
 def receive(queue: str, random: Random) -> dict[str, object]:
-    """What one of three readers of a queue reports."""
+    """Returns a report of one of the queue's three readers."""
     record: dict[str, object] = {"type": "RECEIVE", "queue": queue, "session_id": f"{queue}-{random.randrange(3)}"}
     kind = random.random()
     if kind < 0.8:
@@ -89,7 +89,7 @@ def fill(cluster: Cluster, of: InputSet) -> None:
     """Creates the set's topics and writes its records."""
     topics = Topics(of.prefix)
     Admin(cluster).create_topics(topics.specs(), partitions=PARTITIONS, replication_factor=1)
-    # Idempotent: a batch that is sent again, as right after the creation of a topic, must not land behind later ones.
+    # Idempotent: a retried batch must not land behind later ones. Retries occur right after a topic is created.
     settings = {"linger.ms": 50, "batch.size": 500_000, "enable.idempotence": True}
     producer = cluster.producer(settings)
     for is_arrival, queue, value in events(of):
@@ -106,7 +106,11 @@ def fill(cluster: Cluster, of: InputSet) -> None:
 
 
 def _check(cluster: Cluster, topics: Topics, of: InputSet) -> None:
-    """Raises RuntimeError unless all is there, and each queue's first arrival is the great one."""
+    """Checks that all events are in the topics, and that each queue's first arrival has FIRST_COUNT messages.
+
+    Raises:
+        RuntimeError: Events are missing, or a first arrival has another count.
+    """
     seen: set[bytes] = set()
     counts = {topics.arrivals: 0, topics.receives: 0}
     with TopicFollower(cluster, [*counts], Start.BEGINNING) as follower:
@@ -116,13 +120,16 @@ def _check(cluster: Cluster, topics: Topics, of: InputSet) -> None:
             if topic == topics.arrivals and key not in seen:
                 seen.add(key)
                 if json.loads(message.value() or b"").get("count") != FIRST_COUNT:
-                    raise RuntimeError(f"{key!r}: its first arrival is not the great one")
+                    raise RuntimeError(f"Queue {key!r}: the first arrival does not have {FIRST_COUNT:,} messages")
     if len(seen) != of.queues or sum(counts.values()) != of.events:
-        raise RuntimeError(f"{sum(counts.values())} events of {len(seen)} queues")
+        raise RuntimeError(
+            f"The topics have {sum(counts.values()):,} events of {len(seen):,} queues instead of {of.events:,} events "
+            f"of {of.queues:,} queues"
+        )
 
 
 def main() -> None:
-    """Fills one set."""
+    """Fills the topics of one set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
     parser.add_argument("--set", choices=SETS, default="main")

@@ -1,4 +1,4 @@
-"""Growth: what a batch costs as queues grow, when one in a hundred of them is active each second; memory; checkpoint.
+"""Growth: the cost of a batch, memory and state written, for more and more queues, 1 in 100 of them active each second.
 
 .venv/bin/python benchmarks/growth.py [--queues 1000 10000 100000] [--seconds 30]
 """
@@ -12,19 +12,19 @@ from contestants import MAX_QUEUES
 from machine import machine
 from running_monitor import TOPICS, RunningMonitor, running_monitor
 
-# Longer than the measurement: nothing but events makes a queue active.
+# The time-out is longer than the measurement, so only events make a queue active.
 OPTIONS = ("--external-activation-timeout", "1h", "--max-queues", MAX_QUEUES)
 FILL_TIMEOUT_S = 300.0
 SETTLE_S = 10.0
-# The newest batches only, of those that the checkpoint keeps.
+# Only the newest of the batches that the checkpoint keeps are measured.
 MEASURED_BATCHES = 20
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--queues", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--seconds", type=int, default=30, help="of load, for each number of queues")
+    parser.add_argument("--seconds", type=int, default=30, help="seconds of load for each number of queues")
     arguments = parser.parse_args()
     print(machine())
     print("| queues | events/s | batch, median (min - max), ms | memory, MiB | state written, bytes/event |")
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def row(monitor: RunningMonitor, queues: int, seconds: int) -> str:
-    """Makes the queues, lets some of them be active, and tells what the newest batches took."""
+    """Creates the queues, keeps some of them active, and returns the table's row for the newest batches."""
     producer = monitor.cluster.producer()
     for number in range(queues):
         send(producer, number, is_arrival=True)
@@ -47,7 +47,7 @@ def row(monitor: RunningMonitor, queues: int, seconds: int) -> str:
     peak_bytes = 0
     while (since_s := time.monotonic() - begin_s) < seconds:
         for number in range(sent, int(since_s * rate)):
-            # A stride without a common factor: each queue has its turn, an arrival and a RECEIVE alternately.
+            # 7919 and the number of queues have no common factor, so every queue gets its turn.
             send(producer, number * 7919 % queues, is_arrival=number % 2 == 0)
             sent = number + 1
         producer.poll(0)
@@ -65,7 +65,7 @@ def row(monitor: RunningMonitor, queues: int, seconds: int) -> str:
 
 
 def send(producer: Producer, number: int, *, is_arrival: bool) -> None:
-    """An arrival, or a RECEIVE that takes a message."""
+    """Sends an arrival, or a RECEIVE that takes one message."""
     queue = f"queue-{number}"
     topic = TOPICS.arrivals
     record: dict[str, object] = {"queue": queue}
@@ -81,11 +81,15 @@ def send(producer: Producer, number: int, *, is_arrival: bool) -> None:
 
 
 def wait_until_read(monitor: RunningMonitor, arrivals: int) -> None:
-    """Waits until so many arrivals are in the monitor's state, and what follows from them is written."""
+    """Waits until the monitor has read this many arrivals and has written the resulting records.
+
+    Raises:
+        SystemExit: The monitor did not read them in time.
+    """
     deadline_s = time.monotonic() + FILL_TIMEOUT_S
     while monitor.committed_events() < arrivals:
         if time.monotonic() > deadline_s:
-            raise SystemExit(f"{arrivals} arrivals were not read within {FILL_TIMEOUT_S} s")
+            raise SystemExit(f"The monitor did not read {arrivals:,} arrivals within {FILL_TIMEOUT_S:g} s")
         time.sleep(0.1)
     time.sleep(SETTLE_S)
 

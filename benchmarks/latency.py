@@ -1,7 +1,7 @@
-"""Latency: arrival produced -> notification read, on queues that are INACTIVE.
+"""Latency: the time from producing an arrival to reading its notification, on queues that are INACTIVE.
 
-10,000 queues take turns at 1,000 arrivals/s; each message is received before its queue's next turn, so that every
-arrival comes to an empty queue and is answered by a notification. Starts a broker and a monitor of its own.
+10,000 queues take turns at 1,000 arrivals/s. Each message is received before its queue's next turn, so every arrival
+comes to an empty queue and causes a notification. The benchmark starts its own broker and monitor.
 
     .venv/bin/python benchmarks/latency.py [--rate 1000] [--queues 10000] [--seconds 60]
 """
@@ -22,20 +22,21 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire.notifications import Activation
 
-# The JVM compiles what it runs often for some minutes. They are shown, and not measured: a monitor runs for days.
+# For some minutes, the JVM compiles the code that it runs often. The final figures leave out these minutes, because a
+# monitor runs for days.
 WARM_UP_S = 240.0
 IDLE_MINUTES = 5
 LAST_NOTIFICATION_S = 10.0
-# What is sent and read here takes the same cores as the monitor, so it takes few steps.
+# This process shares the cores with the monitor, so it sends in few large steps.
 STEP_S = 0.005
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=int, default=1_000, help="arrivals per second")
     parser.add_argument("--queues", type=int, default=10_000)
-    parser.add_argument("--seconds", type=int, default=60, help="measured, after the warm-up")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds that are measured, after the warm-up")
     arguments = parser.parse_args()
     with running_monitor() as monitor:
         print(f"monitor ready after {monitor.ready_after_s:.1f} s")
@@ -45,14 +46,14 @@ def main() -> None:
 
 
 def idle_cores() -> float:
-    """Cores used by the monitor, its JVM and its workers in a minute in which nothing happens."""
+    """Returns the cores that the monitor, its JVM and its workers use in a minute without events."""
     before = cpu_seconds()
     time.sleep(60)
     return (cpu_seconds() - before) / 60
 
 
 def cpu_seconds() -> float:
-    """CPU time of all processes of the monitor: the driver, its JVM and the Python workers."""
+    """Returns the CPU time of the monitor's processes, in seconds: the driver, its JVM and the Python workers."""
     listing = subprocess.run(["ps", "-eo", "pid,ppid,cputimes,args"], capture_output=True, text=True, check=True).stdout
     parents = {}
     monitors = set()
@@ -78,7 +79,11 @@ def cpu_seconds() -> float:
 
 
 def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[tuple[float, float]]:
-    """For each notification: when its arrival was produced, since the start, and its latency; both in seconds."""
+    """Returns (when the arrival was produced, latency) for each notification, in seconds; the first since the start.
+
+    Raises:
+        SystemExit: Notifications are missing.
+    """
     sent_s: dict[tuple[str, int], float] = {}
     latencies_s: list[tuple[float, float]] = []
     begin_s = time.monotonic()
@@ -105,12 +110,12 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[tuple[float
         is_over.set()
         reader.join()
     if len(latencies_s) != due:
-        raise SystemExit(f"{due} notifications were due, {len(latencies_s)} came")
+        raise SystemExit(f"Only {len(latencies_s):,} of {due:,} notifications came")
     return latencies_s
 
 
 def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[str, int], float]) -> int:
-    """Sends arrivals and receives at the rate; returns how many notifications are due."""
+    """Sends arrivals and receives at the chosen rate; returns the number of notifications that are due."""
     producer = cluster.producer()
     total = int(arguments.rate * (WARM_UP_S + arguments.seconds))
     half_a_turn = arguments.queues // 2
@@ -133,9 +138,9 @@ def produce(cluster: Cluster, arguments: argparse.Namespace, sent_s: dict[tuple[
 
 
 def report(latencies_s: list[tuple[float, float]], arguments: argparse.Namespace) -> None:
-    """Prints the figures of each minute, and those after the warm-up with the machine they come from."""
+    """Prints the figures of each minute; then the machine, and the figures of the time after the warm-up."""
     by_minute: dict[int, list[float]] = {}
-    last = math.ceil((WARM_UP_S + arguments.seconds) / 60)  # what is read just after it belongs to it
+    last = math.ceil((WARM_UP_S + arguments.seconds) / 60)  # also has the arrivals just after its end
     for at_s, latency_s in latencies_s:
         by_minute.setdefault(min(int(at_s // 60) + 1, last), []).append(latency_s)
     for minute, found in sorted(by_minute.items()):
@@ -149,7 +154,7 @@ def report(latencies_s: list[tuple[float, float]], arguments: argparse.Namespace
 
 
 def percentiles(found_s: list[float]) -> str:
-    """p50, p99 and p99.9 in milliseconds."""
+    """Returns p50, p99 and p99.9 in milliseconds, as text."""
     ordered = sorted(found_s)
     return ", ".join(
         f"p{share:g} {ordered[min(len(ordered) - 1, int(share / 100 * len(ordered)))] * 1000:.0f} ms"

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark were measured with."""
+"""The line that says on which machine a benchmark ran."""
 
 import os
 import platform
@@ -7,6 +7,6 @@ from streaming.core.activation import queue
 
 
 def machine() -> str:
-    """The machine, and whether the monitor is compiled, as in a user's installation, or not, as in `.venv`."""
+    """Describes the machine and the monitor, which is compiled in a user's installation and interpreted in `.venv`."""
     monitor = "interpreted" if queue.__file__.endswith(".py") else "compiled"
     return f"machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {monitor}"

@@ -1,10 +1,10 @@
-"""Notices that the monitor has become slower: ratios of today's code to things that do not change, in under 3 minutes.
+"""Detects a slower monitor: compares its speed with that of code that does not change, in under 3 minutes.
 
     .venv/bin/python benchmarks/quick.py [--write]
 
-A machine's own speed, and most of what else it does, cancels out in a ratio. The best of some runs counts. Ends with
-exit code 1 if a ratio is less than half of the committed one (quick.json): these machines are too noisy to tell less;
-and if the two do not give the same answer.
+In a ratio of two speeds, the machine's own speed and most of its other load cancel out. The best run counts. Ends with
+exit code 1 if a ratio is less than half of the committed one (quick.json), because these machines are too noisy to show
+smaller differences. Also ends with exit code 1 if the monitor and the bare loop give different answers.
 """
 
 import argparse
@@ -30,9 +30,9 @@ WORST = 0.5
 
 
 def main() -> None:
-    """Measures, compares and prints; or writes the ratios to be compared with."""
+    """Measures the ratios, writes them if asked to, and compares them with the committed ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="make today's ratios the committed ones")
+    parser.add_argument("--write", action="store_true", help="write the new ratios to quick.json")
     arguments = parser.parse_args()
     prepare()
     found = {"monitor / bare loop": pipeline_ratio(SETS["quick"]), "worker / json.loads": worker_ratio()}
@@ -45,11 +45,11 @@ def main() -> None:
         print(f"{name:<24}{ratio:>8.3f}{committed[name]:>12.3f}{ratio / committed[name]:>18.2f}")
     slower = [name for name, ratio in found.items() if ratio < WORST * committed[name]]
     if slower:
-        raise SystemExit(f"less than {WORST} of the committed ratio: {', '.join(slower)}")
+        raise SystemExit(f"Less than {WORST} of the committed ratio: {', '.join(slower)}")
 
 
 def pipeline_ratio(of: InputSet) -> float:
-    """Warm events per second of the whole monitor, to those of a plain consumer loop with the same rules."""
+    """Returns the monitor's warm events per second, divided by those of a plain consumer loop with the same rules."""
     with EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         fill(cluster, of)
@@ -62,12 +62,12 @@ def pipeline_ratio(of: InputSet) -> float:
 
 
 def worker_ratio() -> float:
-    """Events per second of a worker, to those of the standard library's JSON decoder on the same values."""
+    """Returns a worker's events per second, divided by those of the standard library's JSON decoder on its values."""
     batch = argparse.Namespace(events=40_000, queues=1_250, batches=5)
     values = [record["value"] for record in next(shard.batches(batch))]
     stepped: list[float] = []
     decoded: list[float] = []
-    # In turns, so that what the machine does besides falls on both.
+    # In turns, so that other load on the machine affects both.
     for _ in range(WORKER_TURNS):
         stepped += shard.measure(batch)[1]
         for _ in range(batch.batches):

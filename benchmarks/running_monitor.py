@@ -1,4 +1,4 @@
-"""A broker and a monitor of its own, for the benchmarks that measure the monitor alone."""
+"""A broker and a monitor, for the benchmarks that measure the monitor alone."""
 
 import subprocess
 import tempfile
@@ -26,10 +26,10 @@ class RunningMonitor:
     """A monitor that is ready.
 
     Attributes:
-        cluster: Its broker.
-        pid: Its process.
-        checkpoint: Its checkpoint.
-        ready_after_s: How long it took to be ready.
+        cluster: The broker that it is connected to.
+        pid: The id of its process.
+        checkpoint: The folder of its checkpoint.
+        ready_after_s: The time from its start until it was ready.
     """
 
     cluster: Cluster
@@ -38,33 +38,37 @@ class RunningMonitor:
     ready_after_s: float
 
     def resident_bytes(self) -> int:
-        """Memory of its processes: driver, JVM, workers."""
+        """Returns the resident memory of the monitor's processes: driver, JVM, workers."""
         return resident_bytes(self.pid)
 
     def committed_events(self) -> int:
-        """How many arrivals and receives its committed batches have read."""
+        """Returns the number of arrivals and receives in committed batches."""
         return committed_events(self.checkpoint)
 
     def committed_batches(self) -> list[int]:
-        """The numbers of the batches whose commits the checkpoint still has."""
+        """Returns the numbers of the batches whose commits the checkpoint still has."""
         return sorted(int(path.name) for path in (self.checkpoint / "commits").iterdir() if path.name.isdigit())
 
     def batch_s(self, number: int) -> float:
-        """How long a batch took, from its offsets to its commit; raises FileNotFoundError for one not kept any more."""
+        """Returns the duration of a batch, from writing its offsets to writing its commit.
+
+        Raises:
+            FileNotFoundError: The checkpoint no longer has the batch.
+        """
         return self.committed_at_s(number) - (self.checkpoint / "offsets" / str(number)).stat().st_mtime
 
     def committed_at_s(self, number: int) -> float:
-        """When a batch was committed."""
+        """Returns the time at which a batch was committed, in seconds since 1970."""
         return (self.checkpoint / "commits" / str(number)).stat().st_mtime
 
     def state_bytes(self, number: int) -> int:
-        """What a batch has written of the state, compressed."""
+        """Returns the bytes of state that a batch has written, compressed."""
         return sum(path.stat().st_size for path in self.checkpoint.glob(f"state/0/*/{number + 1}.delta"))
 
 
 @contextmanager
 def running_monitor(*options: str) -> Iterator[RunningMonitor]:
-    """Starts a broker and a monitor with these options; the monitor is ready when the block begins."""
+    """Runs a broker and a monitor with these options for the length of the block; waits until the monitor is ready."""
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
@@ -74,5 +78,5 @@ def running_monitor(*options: str) -> Iterator[RunningMonitor]:
 
 
 def prepare() -> None:
-    """Sees to it that there is the archive of Java's classes that a machine's prepared monitors start with."""
+    """Runs `queue-activation prepare`, so that monitors start with the archive of Java's classes."""
     subprocess.run([*THIS_COMMAND, "prepare"], stdout=subprocess.DEVNULL, check=True)

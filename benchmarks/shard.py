@@ -1,4 +1,4 @@
-"""What a worker does with one batch of one shard, without Kafka and Spark: events per second, and a profile.
+"""Measures a worker without Kafka and Spark: events per second of the batches of one shard, and a profile.
 
 .venv/bin/python benchmarks/shard.py [--events 40000] [--queues 1250] [--batches 10] [--profile]
 """
@@ -34,7 +34,7 @@ SETTINGS = ShardSettings(
 
 
 class State:
-    """A shard's state between batches, as Spark keeps it."""
+    """A shard's state between batches, with the interface of Spark's state."""
 
     def __init__(self) -> None:
         self.exists = False
@@ -42,23 +42,23 @@ class State:
         self.batch_ms = 0
 
     def update(self, value: tuple[Any, ...]) -> None:
-        """Keeps it."""
+        """Stores the value."""
         self.exists, self.get = True, value
 
     def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802  (Spark's name)
-        """The batch's timestamp."""
+        """Returns the batch's timestamp."""
         return self.batch_ms
 
 
 def read(batch: list[dict[str, Any]]) -> list[pa.RecordBatch]:
-    """The records of a batch as a task reads them."""
+    """Returns the records of a batch as a Spark task reads them."""
     records = pa.Table.from_pylist(batch, RECORDS)
     as_read: list[pa.RecordBatch] = records.append_column("shard", pa.array([0] * len(batch), pa.int32())).to_batches()
     return as_read
 
 
 def batches(arguments: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
-    """Batches of records of one shard."""
+    """Yields batches of records of one shard."""
     batch = []
     for number, (is_arrival, queue, value) in enumerate(
         events(InputSet("", arguments.events * arguments.batches, arguments.queues))
@@ -87,7 +87,7 @@ def take_shard(_key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_m
 
 
 def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = None) -> tuple[list[float], list[float]]:
-    """Events per second of each batch: packed into blocks, and stepped."""
+    """Returns the events per second of each batch: of packing into blocks, and of stepping the queues."""
     state: Any = State()
     pack_rates, rates = [], []
     for number, batch in enumerate(batches(arguments)):
@@ -108,9 +108,9 @@ def measure(arguments: argparse.Namespace, profile: cProfile.Profile | None = No
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--events", type=int, default=40_000, help="in a batch")
+    parser.add_argument("--events", type=int, default=40_000, help="events in a batch")
     parser.add_argument("--queues", type=int, default=1_250)
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--profile", action="store_true")

@@ -1,11 +1,12 @@
-"""Soak: an hour of load at half of the measured throughput. Does anything grow? Is anything lost or invented?
+"""Soak: an hour of load at half of the measured throughput.
 
     .venv/bin/python benchmarks/soak.py [--minutes 60] [--queues 10000]
 
-A round of a queue takes 20 s: arrivals for 5 s; arrivals and RECEIVEs for 5 s; 5 s later a RECEIVE of all that is left,
-and nothing for 5 s more. The queues are evenly spread over these 20 s. So each round is answered by one activation, as
-long as no batch takes 5 s, and 15 events/s come for each queue. Ends with exit code 1 if an activation is lost or
-invented, or something grows.
+Ends with exit code 1 if an activation is lost or invented, or if memory, checkpoint files or latency grow.
+
+A round of a queue takes 20 s: arrivals for 5 s, arrivals and RECEIVEs for 5 s, a pause of 5 s, a RECEIVE of all the
+messages that are left, and another pause of 5 s. The queues begin their rounds evenly spread over 20 s. Each round
+causes exactly one activation, as long as no batch takes 5 s. Each queue has 15 events/s.
 """
 
 import argparse
@@ -25,27 +26,27 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 
 OPTIONS = ("--external-activation-timeout", "2h", "--quiet-window", "1h")
 STEP_S = 0.1
-# Of a round: from here on messages are received too; no more come; the rest is received; it begins again.
+# Steps of a round: RECEIVEs begin; arrivals and RECEIVEs end; a RECEIVE takes the rest; the next round begins.
 RECEIVES_STEP, QUIET_STEP, REST_STEP, ROUND_STEPS = 50, 100, 150, 200
 REST_MESSAGES = 3 * RECEIVES_STEP - (QUIET_STEP - RECEIVES_STEP)
-# The first minutes are the JVM's and the state's; what grows later, grows.
+# In the first minutes the JVM and the state still grow. Growth after that is a fault.
 WARM_UP_S = 180.0
 SAMPLE_S = 15.0
 LAST_NOTIFICATION_S = 60.0
-# The last third of the samples beside the first.
+# The most that the last third of the samples may be, divided by the first third.
 MAX_GROWTH = 1.25
-# An hour of records would fill the disk.
+# Without these settings, an hour of records would fill the disk.
 TOPIC_CONFIG = {"retention.bytes": str(2**29), "segment.bytes": str(2**26)}
 
 
 @dataclass
 class Load:
-    """What was sent, and which activations came.
+    """The rounds that were sent, and the activations that came.
 
     Attributes:
-        first_s: (queue, round) -> when its first arrival was produced.
-        came: (queue, sequence) -> how often an activation came.
-        latencies_s: Of the activations since the last sample.
+        first_s: (queue, round) -> time at which the round's first arrival was produced.
+        came: (queue, sequence) -> number of times that the activation came.
+        latencies_s: The latencies of the activations since the last sample.
     """
 
     first_s: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Sample:
-    """What is watched, at one moment."""
+    """The watched figures at one moment."""
 
     minute: float
     resident_mib: float
@@ -66,10 +67,10 @@ class Sample:
 
 
 def main() -> None:
-    """Runs, prints a line for each sample, and judges."""
+    """Runs the load, prints a line for each sample, and judges the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--queues", type=int, default=10_000, help="15 events/s come for each")
+    parser.add_argument("--queues", type=int, default=10_000, help="queues; each has 15 events/s")
     arguments = parser.parse_args()
     print(machine())
     print(f"{arguments.queues * 15:,} events/s of {arguments.queues:,} queues for {arguments.minutes:g} minutes")
@@ -100,7 +101,7 @@ def main() -> None:
 
 
 def keep_little(cluster: Cluster) -> None:
-    """Lets the broker delete what was read long ago."""
+    """Lets the broker delete records that were read long ago."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in TOPIC_CONFIG.items()
     ]
@@ -113,7 +114,7 @@ def keep_little(cluster: Cluster) -> None:
 
 
 def produce(cluster: Cluster, load: Load, arguments: argparse.Namespace) -> float:
-    """Sends the load; returns how far it was behind its plan at most, in seconds."""
+    """Sends the load; returns its greatest delay behind the plan, in seconds."""
     producer = cluster.producer({"linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     names = [f"queue-{number}" for number in range(arguments.queues)]
     arrival = TOPICS.arrivals, [json.dumps({"queue": name}).encode() for name in names]
@@ -132,7 +133,7 @@ def produce(cluster: Cluster, load: Load, arguments: argparse.Namespace) -> floa
         behind_s = max(behind_s, -left_s)
         for number, name in enumerate(names):
             turn, at = divmod(step - number * ROUND_STEPS // arguments.queues, ROUND_STEPS)
-            # Rounds that have begun are ended; none begins after the end.
+            # A round that has begun is completed. No round begins after the end.
             if turn < 0 or step - at >= steps:
                 continue
             if at == 0:
@@ -145,13 +146,13 @@ def produce(cluster: Cluster, load: Load, arguments: argparse.Namespace) -> floa
 
 
 def receive(queue: str, messages: int) -> bytes:
-    """A RECEIVE that takes so many messages."""
+    """Returns the record of a RECEIVE that takes this many messages."""
     record = {"type": "RECEIVE", "queue": queue, "session_id": "s", "result": "MESSAGES", "messages": messages}
     return json.dumps(record).encode()
 
 
 def read(reader: TopicFollower, load: Load, is_over: threading.Event) -> None:
-    """Notes which activations come, and when."""
+    """Records which activations come, and their latencies."""
     while not is_over.is_set():
         message = reader.poll(0.1)
         if message is None:
@@ -164,7 +165,7 @@ def read(reader: TopicFollower, load: Load, is_over: threading.Event) -> None:
 
 
 def watch(monitor: RunningMonitor, load: Load, samples: list[Sample], is_over: threading.Event) -> None:
-    """Takes samples after the warm-up, and prints them."""
+    """Prints a sample at each interval, and keeps those after the warm-up."""
     begin_s = time.monotonic()
     print(f"{'minute':>8}{'memory, MiB':>13}{'checkpoint files':>18}{'batch, ms':>11}{'p50, ms':>9}{'p99, ms':>9}")
     while not is_over.wait(SAMPLE_S):
@@ -190,23 +191,27 @@ def watch(monitor: RunningMonitor, load: Load, samples: list[Sample], is_over: t
 
 
 def judge(load: Load, samples: list[Sample], behind_s: float) -> None:
-    """Prints what was lost, invented or written again, and what has grown; ends with exit code 1 if it is wrong."""
+    """Prints the numbers of lost, invented and repeated activations, and how much the watched figures have grown.
+
+    Raises:
+        SystemExit: An activation was lost or invented, or a figure has grown too much.
+    """
     lost = load.first_s.keys() - load.came.keys()
     invented = load.came.keys() - load.first_s.keys()
     repeated = sum(load.came.values()) - len(load.came)
     print(f"\n{len(load.first_s):,} activations due: {len(lost)} lost, {len(invented)} invented, {repeated} repeated")
-    print(f"the load was behind its plan by at most {behind_s:.1f} s")
+    print(f"the load was at most {behind_s:.1f} s behind its plan")
     third = len(samples) // 3
     grown = []
     for name in ("resident_mib", "checkpoint_files", "p50_ms") if third else ():
         first, last = (
             statistics.median(getattr(one, name) for one in part) for part in (samples[:third], samples[-third:])
         )
-        print(f"{name}: median of the first third {first:,.0f}, of the last {last:,.0f}: x {last / first:.2f}")
+        print(f"{name}: median of the first third {first:,.0f}, of the last third {last:,.0f}: x {last / first:.2f}")
         if last > MAX_GROWTH * first:
             grown.append(name)
     if lost or invented or grown:
-        raise SystemExit(f"lost {len(lost)}, invented {len(invented)}, grown: {', '.join(grown) or 'nothing'}")
+        raise SystemExit(f"Failed: {len(lost)} lost, {len(invented)} invented, grown: {', '.join(grown) or 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Throughput: the monitor and what a user would write it with instead, on the same recorded input, in one run.
+"""Throughput: the monitor beside the engines that a user could choose instead, on the same recorded input, in one run.
 
     .venv/bin/python benchmarks/throughput.py [--set main] [--runs 3] [--only NAME ...]
 
-Each contestant reads the same topics from an empty state. All must give the same answer. `from start` counts from the
-start of the process, `warm` the second half of the events.
+Each contestant reads the same topics from an empty state. All must give the same answer. The column `from start` counts
+from the start of the process. The column `warm` counts the second half of the events only.
 """
 
 import argparse
@@ -45,7 +45,7 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class Result:
-    """One run: events per second from the start and warm, the answer, and the memory it took."""
+    """The result of one run: events per second from the start and warm, the answer, and the peak of memory."""
 
     from_start: float
     warm: float
@@ -54,7 +54,7 @@ class Result:
 
 
 def measure(contestant: Contestant, cluster: Cluster, of: InputSet) -> Result:
-    """One run from an empty state."""
+    """Runs a contestant once from an empty state, and returns the result."""
     topics = Topics(of.prefix)
     renew(cluster, topics)
     with (
@@ -69,7 +69,7 @@ def measure(contestant: Contestant, cluster: Cluster, of: InputSet) -> Result:
 
 
 def renew(cluster: Cluster, topics: Topics) -> None:
-    """Empties what contestants write to."""
+    """Empties the topics that contestants write to, by creating them anew."""
     written = {topics.activations, topics.monitors, topics.tasks, topics.activated_tasks, topics.dead_letters}
     client = cluster.admin_client()
     for future in client.delete_topics(sorted(written)).values():
@@ -79,7 +79,7 @@ def renew(cluster: Cluster, topics: Topics) -> None:
 
 
 def digest(cluster: Cluster, topics: Topics) -> str:
-    """The answer: a hash of the distinct (queue, sequence, reason), and how many there are."""
+    """Returns the answer: the number of distinct (queue, sequence, reason), and a hash of them."""
     found = set()
     with TopicFollower(cluster, [topics.activations], Start.BEGINNING) as follower:
         for message in follower.to_end():
@@ -89,16 +89,20 @@ def digest(cluster: Cluster, topics: Topics) -> str:
 
 
 def answer(results: dict[Contestant, list[Result]]) -> str:
-    """The answer that all gave; ends the process with an error if they did not give the same."""
+    """Returns the answer that all contestants gave.
+
+    Raises:
+        SystemExit: They gave different answers.
+    """
     answers = {result.digest for runs in results.values() for result in runs}
     if len(answers) > 1:
         by_name = {contestant.name: sorted({run.digest for run in runs}) for contestant, runs in results.items()}
-        raise SystemExit(f"not all gave the same answer:\n{json.dumps(by_name, indent=2)}")
+        raise SystemExit(f"The contestants gave different answers:\n{json.dumps(by_name, indent=2)}")
     return answers.pop()
 
 
 def table(results: dict[Contestant, list[Result]]) -> str:
-    """A row for each contestant: median and range of its runs, and the ratio of the monitor's median to its."""
+    """Returns the table. A row has a contestant's median and range, and the monitor's median divided by its own."""
     lines = [
         "| | from start, events/s | warm, events/s (min - max) | monitor / it, warm | memory, MiB |",
         "|---|---|---|---|---|",
@@ -118,8 +122,8 @@ def table(results: dict[Contestant, list[Result]]) -> str:
 
 
 def plot(results: dict[Contestant, list[Result]], of: InputSet, path: Path) -> None:
-    """A bar for each contestant: the median of its warm runs, with their range."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - only who asks for a plot needs it
+    """Draws a bar for each contestant: the warm median of its runs, with their range."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - needed for plots only
 
     rows = sorted(results.items(), key=lambda item: statistics.median(run.warm for run in item[1]))
     medians = [statistics.median(run.warm for run in runs) / 1_000 for _, runs in rows]
@@ -130,7 +134,7 @@ def plot(results: dict[Contestant, list[Result]], of: InputSet, path: Path) -> N
     colors = ["tab:orange" if contestant == OURS else "tab:blue" for contestant, _ in rows]
     bars = axes.barh([contestant.name for contestant, _ in rows], medians, xerr=[below, above], color=colors)
     axes.bar_label(bars, fmt="%.0f", padding=6)
-    axes.margins(x=0.12)  # room for the longest bar's label
+    axes.margins(x=0.12)  # space for the label of the longest bar
     axes.set_xlabel("thousand events/s, warm: median, smallest and largest of the runs")
     axes.set_title(f"{of.events:,} events of {of.queues:,} queues, {os.cpu_count()} cores")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,12 +142,12 @@ def plot(results: dict[Contestant, list[Result]], of: InputSet, path: Path) -> N
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures the contestants, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", choices=SETS, default="main")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--plot", type=Path, help="where to draw it (PNG); needs the extra `bench`")
-    parser.add_argument("--only", nargs="*", help="contestants whose name contains one of these")
+    parser.add_argument("--plot", type=Path, help="PNG file for a plot; needs the extra `bench`")
+    parser.add_argument("--only", nargs="*", help="measure only contestants whose name contains one of these")
     arguments = parser.parse_args()
     of = SETS[arguments.set]
     chosen = [
@@ -161,7 +165,7 @@ def main() -> None:
     with EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         fill(cluster, of)
-        # In turns, so that what the machine does besides falls on all.
+        # In turns, so that other load on the machine affects all.
         for _ in range(arguments.runs):
             for contestant in chosen:
                 result = measure(contestant, cluster, of)

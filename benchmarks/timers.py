@@ -1,4 +1,4 @@
-"""Timers: how late a notification is that only time brings about: the external-activation time-out T of many queues.
+"""Timers: the lateness of notifications that no event causes, after the external-activation time-out T of many queues.
 
 .venv/bin/python benchmarks/timers.py [--queues 10000] [--timeout 20]
 """
@@ -13,13 +13,13 @@ from running_monitor import TOPICS, running_monitor
 
 from streaming.kafka.topic_follower import Start, TopicFollower
 
-# The time-outs of all queues fall into so many seconds.
+# The time-outs of all queues expire within this time.
 SPREAD_S = 10.0
 GRACE_S = 30.0
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--queues", type=int, default=10_000)
     parser.add_argument("--timeout", type=int, default=20, help="T, in seconds")
@@ -51,14 +51,18 @@ def main() -> None:
 
 
 def lateness_ms(follower: TopicFollower, queues: int, timeout_s: float) -> list[float]:
-    """For each queue: from the end of T to the broker's timestamp of the notification that says so."""
+    """Returns, for each queue, the time from the end of T to the broker's timestamp of the second notification.
+
+    Raises:
+        SystemExit: Notifications are missing.
+    """
     deadline_s = time.monotonic() + timeout_s
     expires_ms: dict[str, float] = {}
     late_ms: list[float] = []
     while len(late_ms) < queues:
         message = follower.poll(0.1)
         if time.monotonic() > deadline_s:
-            raise SystemExit(f"{queues} time-outs were due, {len(late_ms)} came")
+            raise SystemExit(f"Only {len(late_ms):,} of {queues:,} time-outs were notified")
         if message is None:
             continue
         record = json.loads(message.value() or b"")

@@ -1,10 +1,10 @@
-"""Worst writers: what the writer of each input topic can make the monitor remember at most, and what that costs.
+"""Worst writers: the most state that the writer of each input topic can make the monitor keep, and its cost.
 
     .venv/bin/python benchmarks/worst_writers.py [--writers arrivals receives commands] [--characters ascii]
 
-Each writer meets a monitor of its own with default settings, and fills it with the longest names and identifiers there
-are, at random, until records are refused for want of room; then it waits until the leases of its silent sessions have
-ended, and writes as much again. It ends by itself, after some minutes for each writer.
+Each writer has a monitor to itself, with default settings. It sends random names and identifiers of the greatest length
+until the monitor refuses records because the room is used up. It waits until the leases of its silent sessions have
+ended, and sends as much again. The benchmark ends by itself after some minutes for each writer.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from running_monitor import TOPICS, RunningMonitor, running_monitor
 
 from streaming.kafka.topic_follower import Start, TopicFollower
 
-# In a byte of the state more is random in ASCII than in what takes four bytes, and so less is lost to compression.
+# A byte of ASCII is more random than a byte of a four-byte character, so compression shrinks ASCII less.
 ALPHABETS = {
     "ascii": "".join(set(map(chr, range(33, 127))) - set('."\\')),
     "four-byte": "".join(map(chr, range(0x10000, 0x20000))),
@@ -32,12 +32,12 @@ ALPHABETS = {
 FILL_TIMEOUT_S = 300.0
 SETTLE_TIMEOUT_S = 240.0
 GOOD_TIMEOUT_S = 180.0
-# Longer than the session's lease and the batch in which it ends.
+# Longer than a session's lease together with the batch in which it ends.
 LEASE_S = 75.0
 CHUNK = 5_000
-# So many refused: the room is used up in all shards.
+# After this many refusals, the room is used up in all shards.
 REFUSED = 50_000
-# Kafka's queue of the client takes no more of these long records.
+# The limit of the producer's queue, because these records are long.
 IN_FLIGHT_KIB = 200_000
 GOOD = [f"good-{number}" for number in range(16)]
 
@@ -46,29 +46,33 @@ Sent = tuple[str, str, dict[str, object]]
 
 
 class Names:
-    """Makes names that nothing can compress much."""
+    """Makes random names, which hardly compress."""
 
     def __init__(self, alphabet: str) -> None:
         self._random = Random(1)  # noqa: S311  (no secret)
         self._alphabet = alphabet
 
     def text(self, length: int) -> str:
-        """Returns so many characters."""
+        """Returns this many characters."""
         return "".join(self._random.choices(self._alphabet, k=length))
 
     def queue(self) -> str:
-        """Returns a name of the greatest length."""
+        """Returns a queue's name of the greatest length."""
         return ".".join(self.text(128) for _ in range(3))
 
 
 def arrivals(names: Names) -> Iterator[Sent]:
-    """Names of queues, each with one message."""
+    """Yields arrivals, each of one message on a new queue."""
     while True:
         yield TOPICS.arrivals, names.queue(), {}
 
 
 def receives(names: Names) -> Iterator[Sent]:
-    """Silent transactions: first small ones of sessions with long names, which grow as marks; then long ones."""
+    """Yields receives in transactions that stay open.
+
+    First come many transactions with short ids, of sessions with long names. They grow when they become marks. Then
+    come transactions with long ids, each in a session with another long name.
+    """
 
     def received(queue: str, session_id: str, transaction_id: str) -> Sent:
         fields = {"session_id": session_id, "result": "MESSAGES", "messages": 10**9, "transaction_id": transaction_id}
@@ -85,7 +89,7 @@ def receives(names: Names) -> Iterator[Sent]:
 
 
 def commands(names: Names) -> Iterator[Sent]:
-    """Definitions: all the event notifications that a queue may have, and a procedure."""
+    """Yields definitions: for each queue a procedure, and all the event notifications that it may have."""
     while True:
         queue = names.queue()
         clause = {"procedure_name": names.text(386), "execute_as": names.text(256), "max_queue_readers": 32_767}
@@ -104,14 +108,15 @@ WRITERS: dict[str, Callable[[Names], Iterator[Sent]]] = {
 
 @dataclass
 class Memory:
-    """Follows the Java heap of the monitor.
+    """The Java heap of the monitor, measured over time.
 
     Attributes:
+        process: Java's `jstat`, which prints the figures; None if it is not installed.
         peak_bytes: The most that the whole heap held.
-        old_peak_bytes: The most that its old generation held: state, what is on its way, and garbage.
-        kept_bytes: The most that it held right after all of it was collected.
-        full_collections: How often all of it was collected.
-        full_s: How long that took.
+        old_peak_bytes: The most that its old generation held: state, records being processed, and garbage.
+        kept_bytes: The most that the old generation held right after a full collection.
+        full_collections: The number of full collections.
+        full_s: The duration of all full collections together.
     """
 
     process: "subprocess.Popen[str] | None"
@@ -123,7 +128,7 @@ class Memory:
 
     @classmethod
     def of(cls, monitor: RunningMonitor) -> "Memory":
-        """Follows it once a second, if Java's jstat is there."""
+        """Starts to measure the monitor's heap once a second, if Java's jstat is installed."""
         jstat = shutil.which("jstat")
         if jstat is None:
             return cls(None)
@@ -131,7 +136,7 @@ class Memory:
         return cls(subprocess.Popen([jstat, "-gc", str(jvm), "1000"], stdout=subprocess.PIPE, text=True))
 
     def stop(self) -> None:
-        """Reads what was measured."""
+        """Stops measuring, and sets the attributes."""
         if self.process is None:
             return
         self.process.terminate()
@@ -151,7 +156,7 @@ class Memory:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that another has started."""
+    """Returns the child processes of a process."""
     return [int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
 
 
@@ -185,7 +190,7 @@ class Attack:
                 self.producer.poll(0.1)
 
     def fill(self, sent: Iterator[Sent], refused: int) -> None:
-        """Writes until so many further records are refused, or for as long as that may take."""
+        """Writes until the monitor has refused this many further records, or until the time-out."""
         end_s, until = time.monotonic() + FILL_TIMEOUT_S, self.refused + refused
         while self.refused < until and time.monotonic() < end_s:
             if self.backlog() > 20 * CHUNK:
@@ -201,26 +206,30 @@ class Attack:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until all records are read, or for as long as that may take."""
+        """Waits until the monitor has read all records, or until the time-out."""
         self.producer.flush()
         end_s = time.monotonic() + SETTLE_TIMEOUT_S
         while self.backlog() > 0 and time.monotonic() < end_s:
             self.look()
 
     def backlog(self) -> int:
-        """How many records have been sent and are in no committed batch."""
+        """Returns the number of records that were sent and are not in a committed batch yet."""
         return self.sent - committed_events(self.monitor.checkpoint, tuple(TOPICS.counted()))
 
     def wait(self, seconds: float) -> None:
-        """Lets time pass, and looks meanwhile."""
+        """Measures repeatedly for this time."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.look()
 
     def look(self) -> None:
-        """Counts dead letters, and measures what there is to measure."""
+        """Counts new dead letters, and measures memory and new batches.
+
+        Raises:
+            SystemExit: The monitor has ended.
+        """
         if not Path(f"/proc/{self.monitor.pid}").exists():
-            raise SystemExit(f"the monitor ended, after {self.records:,} records")
+            raise SystemExit(f"The monitor ended after {self.records:,} records")
         deadline_s = time.monotonic() + 0.5
         while time.monotonic() < deadline_s and (letter := self.letters.poll(0.1)) is not None:
             reason = dict(letter.headers() or ())["reason"]
@@ -240,7 +249,7 @@ class Attack:
                 continue
 
     def good_after_s(self) -> float | None:
-        """How long it takes until all good queues are activated by an arrival; None if it takes too long."""
+        """Returns the time until all good queues have been activated by an arrival; None if it takes too long."""
         for queue in GOOD:
             self.send(TOPICS.receives, queue, {"type": "RECEIVE", "session_id": "r", "result": "EMPTY", "unread": 0})
         self.settle()
@@ -262,10 +271,10 @@ class Attack:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--writers", nargs="+", choices=WRITERS, default=list(WRITERS))
-    parser.add_argument("--characters", choices=ALPHABETS, default="ascii", help="of names and identifiers")
+    parser.add_argument("--characters", choices=ALPHABETS, default="ascii", help="characters of names and identifiers")
     arguments = parser.parse_args()
     print(machine())
     for writer in arguments.writers:
@@ -275,7 +284,7 @@ def main() -> None:
 
 
 def measure(sent: Iterator[Sent]) -> Iterator[str]:
-    """Lets one writer do its worst; what it came to, line by line."""
+    """Runs one writer against a monitor, and yields the results line by line."""
     with (
         running_monitor() as monitor,
         TopicFollower(monitor.cluster, [TOPICS.activations], Start.BEGINNING) as notified,
@@ -288,7 +297,7 @@ def measure(sent: Iterator[Sent]) -> Iterator[str]:
             attack.send(TOPICS.arrivals, queue, {})
         attack.producer.flush()
         attack.wait(5)
-        for what in ("full", "a lease later, and more"):
+        for what in ("full", "full again after a lease"):
             attack.fill(sent, REFUSED)
             attack.wait(LEASE_S if what == "full" else 10)
             yield f"{what}: {attack.records:,} records to {len(attack.names):,} queues, {attack.refused:,} refused"

@@ -1,8 +1,8 @@
-"""Writes the state diagram of docs/architecture.md from the table that the monitor runs by.
+"""Writes the state diagram of docs/architecture.md from the table of transitions that the monitor uses.
 
     .venv/bin/python -m docs.generate_state_diagram [--check]
 
-With --check it writes nothing, and fails if the document shows something else than the table says.
+With --check it writes nothing, and ends with exit code 1 if the document differs from the table.
 """
 
 import sys
@@ -23,12 +23,12 @@ _ANCHOR_TEXTS = {
 
 
 def block() -> str:
-    """What stands between the markers: the diagram of what changes something, and the table of all pairs."""
+    """Returns the text between the markers: a diagram of the transitions that change something, and a table of all."""
     return f"```mermaid\n{_diagram()}\n```\n\n{_table()}"
 
 
 def with_block(document: str) -> str:
-    """The document with the block in its place.
+    """Returns the document with the block between its markers.
 
     Raises:
         ValueError: A marker is missing.
@@ -36,7 +36,7 @@ def with_block(document: str) -> str:
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"the markers are missing: {BEGIN} and {END}")
+        raise ValueError(f"The document does not have both markers: {BEGIN} and {END}")
     return f"{before}{begin}\n\n{block()}\n\n{end}{after}"
 
 
@@ -64,7 +64,7 @@ def _cell(state: State, trigger: Trigger) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the block, or checks it; returns the exit code."""
+    """Writes or checks the block; returns the exit code."""
     if arguments not in ([], ["--check"]):
         sys.stderr.write("usage: python -m docs.generate_state_diagram [--check]\n")
         return 2
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     if document == wanted:
         return 0
     if arguments:
-        sys.stderr.write(f"{DOCUMENT.name} shows another table: run python -m docs.generate_state_diagram\n")
+        sys.stderr.write(f"{DOCUMENT} is out of date. Run: python -m docs.generate_state_diagram\n")
         return 1
     DOCUMENT.write_text(wanted, encoding="utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""The floor: one process, a dictionary, no fault tolerance."""
+"""The bare loop, the least that any engine could do: one process, a dictionary, no fault tolerance."""
 
 import threading
 
@@ -15,7 +15,7 @@ POLL_S = 0.01
 
 
 class Loop:
-    """Reads, applies, writes."""
+    """Reads records, applies them, and writes activations."""
 
     def __init__(self, options: Options) -> None:
         self._monitors: dict[str, Monitor] = {}
@@ -38,7 +38,7 @@ class Loop:
         self._consumer.assign(all_partitions)
 
     def run(self, is_stopping: threading.Event) -> None:
-        """Runs until it is stopped."""
+        """Runs until the event is set."""
         while not is_stopping.is_set():
             self._step()
         self.producer.flush()
@@ -69,7 +69,7 @@ class Loop:
 
 
 def main() -> None:
-    """Runs the loop in a thread of its own, and prints how far it is."""
+    """Runs the loop in a thread, and prints its progress."""
     options = parse()
     is_stopping = stop_event()
     loop = Loop(options)

@@ -22,11 +22,11 @@ from python_peers.progress import EventCounter, print_progress, quiet_children, 
 from python_peers.rules import Monitor, decode, decode_record, encode
 
 PROCESSES = 2
-# Records of a partition at once; 1,000 by default.
+# Records of a partition in one batch; 1,000 by default.
 BATCH = 5_000
 SNAPSHOT_INTERVAL = timedelta(seconds=10)
 
-# The queue's name is part of it: a timer may come before a record.
+# It has the queue's name, because a timer may come before a record does.
 Snapshot = tuple[str, bytes]
 
 
@@ -43,7 +43,7 @@ class MonitorLogic(StatefulBatchLogic[bytes, bytes, Snapshot]):
         self._due: datetime | None = None
 
     def on_batch(self, values: list[bytes]) -> tuple[list[bytes], bool]:
-        """Applies records."""
+        """Applies records; returns the activations to write."""
         now = now_ms()
         activations = []
         for value in values:
@@ -56,12 +56,12 @@ class MonitorLogic(StatefulBatchLogic[bytes, bytes, Snapshot]):
         return activations, False
 
     def on_notify(self) -> tuple[list[bytes], bool]:
-        """Checks."""
+        """Checks the queue because its timer is due; returns the activations to write."""
         activation = self._monitor.on_timer(self._queue, now_ms())
         return [] if activation is None else [activation], False
 
     def notify_at(self) -> datetime | None:
-        """When to check next."""
+        """Returns the time of the next check."""
         due_ms = self._monitor.next_check_ms()
         if due_ms != self._due_ms:
             self._due_ms = due_ms
@@ -69,12 +69,12 @@ class MonitorLogic(StatefulBatchLogic[bytes, bytes, Snapshot]):
         return self._due
 
     def snapshot(self) -> Snapshot:
-        """What recovery keeps."""
+        """Returns the snapshot that recovery keeps."""
         return self._queue, encode(self._monitor)
 
 
 def main() -> None:
-    """Starts the processes, and prints how far they are."""
+    """Starts the processes, and prints their progress."""
     options = parse()
     is_stopping = stop_event()
     quiet_children(options.folder)
@@ -89,12 +89,12 @@ def main() -> None:
 
 
 def recovery_folder(options: Options) -> Path:
-    """Where Bytewax keeps its recovery partitions."""
+    """Returns the folder in which Bytewax keeps its recovery partitions."""
     return options.folder / "recovery"
 
 
 def free_addresses() -> list[str]:
-    """An address for each process."""
+    """Returns a free address for each process."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(PROCESSES)]
         for one in sockets:
@@ -103,7 +103,7 @@ def free_addresses() -> list[str]:
 
 
 def run_dataflow(options: Options, number: int, addresses: list[str]) -> None:
-    """One process of the dataflow."""
+    """Runs one process of the dataflow."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cli_main(
         build_flow(options),
@@ -115,7 +115,7 @@ def run_dataflow(options: Options, number: int, addresses: list[str]) -> None:
 
 
 def build_flow(options: Options) -> Dataflow:
-    """Kafka -> by queue -> monitor -> Kafka."""
+    """Builds the dataflow: Kafka -> by queue -> monitor -> Kafka."""
     brokers = [options.bootstrap_servers]
     fetching = {"fetch.queue.backoff.ms": "10", "queued.min.messages": "200000"}
     counter = EventCounter(options.folder)
@@ -129,12 +129,15 @@ def build_flow(options: Options) -> Dataflow:
 
 
 def keyed(messages: list[KafkaSourceMessage[bytes, bytes]]) -> list[tuple[str, bytes]]:
-    """Queues with their records; these are decoded where they are applied, which is where the other core is."""
+    """Returns (queue, value) of records. The worker that applies a value decodes it, so decoding uses both cores."""
     return [(message.key.decode(), message.value) for message in messages]
 
 
 def recoverable_events(recovery: Path) -> int:
-    """The records up to which recovery would go back: Kafka's offsets in the newest epoch that all workers closed."""
+    """Returns the number of records before Kafka's offsets in the newest epoch that all workers have closed.
+
+    Recovery would resume there.
+    """
     offsets: dict[str, tuple[int, int]] = {}
     frontiers = []
     for path in recovery.glob("*.sqlite3"):
@@ -142,9 +145,9 @@ def recoverable_events(recovery: Path) -> int:
             frontiers += [row[0] for row in database.execute("SELECT worker_frontier FROM fronts")]
             query = "SELECT state_key, snap_epoch, ser_change FROM snaps WHERE step_id LIKE 'peer.records%'"
             for key, epoch, pickled in database.execute(query):
-                offset = pickle.loads(pickled)  # noqa: S301  (our own file)
+                offset = pickle.loads(pickled)  # noqa: S301  (this peer wrote the file)
                 offsets[key] = max(offsets.get(key, (0, 0)), (epoch, offset))
-    # A partition without records has OFFSET_BEGINNING, which is negative.
+    # The offset of a partition without records is OFFSET_BEGINNING, which is negative.
     closed = min(frontiers, default=0)
     return sum(max(offset, 0) for epoch, offset in offsets.values() if epoch < closed)
 

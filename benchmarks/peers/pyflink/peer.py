@@ -27,12 +27,12 @@ SETTINGS = {
     "state.backend.type": "rocksdb",
     "execution.checkpointing.interval": "10 s",
     "execution.checkpointing.incremental": "true",
-    # RocksDB and the Python processes share it; the default of a local cluster is 128 MB.
+    # RocksDB and the Python processes share this memory. The default of a local cluster is 128 MB.
     "taskmanager.memory.managed.size": "1 gb",
-    # The Python processes write every state they changed at the end of a bundle, each by a call of its own, so a
-    # bundle should bring many records of a queue; it ends after a second at the latest. 1,000 by default.
+    # At the end of a bundle, the Python processes write each changed state by a separate call. So a bundle should have
+    # many records of a queue. A bundle ends after a second at the latest. Its default size is 1,000.
     "python.fn-execution.bundle.size": "100000",
-    # States that Python keeps between bundles; by default 1,000, fewer than there are queues.
+    # States that Python keeps between bundles. The default of 1,000 is less than the number of queues.
     "python.state.cache-size": "100000",
 }
 
@@ -44,12 +44,12 @@ class MonitorFunction(KeyedProcessFunction):
         self._folder = folder
 
     def open(self, context: RuntimeContext) -> None:
-        """Makes the state known."""
+        """Declares the state."""
         self._state = context.get_state(ValueStateDescriptor("monitor", BYTES))
         self._counter = EventCounter(self._folder)
 
     def process_element(self, value: str, context: KeyedProcessFunction.Context) -> Iterator[Row]:
-        """Applies a record."""
+        """Applies a record; yields the activation to write, if one is due."""
         record = decode_record(value)
         monitor = self._load()
         activation = monitor.apply(record, now_ms())
@@ -57,7 +57,7 @@ class MonitorFunction(KeyedProcessFunction):
         yield from self._after(record.queue, monitor, activation, context)
 
     def on_timer(self, timestamp: int, context: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:  # noqa: ARG002
-        """Checks."""
+        """Checks the queue because its timer is due; yields the activation to write, if one is due."""
         queue = context.get_current_key()
         monitor = self._load()
         yield from self._after(queue, monitor, monitor.on_timer(queue, now_ms()), context)
@@ -78,7 +78,7 @@ class MonitorFunction(KeyedProcessFunction):
 
 
 def main() -> None:
-    """Runs the job in this process's own cluster, and prints how far it is."""
+    """Runs the job in a cluster that this process starts, and prints its progress."""
     options = parse()
     is_stopping = stop_event()
     quiet_children(options.folder)
@@ -107,14 +107,14 @@ def main() -> None:
         )
     finally:
         job.cancel().result()
-        # What py4j says when the JVM has gone.
+        # Otherwise py4j logs errors once the JVM has ended.
         logging.disable()
         os.kill(jvm, signal.SIGTERM)
         os.waitpid(jvm, 0)
 
 
 def source(options: Options) -> KafkaSource:
-    """Both topics; it commits their offsets with each checkpoint."""
+    """Returns a source of both topics, which commits their offsets with each checkpoint."""
     return (
         KafkaSource.builder()
         .set_bootstrap_servers(options.bootstrap_servers)
@@ -127,7 +127,7 @@ def source(options: Options) -> KafkaSource:
 
 
 def sink(environment: StreamExecutionEnvironment, activations: DataStream, options: Options) -> None:
-    """Through the Table API: only there can a sink of PyFlink write a key that is not the value."""
+    """Adds a sink of the Table API. PyFlink's other sinks cannot write a key that differs from the value."""
     tables = StreamTableEnvironment.create(environment)
     tables.execute_sql(
         f"""

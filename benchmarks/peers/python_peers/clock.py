@@ -1,8 +1,8 @@
-"""Processing time."""
+"""The clock of the peers, for processing time."""
 
 import time
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Returns the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

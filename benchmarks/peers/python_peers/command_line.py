@@ -1,4 +1,4 @@
-"""The options that the runner gives every peer."""
+"""The options that `throughput.py` passes to every peer."""
 
 import argparse
 import tempfile
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """What to read, where to write, what for.
+    """The settings of a run.
 
     Attributes:
-        bootstrap_servers: Kafka's.
+        bootstrap_servers: Kafka's bootstrap servers.
         topics: The two input topics.
-        output_topic: Where activations go.
+        output_topic: The topic for activations.
         events: Number of records in the input topics.
-        folder: New and empty: for state and counters.
+        folder: A new and empty folder for state and counters.
         variant: One of the peer's variants, or empty.
     """
 
@@ -29,7 +29,7 @@ class Options:
 
     @property
     def group(self) -> str:
-        """A name that no other run has, so that nothing is resumed."""
+        """Returns a group id that no other run has, so that nothing is resumed."""
         return f"{self.output_topic}-{self.folder.name}"
 
 
@@ -37,9 +37,9 @@ def parse(variants: Sequence[str] = ("",)) -> Options:
     """Parses the command line; the first variant is the default."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--prefix", default="", help="of the input topics")
+    parser.add_argument("--prefix", default="", help="prefix of the input topics")
     parser.add_argument("--output-topic", required=True)
-    parser.add_argument("--events", type=int, required=True, help="records in the input topics")
+    parser.add_argument("--events", type=int, required=True, help="number of records in the input topics")
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--variant", choices=variants, default=variants[0])
     arguments = parser.parse_args()

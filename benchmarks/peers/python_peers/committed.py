@@ -1,4 +1,4 @@
-"""How far a consumer group has committed its input."""
+"""The offsets that a consumer group has committed."""
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -8,7 +8,7 @@ _TIMEOUT_S = 5.0
 
 
 class CommittedOffsets:
-    """The offsets that the group of a run has committed."""
+    """The offsets that the consumer group of a run has committed."""
 
     def __init__(self, options: Options) -> None:
         self._consumer = Consumer({"bootstrap.servers": options.bootstrap_servers, "group.id": options.group})
@@ -16,12 +16,12 @@ class CommittedOffsets:
         self._events = options.events
 
     def are_complete(self) -> bool:
-        """Whether all input is committed; its topics begin at offset 0."""
+        """Returns whether the group has committed all input. The input topics begin at offset 0."""
         committed = self._consumer.committed(self._partitions, timeout=_TIMEOUT_S)
         return sum(max(partition.offset, 0) for partition in committed) >= self._events
 
 
 def partitions(consumer: Consumer, topics: tuple[str, ...]) -> list[TopicPartition]:
-    """All partitions of some topics."""
+    """Returns all partitions of these topics."""
     known = consumer.list_topics(timeout=_TIMEOUT_S).topics
     return [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]

@@ -1,4 +1,4 @@
-# Sourced by a peer's `setup`: builds .build/venv from requirements.txt with ${PYTHON:-python3}, once.
+# Sourced by a peer's `setup`. Builds .build/venv from requirements.txt with ${PYTHON:-python3}, if necessary.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[1]}")"
 if ! cmp --quiet requirements.txt .build/installed.txt; then

@@ -1,4 +1,4 @@
-"""Processes of a peer, for as long as a block runs."""
+"""The processes of a peer, which run for the length of a block."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ _STOP_S = 6
 
 @contextmanager
 def running(processes: Sequence[BaseProcess]) -> Iterator[Callable[[], bool]]:
-    """Starts them and ends them with the block, which is given whether all of them are alive."""
+    """Starts the processes, yields a function that tells whether all are alive, and ends them with the block."""
     for process in processes:
         process.start()
     try:

@@ -1,4 +1,4 @@
-"""Counts processed events in any number of processes, and prints the sum."""
+"""Counts the processed events of any number of processes, and prints the sum."""
 
 import functools
 import mmap
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from python_peers.command_line import Options
 
-# The contract: at least every 200 ms while the number changes.
+# A peer must print at least every 200 ms while the number changes.
 _PRINT_INTERVAL_S = 0.1
 _BYTES = 8
 
 
 class EventCounter:
-    """The events that one task has processed, in a file that other processes can read while it is written."""
+    """The number of events that one task has processed, in a file that other processes can read at any time."""
 
     def __init__(self, folder: Path) -> None:
         with tempfile.NamedTemporaryFile(dir=folder, prefix="events-", delete=False) as file:
@@ -32,19 +32,19 @@ class EventCounter:
 
 @functools.cache
 def process_counter(folder: Path) -> EventCounter:
-    """The one counter of this process, for functions that are not told when their task begins."""
+    """Returns the only counter of this process, for functions that are not called when their task begins."""
     return EventCounter(folder)
 
 
 def count(folder: Path) -> int:
-    """The sum of all counters."""
+    """Returns the sum of all counters."""
     return sum(int.from_bytes(path.read_bytes(), sys.byteorder) for path in folder.glob("events-*"))
 
 
 def quiet_children(folder: Path) -> None:
-    """Sends what this process's children print into a file; only this process itself still writes where it did.
+    """Redirects the output of this process's children to a file. Only this process still writes to the old output.
 
-    Engines print much, and whoever reads the progress should not have to look for it.
+    Engines print so much that the lines about progress would be hard to find.
     """
     sys.stdout, sys.stderr = (os.fdopen(os.dup(descriptor), "w", buffering=1) for descriptor in (1, 2))
     with _log(folder).open("ab") as log:
@@ -61,7 +61,7 @@ def _end_of_log(folder: Path) -> str:
 
 
 def stop_event() -> threading.Event:
-    """An event that SIGTERM and Ctrl-C set."""
+    """Returns an event that SIGTERM and Ctrl-C set."""
     is_stopping = threading.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: is_stopping.set())
@@ -74,7 +74,7 @@ def print_progress(
     is_running: Callable[[], bool],
     is_stopping: threading.Event,
 ) -> None:
-    """Prints the sum while it changes, `done` once all is processed and committed, then waits to be stopped.
+    """Prints the sum while it changes, then `done` once all input is processed and committed; runs until it is stopped.
 
     Raises:
         SystemExit: The peer ended by itself.
@@ -83,7 +83,7 @@ def print_progress(
     is_done = False
     while not is_stopping.wait(_PRINT_INTERVAL_S):
         if not is_running():
-            raise SystemExit(f"the peer ended by itself:\n{_end_of_log(options.folder)}")
+            raise SystemExit(f"The peer ended by itself:\n{_end_of_log(options.folder)}")
         total = count(options.folder)
         if total != printed:
             printed = total

@@ -1,6 +1,6 @@
 """The monitor's rules A and B with time-out, for one queue and one record at a time.
 
-Each peer keeps a `Monitor` for each queue in its engine's state, as the few bytes that `encode` makes of it.
+Each peer keeps a `Monitor` for each queue in its engine's state, encoded as a few bytes.
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 WINDOW_MS = TIMEOUT_MS = 3_600_000
 
-# 1970: longer ago than any window.
+# The beginning of 1970, which is longer ago than any window.
 NEVER_MS = 0
 
 INACTIVE, NOTIFIED, RECEIVES_OCCURRING = range(3)
@@ -29,11 +29,11 @@ class Record(Struct, gc=False):
 
 
 class Monitor(Struct, array_like=True, gc=False):
-    """What is known of one queue.
+    """The state of one queue.
 
-    `timer_ms` is the timer that the engine holds for this queue, `NEVER_MS` for none. It is left alone while it is
-    early enough, so that a record that puts the next check off costs no timer; a timer that comes too early finds
-    nothing to do and is set anew.
+    `timer_ms` is the timer that the engine has for this queue, or `NEVER_MS` for none. It stays as long as it is early
+    enough, so a record that only delays the next check costs no timer. A timer that comes too early does nothing, and
+    the next one is set.
     """
 
     state: int = INACTIVE
@@ -46,7 +46,7 @@ class Monitor(Struct, array_like=True, gc=False):
     waiting: set[str] = msgspec.field(default_factory=set)
 
     def apply(self, record: Record, now_ms: int) -> bytes | None:
-        """Applies a record and checks; returns the activation to write, if one is due."""
+        """Applies a record and checks the queue; returns the activation to write, if one is due."""
         if record.type == "MESSAGE_ARRIVED":
             has_arrived = self.unread <= 0
             self.unread += record.count
@@ -59,12 +59,12 @@ class Monitor(Struct, array_like=True, gc=False):
         return self._check(record.queue, has_arrived, now_ms)
 
     def on_timer(self, queue: str, now_ms: int) -> bytes | None:
-        """Checks because a timer came; returns the activation to write, if one is due."""
+        """Checks the queue because its timer is due; returns the activation to write, if one is due."""
         self.timer_ms = NEVER_MS
         return self._check(queue, False, now_ms)
 
     def next_check_ms(self) -> int | None:
-        """When the answer can change without a record."""
+        """Returns when the answer can change without a record; None if it cannot."""
         if self.state == NOTIFIED:
             return self.last_activated_ms + TIMEOUT_MS
         if self.unread > 0 and not self.waiting:
@@ -72,7 +72,7 @@ class Monitor(Struct, array_like=True, gc=False):
         return None
 
     def new_timer_ms(self) -> int | None:
-        """The timer to set, if the one that is held would come too late."""
+        """Returns the timer to set, if the present one would come too late."""
         due_ms = self.next_check_ms()
         if due_ms is None or NEVER_MS < self.timer_ms <= due_ms:
             return None
@@ -130,22 +130,22 @@ _MONITORS = msgspec.msgpack.Decoder(Monitor)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-# Functions, not the methods themselves: engines pickle what refers to them.
+# Functions instead of the bound methods, because engines pickle the code that refers to them.
 def decode_record(value: bytes | str) -> Record:
-    """A record of the wire."""
+    """Decodes a record's value."""
     return _RECORDS.decode(value)
 
 
 def decode_queue(value: bytes | str) -> str:
-    """The queue of a record, for engines that do not hand over its key."""
+    """Decodes only the queue of a record, for engines that do not provide the key."""
     return _KEYS.decode(value).queue
 
 
 def encode(monitor: Monitor) -> bytes:
-    """A monitor as the engine keeps it."""
+    """Encodes a monitor for the engine's state."""
     return _ENCODER.encode(monitor)
 
 
 def decode(stored: bytes) -> Monitor:
-    """A monitor from what the engine kept."""
+    """Decodes a monitor from the engine's state."""
     return _MONITORS.decode(stored)

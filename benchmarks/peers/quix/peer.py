@@ -1,7 +1,7 @@
 """Quix Streams: two processes of one consumer group, and a third for the timers that Quix Streams does not have.
 
-A timer is a record of a compacted topic. The timer process reads that topic from its beginning, so timers survive it,
-and writes a record into a third input topic when one is due.
+A timer is a record of a compacted topic. The timer process reads that topic from its beginning, so timers survive the
+process. When a timer is due, it writes a record to a third input topic.
 """
 
 import multiprocessing
@@ -22,13 +22,13 @@ from quixstreams import Application, State
 PROCESSES = 2
 PARTITIONS = 4
 TIMER_POLL_S = 0.1
-# Both inputs and the checks must put a queue into the same partition; Quix Streams itself uses murmur2, too.
+# A queue must be in the same partition of both inputs and of the checks. Quix Streams itself uses murmur2, too.
 PARTITIONER = {"partitioner": "murmur2_random"}
 CHECK = b"check"
 
 
 def main() -> None:
-    """Starts the processes, and prints how far they are."""
+    """Starts the processes, and prints their progress."""
     options = parse()
     is_stopping = stop_event()
     quiet_children(options.folder)
@@ -42,12 +42,12 @@ def main() -> None:
 
 
 def timers_topic(options: Options) -> str:
-    """Key = queue, value = when its timer is due, in milliseconds since 1970."""
+    """Returns the topic of timers. Key: queue. Value: when its timer is due, in milliseconds since 1970."""
     return f"{options.group}-timers"
 
 
 def checks_topic(options: Options) -> str:
-    """Key = queue whose timer is due."""
+    """Returns the topic of checks. Key: a queue whose timer is due."""
     return f"{options.group}-checks"
 
 
@@ -64,7 +64,7 @@ def create_topics(options: Options) -> None:
 
 
 def run_application(options: Options, number: int) -> None:
-    """One process of the application."""
+    """Runs one process of the application."""
     application = Application(
         broker_address=options.bootstrap_servers,
         consumer_group=options.group,
@@ -72,7 +72,7 @@ def run_application(options: Options, number: int) -> None:
         state_dir=options.folder / f"state-{number}",
         consumer_extra_config={"fetch.queue.backoff.ms": 10, "queued.min.messages": 200_000},
         producer_extra_config=PARTITIONER,
-        # It reads 10,000 records or as long as this; a second by default, which would be the latency.
+        # A read ends after 10,000 records or after this time. The default of a second would be the latency.
         consumer_poll_timeout=0.05,
         loglevel="WARNING",
     )
@@ -102,7 +102,7 @@ def run_application(options: Options, number: int) -> None:
 
 
 def run_timers(options: Options) -> None:
-    """The timer process."""
+    """Runs the timer process."""
     is_stopping = stop_event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     kafka = {"bootstrap.servers": options.bootstrap_servers}

@@ -1,6 +1,6 @@
 """Spark with one state per queue instead of one per shard: applyInPandasWithState and transformWithState.
 
-Session, source and sink have the monitor's own settings.
+Session, source and sink have the same settings as in the monitor.
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
@@ -22,19 +22,19 @@ from streaming.spark import session
 
 OUTPUT_SCHEMA = "key string, value binary"
 STATE_SCHEMA = "monitor binary"
-# At most such a part of the input is a batch of each of the two topics; as for the monitor (contestants.py).
+# A batch takes at most one sixth of the input from each of the two topics, as in the monitor (contestants.py).
 SPARK_BATCHES = 6
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def main() -> None:
-    """Runs the query, and prints how far it is."""
+    """Runs the query, and prints its progress."""
     options = parse(("applyinpandas", "transformwithstate"))
     is_stopping = stop_event()
     quiet_children(options.folder)
     checkpoint = str(options.folder / "checkpoint")
     spark = session.create(checkpoint, "2g")
-    # Without it timers would wait for the next record.
+    # Without no-data batches, timers would wait for the next record.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", True)
     records = read(spark, options, options.topics[0]).union(read(spark, options, options.topics[1]))
     records = records.coalesce(spark.sparkContext.defaultParallelism)
@@ -53,14 +53,14 @@ def main() -> None:
 
 
 def is_committed(query: StreamingQuery, options: Options) -> bool:
-    """Whether all input is in committed batches."""
+    """Returns whether all input is in committed batches."""
     progress = query.lastProgress
     ends = [json.loads(source["endOffset"]) for source in progress["sources"]] if progress else []
     return sum(sum(partitions.values()) for end in ends for partitions in end.values()) >= options.events
 
 
 def read(spark: SparkSession, options: Options, topic: str) -> DataFrame:
-    """A topic as (queue, value)."""
+    """Returns the records of a topic as (queue, value)."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", options.bootstrap_servers)
@@ -87,7 +87,7 @@ def write(activations: DataFrame, options: Options, checkpoint: str) -> Streamin
 
 
 def apply_in_pandas(records: DataFrame, folder: Path) -> DataFrame:
-    """With `applyInPandasWithState`."""
+    """Returns the activations, by `applyInPandasWithState`."""
 
     def step(key: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         monitor = decode(state.get[0]) if state.exists else Monitor()
@@ -119,7 +119,7 @@ class MonitorProcessor(StatefulProcessor):
         self._folder = folder
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Makes the state known."""
+        """Declares the state."""
         self._handle = handle
         self._state = handle.getValueState("monitor", STATE_SCHEMA)
 
@@ -129,7 +129,7 @@ class MonitorProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        """Applies records."""
+        """Applies records; returns the activations to write."""
         monitor = self._load()
         now = now_ms()
         activations = [monitor.apply(decode_record(row.value), now) for row in rows]
@@ -142,12 +142,12 @@ class MonitorProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: ARG002, N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        """Checks."""
+        """Checks the queue because its timer is due; returns the activation to write, if one is due."""
         monitor = self._load()
         return self._save(key[0], monitor, [monitor.on_timer(key[0], now_ms())])
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing: there is nothing to close."""
 
     def _load(self) -> Monitor:
         stored = self._state.get()
@@ -162,7 +162,10 @@ class MonitorProcessor(StatefulProcessor):
 
 
 def transform_with_state(records: DataFrame, folder: Path) -> DataFrame:
-    """With `transformWithState`, the form with rows: a frame for a queue's few records costs more than they do."""
+    """Returns the activations, by `transformWithState` with rows.
+
+    With pandas, a data frame for the few records of a queue would cost more than the records themselves.
+    """
     return records.groupBy("queue").transformWithState(
         MonitorProcessor(folder), OUTPUT_SCHEMA, "append", "processingTime"
     )

@@ -10,7 +10,7 @@ import org.apache.flink.connector.kafka.source.reader.deserializer.KafkaRecordDe
 import org.apache.flink.util.Collector;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 
-/** (queue, value): the value is decoded behind the shuffle, so that it crosses it as the bytes it is. */
+/** Reads events as (queue, value). The value is decoded only after the shuffle, which it crosses as plain bytes. */
 final class EventReader implements KafkaRecordDeserializationSchema<Tuple2<String, byte[]>> {
   private static final long serialVersionUID = 1;
 

@@ -60,9 +60,9 @@ public final class FlinkPeer {
     Configuration settings = new Configuration();
     settings.set(CoreOptions.DEFAULT_PARALLELISM, PARALLELISM);
     settings.set(CoreOptions.TMP_DIRS, options.stateDir().resolve("local").toString());
-    // Operators in one chain hand over objects without copying them; none here changes what it was given.
+    // Operators in one chain pass objects on without copying them. No operator here changes its input.
     settings.set(PipelineOptions.OBJECT_REUSE, true);
-    // An unfilled buffer waits 100 ms by default, and so would every notification; 10 ms showed no loss of throughput.
+    // By default an unfilled buffer, and so every notification, waits 100 ms. 10 ms showed no loss of throughput.
     settings.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.ofMillis(10));
     settings.set(StateBackendOptions.STATE_BACKEND, options.variant().equals("heap") ? "hashmap" : "rocksdb");
     settings.set(TaskManagerOptions.MANAGED_MEMORY_SIZE, MemorySize.ofMebiBytes(512));

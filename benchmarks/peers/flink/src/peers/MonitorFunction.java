@@ -45,7 +45,7 @@ final class MonitorFunction extends KeyedProcessFunction<String, Tuple2<String, 
 
   private void store(TimedMonitor state, Reason reason, Context context, Collector<Notification> notifications)
       throws IOException {
-    // A check that moves to a later time needs no other timer: it is set anew when the earlier one comes.
+    // A check that moves to a later time needs no new timer. The earlier timer sets it when it comes.
     long dueMs = state.monitor.nextCheckMs();
     if (dueMs < state.timerMs) {
       context.timerService().registerProcessingTimeTimer(dueMs);

@@ -1,6 +1,6 @@
 package peers;
 
-/** The state of a key: a monitor, and when the timer comes that is set for it. */
+/** The state of a key: a monitor, and when its timer is due. */
 public final class TimedMonitor {
   static final long NO_TIMER_MS = Long.MAX_VALUE;
 

@@ -7,7 +7,7 @@ import org.apache.flink.api.common.typeutils.base.TypeSerializerSingleton;
 import org.apache.flink.core.memory.DataInputView;
 import org.apache.flink.core.memory.DataOutputView;
 
-/** The stored form of a key's state; faster than Flink's own for POJOs, which uses reflection. */
+/** Serializes a key's state. Flink's own serializer for POJOs is slower, because it uses reflection. */
 public final class TimedMonitorSerializer extends TypeSerializerSingleton<TimedMonitor> {
   static final TimedMonitorSerializer INSTANCE = new TimedMonitorSerializer();
 
@@ -69,7 +69,7 @@ public final class TimedMonitorSerializer extends TypeSerializerSingleton<TimedM
     return new Snapshot();
   }
 
-  /** How Flink finds the serializer again when it restores a checkpoint. */
+  /** Gives Flink the serializer when it restores a checkpoint. */
   public static final class Snapshot extends SimpleTypeSerializerSnapshot<TimedMonitor> {
     public Snapshot() {
       super(() -> INSTANCE);

@@ -6,10 +6,10 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 
 /**
- * A record of queue-arrivals or queue-receives; the queue is the record's key.
+ * A record of queue-arrivals or queue-receives. The queue is the record's key.
  *
- * @param messages how many arrived, or were received
- * @param session who called RECEIVE; null for an arrival
+ * @param messages the number of messages that arrived, or were received
+ * @param session the session that called RECEIVE; null for an arrival
  * @param isQualified whether the RECEIVE had a WHERE clause
  */
 public record Event(Kind kind, long messages, String session, boolean isQualified) {
@@ -23,7 +23,7 @@ public record Event(Kind kind, long messages, String session, boolean isQualifie
 
   private static final JsonFactory JSON = new JsonFactory();
 
-  /** Decodes a record's value; what has no result is an arrival, of one message if it does not say. */
+  /** Decodes a record's value. A record without a result is an arrival, by default of one message. */
   public static Event decode(byte[] value) {
     Kind kind = Kind.ARRIVED;
     long messages = 1;

@@ -6,9 +6,9 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** What is written when a queue is activated. */
+/** A record that reports the activation of a queue. */
 public record Notification(String queue, long sequence, Reason reason) {
-  /** Why an activation is necessary. */
+  /** The reason for an activation. */
   public enum Reason {
     MESSAGE_ARRIVED_ON_EMPTY_QUEUE,
     MESSAGES_ACCUMULATING,
@@ -17,7 +17,7 @@ public record Notification(String queue, long sequence, Reason reason) {
 
   private static final JsonFactory JSON = new JsonFactory();
 
-  /** The record's value. */
+  /** Returns the record's value. */
   public byte[] encode() {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
     try (JsonGenerator json = JSON.createGenerator(bytes)) {

@@ -9,7 +9,7 @@ import java.util.Map;
 public record Options(
     String bootstrapServers, String prefix, String outputTopic, long events, Path stateDir, String variant) {
 
-  /** Reads the command line; the first of the variants is what runs if none is named. */
+  /** Parses the command line. The first variant is the default. */
   public static Options parse(String[] arguments, String... variants) {
     Map<String, String> given = new HashMap<>(Map.of("--variant", variants[0]));
     for (int i = 0; i + 1 < arguments.length; i += 2) {
@@ -22,7 +22,7 @@ public record Options(
     }
     String variant = given.get("--variant");
     if (!List.of(variants).contains(variant)) {
-      throw new IllegalArgumentException("--variant is one of " + String.join(", ", variants));
+      throw new IllegalArgumentException("--variant must be one of " + String.join(", ", variants));
     }
     return new Options(
         given.get("--bootstrap-servers"),
@@ -33,7 +33,7 @@ public record Options(
         variant);
   }
 
-  /** The topics that are read. */
+  /** Returns the input topics. */
   public List<String> inputTopics() {
     return List.of(prefix + "queue-arrivals", prefix + "queue-receives");
   }

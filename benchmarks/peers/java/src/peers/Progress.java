@@ -2,12 +2,12 @@ package peers;
 
 import java.util.concurrent.atomic.LongAdder;
 
-/** Counts the events that are processed and says on standard output how many they are. */
+/** Counts the processed events, and prints the count on standard output. */
 public final class Progress {
   private static final long PRINT_INTERVAL_MS = 100;
   private static final LongAdder PROCESSED = new LongAdder();
 
-  /** What makes everything durable that has been processed so far, and returns when it is. */
+  /** Makes the results of all processed events durable, and then returns. */
   public interface Commit {
     void run() throws Exception;
   }
@@ -19,7 +19,7 @@ public final class Progress {
     PROCESSED.increment();
   }
 
-  /** Prints the count until all events are processed, then commits and prints `done`. */
+  /** Prints the count until all events are processed, then commits, then prints `done`. */
   public static void print(long events, Commit commit) throws Exception {
     long printed = 0;
     while (printed < events) {

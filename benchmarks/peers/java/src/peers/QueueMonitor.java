@@ -8,20 +8,20 @@ import java.util.List;
 import peers.Notification.Reason;
 
 /**
- * What is known of one queue, and the rules A and B with time-out. After each event and at {@link
- * #nextCheckMs} it decides whether the queue is to be activated. All times are milliseconds of the
- * processing clock.
+ * The state of one queue, and the rules A and B with time-out. After each event and at {@link
+ * #nextCheckMs} the monitor decides whether to activate the queue. All times are milliseconds of
+ * the processing clock.
  */
 public final class QueueMonitor {
   /** No check is due without an event. */
   public static final long NO_CHECK_MS = Long.MAX_VALUE;
 
-  /** W and T: longer than any run, so that the answer does not depend on the speed. */
+  /** W and T are longer than any run, so that the answer does not depend on the engine's speed. */
   private static final long QUIET_WINDOW_MS = 3_600_000;
 
   private static final long TIMEOUT_MS = 3_600_000;
 
-  // Far from overflow, whatever is added to it or subtracted from it.
+  // Additions to it and subtractions from it do not overflow.
   private static final long NEVER_MS = Long.MIN_VALUE / 2;
   private static final State[] STATES = State.values();
   private static final int FIXED_BYTES = 1 + 5 * Long.BYTES + Integer.BYTES;
@@ -38,7 +38,7 @@ public final class QueueMonitor {
   private long anchorMs = NEVER_MS;
   private long lastEmptyMs = NEVER_MS;
   private long lastActivatedMs = NEVER_MS;
-  // Few readers wait at a queue at a time: a list is smaller and faster than a set.
+  // Few sessions of a queue wait at a time, so a list is smaller and faster than a set.
   private final List<String> waiting;
 
   public QueueMonitor() {
@@ -53,7 +53,7 @@ public final class QueueMonitor {
     return sequence;
   }
 
-  /** Applies an event; returns why the queue is to be activated, or null. */
+  /** Applies an event; returns the reason for an activation, or null. */
   public Reason apply(Event event, long nowMs) {
     boolean hasArrived = false;
     if (event.kind() == Event.Kind.ARRIVED) {
@@ -66,12 +66,12 @@ public final class QueueMonitor {
     return check(hasArrived, nowMs);
   }
 
-  /** Decides again when a check is due; returns why the queue is to be activated, or null. */
+  /** Decides again when a check is due; returns the reason for an activation, or null. */
   public Reason check(long nowMs) {
     return check(false, nowMs);
   }
 
-  /** When the answer can change without an event; {@link #NO_CHECK_MS} if it cannot. */
+  /** Returns when the answer can change without an event; {@link #NO_CHECK_MS} if it cannot. */
   public long nextCheckMs() {
     if (state == State.NOTIFIED) {
       return lastActivatedMs + TIMEOUT_MS;
@@ -82,7 +82,7 @@ public final class QueueMonitor {
   private void receive(Event event, long nowMs) {
     if (event.kind() == Event.Kind.WAITING) {
       if (waiting.contains(event.session())) {
-        return; // A wait that is renewed is no new RECEIVE.
+        return; // A renewed wait is not a new RECEIVE.
       }
       waiting.add(event.session());
     } else {
@@ -139,7 +139,7 @@ public final class QueueMonitor {
     return Math.max(lastEmptyMs, anchorMs) + QUIET_WINDOW_MS;
   }
 
-  /** The stored form. */
+  /** Returns the stored form. */
   public byte[] encode() {
     int size = FIXED_BYTES;
     byte[][] sessions = new byte[waiting.size()][];
@@ -155,7 +155,7 @@ public final class QueueMonitor {
     return bytes.array();
   }
 
-  /** The monitor of a stored form. */
+  /** Returns the monitor that has this stored form. */
   public static QueueMonitor decode(byte[] stored) {
     ByteBuffer bytes = ByteBuffer.wrap(stored);
     QueueMonitor monitor = new QueueMonitor(new ArrayList<>());
@@ -174,7 +174,7 @@ public final class QueueMonitor {
     return monitor;
   }
 
-  /** An independent monitor in the same state. */
+  /** Returns an independent monitor in the same state. */
   public QueueMonitor copy() {
     QueueMonitor copy = new QueueMonitor(new ArrayList<>(waiting));
     copy.state = state;

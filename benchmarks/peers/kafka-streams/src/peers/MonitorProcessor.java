@@ -15,7 +15,7 @@ import peers.Notification.Reason;
 final class MonitorProcessor implements Processor<String, Event, String, Notification> {
   static final String STORE = "monitors";
 
-  // Also how often an idle thread of Kafka Streams wakes up by itself (poll.ms).
+  // An idle thread of Kafka Streams wakes up by itself at the same interval (poll.ms).
   private static final Duration TIMER_INTERVAL = Duration.ofMillis(100);
 
   private final AtomicBoolean isCommitWanted;
@@ -24,7 +24,7 @@ final class MonitorProcessor implements Processor<String, Event, String, Notific
   private KeyValueStore<String, QueueMonitor> monitors;
 
   /**
-   * @param isCommitWanted whether the tasks are to commit now, not only at the commit interval
+   * @param isCommitWanted whether the tasks must commit now instead of at the commit interval
    */
   MonitorProcessor(AtomicBoolean isCommitWanted) {
     this.isCommitWanted = isCommitWanted;
@@ -34,7 +34,7 @@ final class MonitorProcessor implements Processor<String, Event, String, Notific
   public void init(ProcessorContext<String, Notification> context) {
     this.context = context;
     monitors = context.getStateStore(STORE);
-    // The store is restored by now; the timers follow from it.
+    // The store has been restored by now. The timers are computed from it.
     try (KeyValueIterator<String, QueueMonitor> stored = monitors.all()) {
       while (stored.hasNext()) {
         KeyValue<String, QueueMonitor> entry = stored.next();

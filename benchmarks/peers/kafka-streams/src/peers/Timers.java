@@ -6,9 +6,9 @@ import java.util.Map;
 import java.util.PriorityQueue;
 
 /**
- * When which queue is to be looked at. Kafka Streams has no timers for keys; these are in memory only, because the
- * stored monitors tell them after a restart. A queue is looked at no later than it is due, but maybe earlier: a timer
- * that moves to a later time stays where it is, and is set anew when it comes.
+ * The timers of queues, because Kafka Streams has no timers for keys. They are in memory only: after a restart they are
+ * computed from the stored monitors. A timer comes when its queue is due, or earlier, because a check that moves to a
+ * later time leaves its timer where it is. The timer that comes too early sets the next one.
  */
 final class Timers {
   private record Timer(long dueMs, String queue) {}
@@ -28,7 +28,7 @@ final class Timers {
     }
   }
 
-  /** Takes out a queue whose time has come; null if there is none. */
+  /** Removes a timer that is due, and returns its queue; null if no timer is due. */
   String pollDue(long nowMs) {
     while (!byTime.isEmpty() && byTime.peek().dueMs() <= nowMs) {
       Timer timer = byTime.poll();
