@@ -9,15 +9,9 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from streaming.cli import activator, clients, dead_letters, host, monitor, options_file, prepare, queue, send
-from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
-    option,
-)
+from streaming.cli import activator, clients, dead_letters, host, monitor, options_file, prepare, queue, send, topics
+from streaming.cli.options import option
+from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import logs, stop_signals
 
@@ -56,9 +50,9 @@ def common(
     """Start one more queue reader when it would have useful work: SQL Server Service Broker's activation, for Kafka.
 
     Environment variables can set the options of a command: QUEUE_ACTIVATION_QUIET_WINDOW sets --quiet-window. --json
-    and the options that define a queue have no variable. The command line overrides the environment, and the
-    environment overrides the file of --config. Give --config before the command: queue-activation --config FILE
-    monitor.
+    and the options that define a queue, a database, a service or a route have no variable. The command line overrides
+    the environment, and the environment overrides the file of --config. Give --config before the command:
+    queue-activation --config FILE monitor.
     """
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
@@ -82,31 +76,7 @@ def broker(
     raise typer.Exit(run_broker_in_foreground(port, data_dir))
 
 
-@app.command()
-def topics(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    partitions: Annotated[
-        int, option("--partitions", "Partitions of each topic that is partitioned by queue.", min=1)
-    ] = 4,
-    replication_factor: Annotated[int, option("--replication-factor", "Copies of each partition.", min=1)] = 1,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
-) -> None:
-    """Create the monitor's topics. Topics that exist are left unchanged."""
-    from streaming.kafka.admin import Admin
-    from streaming.wire.topics import Topics
-
-    specs = Topics(topic_prefix).specs()
-    admin = Admin(cluster(bootstrap_servers, kafka_config))
-    created = admin.create_topics(specs, partitions, replication_factor)
-    for spec in specs:
-        typer.echo(f"{'created' if spec.name in created else 'exists '}  {spec.name}")
-    # New topics have the right settings, and not every broker knows them yet.
-    for sentence in admin.other_settings([spec for spec in specs if spec.name not in created]):
-        typer.echo(f"warning: {sentence}", err=True)
-
-
-for family in (monitor, queue, send, clients, dead_letters, activator, host, prepare):
+for family in (topics, monitor, queue, send, clients, dead_letters, activator, host, databases, routes, prepare):
     family.register(app)
 
 

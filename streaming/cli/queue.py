@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from confluent_kafka import KafkaError, KafkaException
 
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -27,8 +26,8 @@ from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
 from streaming.wire.topics import Topics
 
-# How long Kafka may take to confirm a command.
-_SEND_TIMEOUT_S = 10.0
+# How long Kafka may take to list the members of a group.
+_MEMBERS_TIMEOUT_S = 10.0
 
 app = typer.Typer(help="Create, alter, drop or show a queue.", no_args_is_help=True)
 
@@ -277,7 +276,7 @@ def _fields(
         fields["status"] = status.value
     if activation is Activation.DROP:
         if len(clause) > 1:
-            raise UserError("--activation DROP removes the procedure and its options. Give none of them beside it.")
+            raise UserError("--activation DROP removes the procedure and its options. Do not give any of them with it.")
         fields["activation"] = "DROP"
     elif clause:
         fields["activation"] = clause
@@ -312,36 +311,11 @@ def _commands(
 
 
 def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None:
-    """Sends commands, and returns when Kafka has them.
+    """Sends commands, and returns when Kafka has them; raises UserError."""
+    from streaming.cli.command_sender import send_commands
 
-    Raises:
-        UserError: Kafka cannot be reached, refuses them, or does not take them in time.
-    """
-    from streaming.kafka.access import denial, rights
-    from streaming.kafka.admin import Admin
-
-    Admin(kafka).require_topics(rights(writes=[topics.commands]))
-    errors: list[KafkaError] = []
-    producer = kafka.producer({"enable.idempotence": True})
-    for command in commands:
-        try:
-            producer.produce(
-                topics.commands,
-                msgspec.json.encode(command),
-                command.queue.encode(),
-                on_delivery=lambda error, _message: errors.append(error) if error is not None else None,
-            )
-        except KafkaException as error:
-            raise UserError(f"Topic {topics.commands} does not take the command: {error}") from None
-    unsent = producer.flush(_SEND_TIMEOUT_S)
-    if errors:
-        raise denial(errors[0]) or UserError(f"Topic {topics.commands} did not take a command: {errors[0].str()}")
-    if unsent:
-        queue = commands[0].queue
-        raise UserError(
-            f"Kafka has not confirmed the command within {_SEND_TIMEOUT_S:.0f} s, but may still take it. "
-            f"Check with `queue-activation queue show {queue}`."
-        )
+    records = [(command.queue, msgspec.json.encode(command)) for command in commands]
+    send_commands(kafka, topics.commands, records, f"queue-activation queue show {commands[0].queue}")
 
 
 def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
@@ -365,7 +339,7 @@ def _when(kafka: Cluster, topics: Topics) -> str:
     from streaming.kafka.admin import Admin
 
     try:
-        is_running = bool(Admin(kafka).members(topics.prefix + GROUP_ID, _SEND_TIMEOUT_S))
+        is_running = bool(Admin(kafka).members(topics.prefix + GROUP_ID, _MEMBERS_TIMEOUT_S))
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
     return "" if is_running else " (no monitor is running; this takes effect once `queue-activation monitor` runs)"

@@ -5,9 +5,6 @@ and bounds. Producers encode with the same classes, so each field's name is in o
 """
 
 import re
-from collections.abc import Collection, Iterable
-from difflib import get_close_matches
-from itertools import islice
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -16,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from streaming.core.activation import events
 from streaming.core.times import FOREVER_MS
 from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
+from streaming.wire.misspelt import refuse_misspelt
 
 MAX_RECORD_BYTES = 64 * 1024
 
@@ -282,11 +280,6 @@ CommandRecord = CreateQueue | AlterQueue | DropQueue | CreateEventNotification |
 InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 
 _Record = TypeVar("_Record", bound=InputRecord)
-# The similarity to a known field's name, from 0 to 1, from which an unknown field counts as misspelt: `procedure` does
-# (0.783), `queue_id` does not (0.769).
-_MISSPELT = 0.78
-# The most unknown fields that are compared, because each comparison costs time.
-_MAX_COMPARED = 50
 
 
 class _CommandDecoder:
@@ -305,20 +298,10 @@ class _CommandDecoder:
         command: CommandRecord = self._command.decode(value)
         fields = self._fields.decode(value)
         inner = ActivationFields.__struct_fields__ if isinstance(command, CreateQueue) else ()
-        _refuse_misspelt(fields, ("type", *command.__struct_fields__), inner)
+        refuse_misspelt(fields, ("type", *command.__struct_fields__), inner)
         if isinstance(command, CreateQueue) and isinstance(command.activation, ActivationFields):
-            _refuse_misspelt(self._fields.decode(fields["activation"]), inner, ())
+            refuse_misspelt(self._fields.decode(fields["activation"]), inner, ())
         return command
-
-
-def _refuse_misspelt(fields: Iterable[str], known: Collection[str], inner: Collection[str]) -> None:
-    for field in islice((field for field in fields if field not in known), _MAX_COMPARED):
-        if field in inner:
-            raise msgspec.ValidationError(f"unknown field `{field}`: it belongs in `activation`")
-        for meant in get_close_matches(field.lower(), [*known, *inner], 1, _MISSPELT):
-            # A known name with one more word, such as `notification_id`, is a different name.
-            if f"_{meant}_" not in f"_{field}_":
-                raise msgspec.ValidationError(f"unknown field `{field}`: did you mean `{meant}`?")
 
 
 arrivals_decoder = msgspec.json.Decoder(MessageArrived)

@@ -13,6 +13,7 @@ DAY_MS = 24 * HOUR_MS
 # broker decompresses records on arrival, so a record of a gigabyte cannot arrive as a batch of a megabyte.
 _INPUT = {"message.timestamp.type": "LogAppendTime", "compression.type": "uncompressed"}
 _COMPACTED = {"cleanup.policy": "compact"}
+_KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,48 @@ class Topics:
         self.monitors = prefix + "queue-monitors"
         self.dead_letters = prefix + "queue-dead-letters"
         self.batches = prefix + "queue-batches"
+        self.service_messages = prefix + "service-messages"
+        self.service_incoming = prefix + "service-incoming"
+        self.service_decisions = prefix + "service-decisions"
+        self.service_commands = prefix + "service-commands"
+        self.service_reports = prefix + "service-reports"
+        self.service_ticks = prefix + "service-ticks"
+        self.service_marks = prefix + "service-marks"
+        self.service_definitions = prefix + "service-definitions"
+        self.service_conversations = prefix + "service-conversations"
+        self.service_transmissions = prefix + "service-transmissions"
+        self.service_progress = prefix + "service-progress"
+        self.service_dead_letters = prefix + "service-dead-letters"
 
     def specs(self) -> list[TopicSpec]:
         """Returns all required topics. Kafka keeps commands forever, so that definitions can be rebuilt from them."""
         return [
             TopicSpec(self.arrivals, True, _INPUT),
             TopicSpec(self.receives, True, _INPUT),
-            TopicSpec(self.commands, False, _INPUT | {"retention.ms": "-1", "retention.bytes": "-1"}),
+            TopicSpec(self.commands, False, _INPUT | _KEPT),
             TopicSpec(self.ticks, False, _INPUT | {"retention.ms": str(HOUR_MS)}),
             TopicSpec(self.activations, True, {}),
             TopicSpec(self.tasks, True, {}),
             TopicSpec(self.activated_tasks, True, _COMPACTED),
             TopicSpec(self.monitors, True, _COMPACTED),
             TopicSpec(self.dead_letters, False, {}),
+        ]
+
+    def service_specs(self) -> list[TopicSpec]:
+        """Returns the topics of services. The partitions of messages, incoming, decisions and marks correspond."""
+        return [
+            TopicSpec(self.service_messages, True, _INPUT | _KEPT),
+            TopicSpec(self.service_incoming, True, _INPUT | _KEPT),
+            TopicSpec(self.service_decisions, True, _KEPT),
+            TopicSpec(self.service_marks, True, _COMPACTED),
+            TopicSpec(self.service_conversations, True, _COMPACTED),
+            TopicSpec(self.service_transmissions, True, _COMPACTED),
+            TopicSpec(self.service_commands, False, _INPUT | _KEPT),
+            TopicSpec(self.service_reports, False, _INPUT | _KEPT),
+            TopicSpec(self.service_ticks, False, _INPUT | {"retention.ms": str(HOUR_MS)}),
+            TopicSpec(self.service_definitions, False, _COMPACTED),
+            TopicSpec(self.service_progress, False, _COMPACTED),
+            TopicSpec(self.service_dead_letters, False, {}),
         ]
 
     def counted(self) -> list[str]:
@@ -74,7 +104,7 @@ class Topics:
 
     def names(self) -> frozenset[str]:
         """Returns the names of all topics."""
-        return frozenset(spec.name for spec in (*self.specs(), self.batches_spec()))
+        return frozenset(spec.name for spec in (*self.specs(), self.batches_spec(), *self.service_specs()))
 
 
 def topic_name_problem(queue: str, topics: Topics) -> str | None:

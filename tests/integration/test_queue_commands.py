@@ -1,8 +1,6 @@
 """The commands `queue`, `send` and `dead-letters` as a user types them, while a monitor runs: effects and outputs."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,29 +9,8 @@ import pytest
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.shell import Shell
 from tests.support.waiting import wait_until
-
-
-class Shell:
-    """Runs commands on a monitor's topics."""
-
-    def __init__(self, monitored: Monitored) -> None:
-        self._options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
-
-    def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
-        """Runs a command with its arguments and options, `words`; returns its standard output and error together."""
-        result = subprocess.run(
-            [sys.executable, "-m", "streaming", *words, *self._options],
-            input=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            env=own_environment(),
-            check=False,
-        )
-        assert result.returncode == code, result.stdout
-        return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +23,7 @@ def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def shell(monitored: Monitored) -> Shell:
-    return Shell(monitored)
+    return Shell(monitored.bootstrap_servers, monitored.prefix)
 
 
 def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell) -> None:

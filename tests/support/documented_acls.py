@@ -1,4 +1,4 @@
-"""The table of ACLs in docs/security.md, as ACLs: what stands there is what the tests give their users."""
+"""The ACLs in the table in docs/security.md. The tests give their users exactly these rights."""
 
 import re
 from dataclasses import dataclass
@@ -18,13 +18,14 @@ _OPERATIONS = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
     "Create": AclOperation.CREATE,
+    "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
 }
 
 
 @dataclass(frozen=True)
 class Right:
-    """One operation on one name; a name that ends in `*` is a prefixed pattern."""
+    """One operation on one name. A name that ends in `*` is a prefixed pattern."""
 
     client: str
     operation: str
@@ -35,7 +36,7 @@ class Right:
         return f"{self.operation} {self.kind} {self.name}"
 
     def acl(self, user: str, topic_prefix: str, queue: str) -> AclBinding:
-        """The ACL that gives it to a user, for the monitor's topics under a prefix."""
+        """Returns the ACL that gives this right to a user, for this topic prefix and this queue."""
         name = self.name.removesuffix("*")
         if name == "QUEUE":
             name = queue
@@ -47,7 +48,7 @@ class Right:
 
 
 def documented_rights() -> list[Right]:
-    """All rows of the table."""
+    """Returns the rights in all rows of the table."""
     found = _TABLE.search((ROOT / "docs" / "security.md").read_text())
     assert found is not None, "docs/security.md has no table of ACLs"
     rights = []
@@ -60,7 +61,7 @@ def documented_rights() -> list[Right]:
 
 
 def rights_of(client: str) -> list[Right]:
-    """The rows for one client, by a word of its name; those that an option needs besides are left out."""
+    """Returns the rights of a client, found by a word of its name, without those that only an option needs."""
     rights = [
         right
         for right in documented_rights()
@@ -71,6 +72,6 @@ def rights_of(client: str) -> list[Right]:
 
 
 def monitor_topics_of(rights: list[Right], operation: str) -> set[str]:
-    """The monitor's topics on which the rights have an operation."""
+    """Returns the monitor's topics for which the rights allow an operation."""
     names = {right.name for right in rights if (right.kind, right.operation) == ("topic", operation)}
     return names & Topics().names()

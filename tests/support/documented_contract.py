@@ -1,27 +1,37 @@
-"""The tables of docs/contract.md, and the code in the words of its cells."""
+"""Reads the tables of docs/contract.md, and describes the code in the words of their cells."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import inspect
 
 from streaming.system.durations import parse_or_none
+from tests.support.command_lines import ROOT
 
-# The end of a cell about a field that ALTER_QUEUE may leave out; in the code its default is UNSET.
+DOCUMENT = (ROOT / "docs" / "contract.md").read_text()
+# The end of a cell about a field that ALTER_QUEUE may leave out. In the code the field's default is UNSET.
 UNCHANGED = "; ALTER_QUEUE: unchanged"
 _INTEGERS = {(-(2**63), 2**63 - 1): "64 bits", (-(2**31), 2**31 - 1): "32 bits"}
 _PLAIN_TYPES = {
     inspect.BoolType: "boolean",
+    inspect.DictType: "object",
     inspect.NoneType: "null",
     inspect.RawType: "JSON",
     inspect.StructType: "object",
 }
 
 Row = dict[str, str]
+
+
+@cache
+def found_in_sources(pattern: str) -> frozenset[str]:
+    """Returns what the group of a pattern matches anywhere in the modules of `streaming`."""
+    return frozenset(re.findall(pattern, "".join(path.read_text() for path in (ROOT / "streaming").rglob("*.py"))))
 
 
 def section(document: str, heading: str) -> str:
@@ -32,7 +42,7 @@ def section(document: str, heading: str) -> str:
 
 
 def rows_of(document: str, heading: str, first: str) -> list[Row]:
-    """Returns the rows of those tables of a section whose first column is called so, by the names of their columns."""
+    """Returns the rows of a section's tables whose first column is named `first`: name of the column -> cell."""
     rows: list[Row] = []
     columns: list[str] = []
     for line in section(document, heading).splitlines():
@@ -50,10 +60,10 @@ def names_in(cell: str) -> list[str]:
 
 
 def unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Returns a dictionary of pairs; fails if a key comes twice."""
+    """Returns a dictionary of the pairs; fails if a key comes twice."""
     found: dict[Any, Any] = {}
     for key, value in pairs:
-        assert key not in found, f"{key} is there twice"
+        assert key not in found, f"{key} comes twice"
         found[key] = value
     return found
 
@@ -97,9 +107,11 @@ def type_in_words(kind: inspect.Type) -> str:
             text = f"integer, {bounds}" if bounds else "integer"
         case inspect.StrType(min_length=least, max_length=most):
             bounds = "at most" if least is None else f"{least} to"
-            text = "string" if most is None else f"string, {bounds} {most} characters"
+            text = "string" if most is None else f"string, {bounds} {most:,} characters"
         case inspect.ListType(item_type=item):
-            text = f"list of {type_in_words(item)}"
+            word, comma, bounds = type_in_words(item).partition(", ")
+            plural = "s" if word.isalpha() else ""
+            text = f"list of {word}{plural}{' of ' * bool(plural and comma) or comma}{bounds}"
         case inspect.TupleType(item_types=items):
             text = f"[{', '.join(map(type_in_words, items))}]"
     assert text, kind
@@ -107,7 +119,7 @@ def type_in_words(kind: inspect.Type) -> str:
 
 
 def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields each command of a group of commands, with its words; no group that only has commands."""
+    """Yields the words and the object of each command of a group, without groups that only contain commands."""
     if path and (not hasattr(command, "commands") or command.invoke_without_command):
         yield path, command
     for name, subcommand in getattr(command, "commands", {}).items():
@@ -115,12 +127,12 @@ def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_argument(parameter: Any) -> bool:
-    """Returns whether a parameter of a command is an argument, and no option."""
+    """Returns whether a parameter of a command is an argument rather than an option."""
     return not parameter.opts[0].startswith("-")
 
 
 def values_in_words(option: Any) -> str:
-    """Returns the values that an option takes."""
+    """Returns a description of the values that an option accepts."""
     told, kind = option.type_descriptor.parameter_info, option.type_descriptor.annotation
     if option.is_flag:
         text = "flag"

@@ -1,4 +1,4 @@
-"""SECURITY.md says of each thing that it promises which tests show it; and those tests exist."""
+"""SECURITY.md names the tests that show each of its promises, and these tests exist."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ DOCUMENT = (ROOT / "SECURITY.md").read_text()
 
 
 def names_of_tests() -> set[str]:
-    """The names of all test functions."""
+    """Returns the names of all test functions."""
     found = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         tree = ast.parse(path.read_text())
@@ -19,7 +19,7 @@ def names_of_tests() -> set[str]:
 
 
 def rows() -> Iterator[tuple[str, list[str]]]:
-    """What each row of a table is about, and the tests that it names."""
+    """Yields the first cell of each row of a table, and the tests that the row names."""
     for line in DOCUMENT.splitlines():
         if line.startswith("| ") and not line.endswith("| shown by |"):
             first, *_, last = line.strip("| ").split(" | ")

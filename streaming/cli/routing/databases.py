@@ -1,0 +1,228 @@
+"""The commands `queue-activation database ...` and `queue-activation service ...`."""
+
+import json
+import uuid
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    TopicPrefix,
+    cluster,
+)
+from streaming.cli.queue import OnOff, part_of_definition
+from streaming.errors import UserError
+from streaming.wire.topics import Topics
+
+databases = typer.Typer(help="Create, alter, drop or list the databases of this instance.", no_args_is_help=True)
+services = typer.Typer(help="Create, alter, drop or list services.", no_args_is_help=True)
+
+
+class MirroringRole(StrEnum):
+    """The role of a database among mirrors."""
+
+    PRINCIPAL = "PRINCIPAL"
+    MIRROR = "MIRROR"
+
+
+DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", help="The database's name.")]
+ServiceName = Annotated[str, typer.Argument(metavar="SERVICE", help="The service's name.")]
+Database = Annotated[str, part_of_definition("--database", "The database.")]
+Queue = Annotated[str, part_of_definition("--queue", "The queue that receives the service's messages.")]
+Role = Annotated[
+    MirroringRole | None,
+    part_of_definition("--mirroring-role", "Messages are delivered only in a PRINCIPAL.", case_sensitive=False),
+]
+Broker = Annotated[
+    OnOff | None,
+    part_of_definition("--broker", "OFF: no message is delivered in this database.", case_sensitive=False),
+]
+BrokerInstance = Annotated[
+    str | None,
+    part_of_definition("--broker-instance", "Identifier of the database's broker, a UUID."),
+]
+
+
+@databases.command("create")
+def create_database(
+    database: DatabaseName,
+    broker_instance: BrokerInstance = None,
+    broker: Broker = None,
+    mirroring_role: Role = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Create a database, with the route AutoCreatedLocal.
+
+    Without --broker-instance the database gets a new one, which is printed.
+    """
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import CreateDatabase
+
+    instance = broker_instance or str(uuid.uuid4())
+    command = build(
+        CreateDatabase,
+        database=database,
+        broker_instance=instance,
+        is_broker_enabled=broker is not OnOff.OFF,
+        mirroring_role=(mirroring_role or MirroringRole.PRINCIPAL).value,
+    )
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, command, f"database {database}: created, broker instance {instance}")
+
+
+@databases.command("alter")
+def alter_database(
+    database: DatabaseName,
+    broker_instance: BrokerInstance = None,
+    broker: Broker = None,
+    mirroring_role: Role = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Change what the options name of a database."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import AlterDatabase
+
+    if broker_instance is None and broker is None and mirroring_role is None:
+        raise UserError("Nothing to alter. Give an option; `database alter --help` lists them.")
+    command = build(
+        AlterDatabase,
+        database=database,
+        broker_instance=broker_instance,
+        is_broker_enabled=None if broker is None else broker is OnOff.ON,
+        mirroring_role=None if mirroring_role is None else mirroring_role.value,
+    )
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, command, f"database {database}: altered")
+
+
+@databases.command("drop")
+def drop_database(
+    database: DatabaseName,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Drop a database with its services and routes."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import DropDatabase
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, build(DropDatabase, database=database), f"database {database}: dropped")
+
+
+@databases.command("list")
+def list_databases(
+    as_json: Json = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """List the databases."""
+    from streaming.cli.routing.service_commands import read_definitions
+    from streaming.wire.service_definitions import rows_of
+
+    definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    print_rows(rows_of(definitions)["databases"], as_json)
+
+
+@services.command("create")
+def create_service(
+    service: ServiceName,
+    database: Database,
+    queue: Queue,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Create a service, whose messages go into a queue."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import CreateService
+
+    command = build(CreateService, database=database, service=service, queue=queue)
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, command, f"service {service}: created in database {database}, queue {queue}")
+
+
+@services.command("alter")
+def alter_service(
+    service: ServiceName,
+    database: Database,
+    queue: Queue,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Move a service to another queue."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import AlterService
+
+    command = build(AlterService, database=database, service=service, queue=queue)
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, command, f"service {service}: altered, queue {queue}")
+
+
+@services.command("drop")
+def drop_service(
+    service: ServiceName,
+    database: Database,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Drop a service."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import DropService
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, build(DropService, database=database, service=service), f"service {service}: dropped")
+
+
+@services.command("list")
+def list_services(
+    as_json: Json = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """List the services."""
+    from streaming.cli.routing.service_commands import read_definitions
+    from streaming.wire.service_definitions import rows_of
+
+    definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    print_rows(rows_of(definitions)["services"], as_json)
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Prints rows as a table, or one JSON object per line."""
+    from streaming.cli import tables
+    from streaming.system.logs import printable
+
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+        return
+    if not rows:
+        typer.echo("none")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*("-" if value is None else printable(str(value)) for value in row.values()))
+    tables.print_view(table)
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    parent.add_typer(databases, name="database")
+    parent.add_typer(services, name="service")

@@ -1,0 +1,169 @@
+"""Finds faults in definitions, as `ssbdiagnose` did for Service Broker."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+from confluent_kafka.admin import AclOperation
+
+from streaming.cli.routing.explaining import Source
+from streaming.cli.routing.service_commands import now_ms
+from streaming.core.routing.addresses import LOCAL
+from streaming.core.routing.conversation import Conversation, Outcome
+from streaming.core.routing.definition_rules import RefusedDefinitionError, require_valid_route
+from streaming.core.routing.definitions import Definitions, Service
+from streaming.core.routing.resolving import resolve
+from streaming.core.routing.routing_table import Route
+from streaming.core.times import iso_time
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.system.logs import printable
+from streaming.wire.topics import Topics, topic_name_problem
+
+# Databases that send, times services: some seconds.
+_MAX_PAIRS = 200_000
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault in the definitions.
+
+    Attributes:
+        kind: The kind of fault.
+        where: The route, service or database.
+        problem: The fault, and what to do.
+    """
+
+    kind: str
+    where: str
+    problem: str
+
+    def as_text(self) -> str:
+        """Returns a line for people."""
+        return printable(f"{self.kind}: {self.where}: {self.problem}")
+
+    def as_json(self) -> str:
+        """Returns one line of JSON."""
+        return json.dumps(asdict(self))
+
+
+def faults(source: Source, kafka: Cluster | None, topics: Topics) -> list[Fault]:
+    """Returns all faults of the definitions as they are now.
+
+    Args:
+        source: The definitions.
+        kafka: Where the topics of queues are looked for; None: they are not.
+        topics: The names of our own topics.
+
+    Raises:
+        UserError: Kafka cannot be reached or refuses.
+    """
+    definitions = source.load()
+    definitions.advance(now_ms())
+    found = [
+        *_disabled_brokers(definitions),
+        *_refused_routes(definitions),
+        *_routes_to_nowhere(definitions),
+        *_expired_routes_that_are_needed(source, definitions),
+        *_replies_without_a_way(source, definitions),
+    ]
+    if kafka is not None:
+        found += _services_without_topic(definitions, kafka, topics)
+    return found
+
+
+def _disabled_brokers(definitions: Definitions) -> Iterator[Fault]:
+    names = {service.database for service in definitions.services()}
+    for name in sorted(names):
+        database = definitions.databases[name]
+        if not database.is_broker_enabled:
+            problem = f"its services get no messages. Enable it: database alter {name} --broker ON"
+            yield Fault("broker disabled", f"database {name}", problem)
+
+
+def _refused_routes(definitions: Definitions) -> Iterator[Fault]:
+    for route in _routes(definitions):
+        try:
+            require_valid_route(route)
+        except RefusedDefinitionError as error:
+            number = f" ({error.number})" if error.number is not None else ""
+            yield Fault("invalid route", _name(route), f"{error}{number}")
+
+
+def _routes_to_nowhere(definitions: Definitions) -> Iterator[Fault]:
+    for route in _routes(definitions):
+        service = route.service_name
+        if route.address != LOCAL or service is None or route.name not in definitions.tables[route.database].live:
+            continue
+        if route.broker_instance is None:
+            if not definitions.services_here(service):
+                yield Fault("route to nowhere", _name(route), f"service {service} is in no database here (9796)")
+            continue
+        database = definitions.database_here(route.broker_instance)
+        if database is None:
+            yield Fault("route to nowhere", _name(route), f"broker instance {route.broker_instance} is not here (9795)")
+        elif definitions.service(database, service) is None:
+            problem = f"database {database}, which it names by its broker instance, has no service {service} (9796)"
+            yield Fault("route to nowhere", _name(route), problem)
+
+
+def _expired_routes_that_are_needed(source: Source, definitions: Definitions) -> Iterator[Fault]:
+    for route in _routes(definitions):
+        if route.name in definitions.tables[route.database].live or route.service_name is None:
+            continue
+        if not definitions.is_here(route.database):
+            continue  # its messages wait for another reason
+        asked = Conversation("diagnosed", route.service_name, route.broker_instance, True, route.database)
+        decision = resolve(definitions, source.instance, asked)
+        if decision.outcome is Outcome.DELAYED:
+            problem = (
+                f"expired at {iso_time(route.expires_at_ms or 0)}, and without it messages to {route.service_name} "
+                f"wait ({decision.number}). Give it a new --lifetime, or create another route"
+            )
+            yield Fault("expired route", _name(route), problem)
+
+
+def _replies_without_a_way(source: Source, definitions: Definitions) -> Iterator[Fault]:
+    """Yields services whose replies do not reach a database that can send to them; looks at _MAX_PAIRS pairs."""
+    services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
+    senders: dict[str, Service] = {}
+    for service in services:
+        senders.setdefault(service.database, service)
+    pairs = ((sender, target) for sender in senders.values() for target in services)
+    for sender, target in islice(pairs, _MAX_PAIRS):
+        if sender.database == target.database:
+            continue
+        there = Conversation("diagnosed", target.name, None, True, sender.database)
+        if resolve(definitions, source.instance, there).service != target:
+            continue
+        instance = definitions.databases[sender.database].broker_instance
+        reply = Conversation("diagnosed", sender.name, instance, False, target.database)
+        back = resolve(definitions, source.instance, reply)
+        if back.service != sender:
+            problem = (
+                f"messages from service {sender.name} of database {sender.database} arrive, but replies to it do not "
+                f"get back ({back.number or back.address}). Create a route for {sender.name} in {target.database}"
+            )
+            yield Fault("one-way route", f"service {target.name} of database {target.database}", problem)
+
+
+def _services_without_topic(definitions: Definitions, kafka: Cluster, topics: Topics) -> list[Fault]:
+    services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
+    valid = {each.queue for each in services if topic_name_problem(each.queue, topics) is None}
+    existing = Admin(kafka).find_topics(dict.fromkeys(valid, (AclOperation.DESCRIBE,))) if valid else {}
+    found = []
+    for service in services:
+        if service.queue not in existing:
+            problem = f"queue {service.queue} has no topic. Create it: queue create {service.queue} --only topic"
+            found.append(Fault("no topic", f"service {service.name} of database {service.database}", problem))
+    return found
+
+
+def _routes(definitions: Definitions) -> Iterator[Route]:
+    for _, table in sorted(definitions.tables.items()):
+        yield from (table.routes[name] for name in sorted(table.routes))
+
+
+def _name(route: Route) -> str:
+    return f"route {route.name} of database {route.database}"

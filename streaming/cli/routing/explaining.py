@@ -1,0 +1,179 @@
+"""Explains routing decisions: `route explain`, and what `route check` and `diagnose` build on."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from streaming.cli.routing.service_commands import fold, now_ms, read_commands
+from streaming.core.routing.addresses import normal_form
+from streaming.core.routing.conversation import Decision, Instance
+from streaming.core.routing.definitions import Definitions
+from streaming.core.routing.explanation import Explanation
+from streaming.core.routing.resolving import resolve
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.system.logs import printable
+from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
+from streaming.wire.service_definitions import (
+    Case,
+    ConversationRow,
+    DefinitionsFile,
+    cases_decoder,
+    definitions_decoder,
+)
+from streaming.wire.topics import Topics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The definitions to explain, and the instance that they belong to.
+
+    Attributes:
+        load: Returns the definitions, before any instant: `Definitions.advance` has not been called.
+        instance: The instance.
+    """
+
+    load: Callable[[], Definitions]
+    instance: Instance
+
+
+@dataclass(frozen=True)
+class Result:
+    """A decision about a case, and its explanation."""
+
+    case: Case
+    decision: Decision
+    explanation: Explanation
+
+    def values(self) -> dict[str, Any]:
+        """Returns the decision in plain values."""
+        decision = self.decision
+        service = decision.service
+        return {
+            "outcome": decision.outcome.value,
+            "rule": decision.rule,
+            "route": decision.route,
+            "database": service.database if service is not None else None,
+            "service": service.name if service is not None else None,
+            "queue": service.queue if service is not None else None,
+            "address": decision.address,
+            "mirror_address": decision.mirror_address,
+            "number": decision.number,
+        }
+
+    def as_json(self) -> str:
+        """Returns one line of JSON."""
+        steps = [
+            {"step": step.title, "result": step.text, "passed_over": step.passed_over, "others": step.others}
+            for step in self.explanation.steps
+        ]
+        return json.dumps({"name": self.case.name, **self.values(), "steps": steps})
+
+    def as_text(self) -> str:
+        """Returns lines for people."""
+        asked = self.case.conversation
+        sender = "from another instance" if asked.incoming else f"from database {asked.from_database}"
+        names = f" at broker instance {asked.to_broker_instance}" if asked.to_broker_instance else ""
+        reply = "" if asked.is_initiator else ", sent by the target"
+        lines = [f"{self.case.name}: a message {sender} to service {asked.to_service}{names}{reply}"]
+        for step in self.explanation.steps:
+            lines.append(f"  {step.title:<7} {step.text}")
+            lines += [f"            {name}: {why}" for name, why in step.passed_over.items()]
+            if step.others:
+                lines.append(f"            and {step.others:,} more routes")
+        lines.append(f"  => {self._summary()}")
+        return "\n".join(map(printable, lines))
+
+    def _summary(self) -> str:
+        decision = self.decision
+        if decision.service is not None:
+            found = decision.service
+            return f"{decision.outcome.value}: queue {found.queue} of service {found.name} in database {found.database}"
+        if decision.address is not None:
+            mirror = f", mirror {decision.mirror_address}" if decision.mirror_address else ""
+            return f"{decision.outcome.value}: {decision.address}{mirror}"
+        return f"{decision.outcome.value} ({decision.number})"
+
+
+def source(
+    definitions: Path | DefinitionsFile | None,
+    kafka: Callable[[], Cluster],
+    topics: Topics,
+    addresses: list[str],
+    is_forwarding: bool,
+) -> Source:
+    """Returns the definitions of a file, or those in Kafka.
+
+    Raises:
+        UserError: The file cannot be read or is invalid, an address is invalid, or Kafka cannot be reached.
+    """
+    if isinstance(definitions, Path):
+        definitions = read_json(definitions, definitions_decoder)
+    try:
+        if definitions is not None:
+            definitions.definitions()
+            return Source(definitions.definitions, definitions.instance.instance())
+    except InvalidRecordError as error:
+        raise UserError(f"The definitions are invalid: {error}") from None
+    cluster = kafka()
+    invalid = [address for address in addresses if normal_form(address) is None]
+    if invalid:
+        raise UserError(f"--instance-address {invalid[0]}: write tcp://HOST:PORT, or tcp://HOST:PORT/PREFIX.")
+    own = frozenset(found for address in addresses if (found := normal_form(address)) is not None)
+    commands = read_commands(cluster, topics)
+    return Source(lambda: fold(commands), Instance(own, is_forwarding))
+
+
+def one_case(
+    conversation_id: str,
+    to_service: str,
+    broker_instance: str | None,
+    is_initiator: bool,
+    from_database: str | None,
+    at: str | None,
+) -> Case:
+    """Returns the case that the options of `route explain` describe."""
+    conversation = ConversationRow(
+        conversation_id, to_service, broker_instance, is_initiator, from_database, from_database is None
+    )
+    return Case(conversation_id, conversation, at)
+
+
+def read_cases(path: Path) -> list[Case]:
+    """Reads a file of cases; raises UserError."""
+    return read_json(path, cases_decoder)
+
+
+def read_json(path: Path, decoder: Decoder[T]) -> T:
+    """Reads a JSON file; raises UserError."""
+    try:
+        return decode_json(decoder, path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    except InvalidRecordError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def results(source_of: Source, cases: list[Case]) -> Iterator[Result]:
+    """Yields the decision about each case, in their order.
+
+    Raises:
+        UserError: A case is invalid.
+    """
+    present_ms = now_ms()
+    loaded: dict[int, Definitions] = {}
+    for case in cases:
+        try:
+            at_ms, conversation = case.at_ms(present_ms), case.conversation.conversation()
+        except InvalidRecordError as error:
+            raise UserError(f"Case {case.name!r}: {error}") from None
+        if at_ms not in loaded:
+            loaded[at_ms] = source_of.load()
+            loaded[at_ms].advance(at_ms)
+        explanation = Explanation()
+        decision = resolve(loaded[at_ms], source_of.instance, conversation, explanation=explanation)
+        yield Result(case, decision, explanation)

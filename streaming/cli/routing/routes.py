@@ -1,0 +1,311 @@
+"""The commands `queue-activation route ...`: define, list, explain and check routes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    TopicPrefix,
+    cluster,
+    option,
+)
+from streaming.cli.queue import OnOff, part_of_definition
+from streaming.cli.routing.databases import Database, print_rows
+from streaming.errors import UserError
+from streaming.system import durations
+from streaming.system.durations import Duration
+from streaming.wire.topics import Topics
+
+routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
+
+RouteName = Annotated[str, typer.Argument(metavar="ROUTE", help="The route's name.")]
+ForService = Annotated[
+    str | None, part_of_definition("--service", "The service that the route is for; without it, any service.")
+]
+ForInstance = Annotated[
+    str | None,
+    part_of_definition("--broker-instance", "The broker instance that the route is for; it needs --service."),
+]
+Lifetime = Annotated[
+    Duration | None,
+    part_of_definition(
+        "--lifetime",
+        "How long the route matches, in whole seconds (10m, 1h); without it, forever.",
+        parser=durations.parse,
+        metavar="DURATION",
+    ),
+]
+MirrorAddress = Annotated[
+    str | None,
+    part_of_definition("--mirror-address", "The mirror's address; it needs --service and --broker-instance."),
+]
+DefinitionsPath = Annotated[
+    Path | None,
+    part_of_definition(
+        "--definitions", "JSON file with the definitions, instead of those in Kafka.", dir_okay=False, exists=True
+    ),
+]
+InstanceAddress = Annotated[
+    list[str] | None,
+    option(
+        "--instance-address",
+        "Address of this instance, tcp://HOST:PORT[/PREFIX]. Repeatable; by default, the bootstrap servers.",
+    ),
+]
+Forwarding = Annotated[
+    OnOff,
+    option("--message-forwarding", "ON: messages from outside are sent on to other instances.", case_sensitive=False),
+]
+
+
+@routes.command("create")
+def create_route(
+    route: RouteName,
+    database: Database,
+    address: Annotated[
+        str, part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
+    ],
+    service: ForService = None,
+    broker_instance: ForInstance = None,
+    lifetime: Lifetime = None,
+    mirror_address: MirrorAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Create a route in a database."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import CreateRoute
+
+    command = build(
+        CreateRoute,
+        database=database,
+        route=route,
+        address=address,
+        service_name=service,
+        broker_instance=broker_instance,
+        lifetime_s=_seconds(lifetime),
+        mirror_address=mirror_address,
+    )
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, command, f"route {route}: created in database {database}")
+
+
+@routes.command("alter")
+def alter_route(
+    route: RouteName,
+    database: Database,
+    address: Annotated[
+        str | None, part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
+    ] = None,
+    service: ForService = None,
+    broker_instance: ForInstance = None,
+    lifetime: Lifetime = None,
+    mirror_address: MirrorAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Change what the options name of a route. A new --lifetime makes an expired route match again."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import AlterRoute
+
+    fields = {
+        "address": address,
+        "service_name": service,
+        "broker_instance": broker_instance,
+        "lifetime_s": _seconds(lifetime),
+        "mirror_address": mirror_address,
+    }
+    if all(value is None for value in fields.values()):
+        raise UserError("Nothing to alter. Give an option; `route alter --help` lists them.")
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, build(AlterRoute, database=database, route=route, **fields), f"route {route}: altered")
+
+
+@routes.command("drop")
+def drop_route(
+    route: RouteName,
+    database: Database,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Drop a route."""
+    from streaming.cli.routing.service_commands import build, execute
+    from streaming.wire.service_commands import DropRoute
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    execute(kafka, topics, build(DropRoute, database=database, route=route), f"route {route}: dropped")
+
+
+@routes.command("list")
+def list_routes(
+    database: Annotated[str | None, part_of_definition("--database", "Only the routes of this database.")] = None,
+    as_json: Json = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """List the routes, expired ones too."""
+    from streaming.cli.routing.service_commands import now_ms, read_definitions
+    from streaming.wire.service_definitions import rows_of
+
+    definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    definitions.advance(now_ms())
+    rows = [row for row in rows_of(definitions)["routes"] if database in (None, row["database"])]
+    for row in rows:
+        row["is_expired"] = row["name"] not in definitions.tables[row["database"]].live
+    print_rows(rows, as_json)
+
+
+@routes.command("explain")
+def explain(
+    from_database: Annotated[
+        str | None, part_of_definition("--from-database", "The database of the sending service.")
+    ] = None,
+    to_service: Annotated[
+        str | None, part_of_definition("--to-service", "The service that the message is for.")
+    ] = None,
+    broker_instance: Annotated[
+        str | None, part_of_definition("--broker-instance", "The broker instance that the conversation names.")
+    ] = None,
+    incoming: Annotated[bool, part_of_definition("--incoming", "The message comes from another instance.")] = False,
+    reply: Annotated[
+        bool, part_of_definition("--reply", "The message comes from the target of the conversation.")
+    ] = False,
+    conversation_id: Annotated[
+        str | None, part_of_definition("--conversation-id", "Picks one of several equal destinations.")
+    ] = None,
+    at: Annotated[
+        str | None, part_of_definition("--at", "The instant, 2026-01-31T12:00:00Z; by default, the present.")
+    ] = None,
+    definitions: DefinitionsPath = None,
+    cases: Annotated[
+        Path | None,
+        part_of_definition("--cases", "JSON file with many conversations, instead of one by options.", exists=True),
+    ] = None,
+    as_json: Json = False,
+    instance_address: InstanceAddress = None,
+    message_forwarding: Forwarding = OnOff.OFF,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Explain where a message would go: each rule, why each route was passed over, and the result.
+
+    The definitions are those in Kafka, or in the file of --definitions. No router needs to run.
+    """
+    from streaming.cli.routing import explaining
+
+    if cases is not None:
+        if incoming or reply or any((from_database, to_service, broker_instance, conversation_id, at)):
+            raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
+        wanted = explaining.read_cases(cases)
+    elif to_service is None or (from_database is None) == (not incoming):
+        raise UserError("Name the conversation: --to-service, and either --from-database or --incoming; or --cases.")
+    else:
+        wanted = [
+            explaining.one_case(
+                conversation_id or "explained", to_service, broker_instance, not reply, from_database, at
+            )
+        ]
+    source = explaining.source(
+        definitions,
+        lambda: cluster(bootstrap_servers, kafka_config),
+        Topics(topic_prefix),
+        instance_address or _own_addresses(bootstrap_servers, topic_prefix),
+        message_forwarding is OnOff.ON,
+    )
+    for result in explaining.results(source, wanted):
+        typer.echo(result.as_json() if as_json else result.as_text())
+
+
+@routes.command("check")
+def check(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="JSON file with cases, their expected decisions, and maybe definitions.", exists=True
+        ),
+    ],
+    instance_address: InstanceAddress = None,
+    message_forwarding: Forwarding = OnOff.OFF,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Check that messages would go where a file expects them to go. Exit code 1 if one would not.
+
+    Prints the differences, and names the routes that no case reaches.
+    """
+    from streaming.cli.routing import checking, explaining
+
+    cases, own_definitions = checking.read(file)
+    source = explaining.source(
+        own_definitions,
+        lambda: cluster(bootstrap_servers, kafka_config),
+        Topics(topic_prefix),
+        instance_address or _own_addresses(bootstrap_servers, topic_prefix),
+        message_forwarding is OnOff.ON,
+    )
+    report = checking.check(source, cases)
+    for line in report.lines:
+        typer.echo(line)
+    raise typer.Exit(1 if report.failures else 0)
+
+
+def diagnose(
+    definitions: DefinitionsPath = None,
+    as_json: Json = False,
+    instance_address: InstanceAddress = None,
+    message_forwarding: Forwarding = OnOff.OFF,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Find faults in the definitions of databases, services and routes. Exit code 1 if there are any.
+
+    Finds routes to nowhere, services without a queue's topic, replies without a way back, expired routes that are still
+    needed, disabled brokers, and routes that CREATE ROUTE would refuse.
+    """
+    from streaming.cli.routing import diagnosing, explaining
+
+    kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
+    source = explaining.source(
+        definitions,
+        lambda: kafka or cluster(bootstrap_servers, kafka_config),
+        Topics(topic_prefix),
+        instance_address or _own_addresses(bootstrap_servers, topic_prefix),
+        message_forwarding is OnOff.ON,
+    )
+    faults = diagnosing.faults(source, kafka, Topics(topic_prefix))
+    for fault in faults:
+        typer.echo(fault.as_json() if as_json else fault.as_text())
+    if not faults and not as_json:
+        typer.echo("no faults found")
+    raise typer.Exit(1 if faults else 0)
+
+
+def _own_addresses(bootstrap_servers: str, topic_prefix: str) -> list[str]:
+    suffix = f"/{topic_prefix}" if topic_prefix else ""
+    return [f"tcp://{server.strip()}{suffix}" for server in bootstrap_servers.split(",")]
+
+
+def _seconds(lifetime: Duration | None) -> int | None:
+    if lifetime is None:
+        return None
+    if lifetime.ms % 1000:
+        raise UserError(f"--lifetime {lifetime}: write whole seconds, such as 90s or 10m.")
+    return lifetime.ms // 1000
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    parent.add_typer(routes, name="route")
+    parent.command()(diagnose)

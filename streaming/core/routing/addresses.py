@@ -1,0 +1,46 @@
+"""The addresses of routes: LOCAL, TRANSPORT, or the network address of an instance.
+
+A network address is `tcp://HOST:PORT`, Kafka's bootstrap server. `tcp://HOST:PORT/PREFIX` names an instance with a
+topic prefix. That is an extension of Service Broker's form: it lets two instances share a cluster.
+"""
+
+import re
+from functools import lru_cache
+
+LOCAL = "LOCAL"
+TRANSPORT = "TRANSPORT"
+
+MAX_ADDRESS_LENGTH = 256  # nvarchar(256) in CREATE ROUTE
+_MAX_PORT = 65_535
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+_NETWORK = re.compile(
+    rf"(?P<host>tcp://{_HOST}):(?P<port>[0-9]{{1,5}})(?:/(?P<prefix>[A-Za-z0-9._-]*))?", re.IGNORECASE | re.ASCII
+)
+
+
+@lru_cache(maxsize=20_000)
+def normal_form(address: str) -> str | None:
+    """Returns a network address in the form in which equal ones are the same text; None if it is not an address.
+
+    Scheme and host are compared in lower case, the port as a number, and a prefix as it is.
+    """
+    found = _NETWORK.fullmatch(address)
+    if found is None or len(address) > MAX_ADDRESS_LENGTH:
+        return None
+    port = int(found["port"])
+    if not 1 <= port <= _MAX_PORT:
+        return None
+    prefix = found["prefix"]
+    return f"{found['host'].lower()}:{port}" + (f"/{prefix}" if prefix else "")
+
+
+@lru_cache(maxsize=20_000)
+def transport_address(service_name: str) -> str | None:
+    """Returns the address that TRANSPORT takes from a service's name; None if the name has none.
+
+    It is the name up to the first slash behind `tcp://HOST:PORT`, so it never has a topic prefix.
+    """
+    scheme, separator, rest = service_name.partition("://")
+    address = f"{scheme}{separator}{rest.partition('/')[0]}"
+    return address if normal_form(address) is not None else None

@@ -1,0 +1,79 @@
+"""The rules that CREATE and ALTER statements are checked by: limits, names, and valid routes.
+
+Limits of lengths and numbers of messages are those of Service Broker.
+"""
+
+from collections.abc import Iterable
+
+from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
+from streaming.core.routing.routing_table import Route
+
+MAX_DEFINITIONS = 10_000
+MAX_NAME_LENGTH = 128  # sysname
+MAX_SERVICE_NAME_LENGTH = 256  # nvarchar(256) in CREATE SERVICE and CREATE ROUTE
+# The range of LIFETIME in CREATE ROUTE, an int.
+MAX_LIFETIME_S = 2**31 - 1
+
+
+class RefusedDefinitionError(Exception):
+    """A statement cannot be carried out.
+
+    Attributes:
+        number: The number of Service Broker's message; None if it has none for this.
+    """
+
+    def __init__(self, reason: str, number: int | None = None) -> None:
+        super().__init__(reason)
+        self.number = number
+
+
+def expiry_ms(created_ms: int, lifetime_s: int) -> int:
+    """Returns the instant at which a route with this lifetime expires.
+
+    Raises:
+        RefusedDefinitionError: The lifetime is out of range (9746).
+    """
+    if not 1 <= lifetime_s <= MAX_LIFETIME_S:
+        raise RefusedDefinitionError(f"the lifetime of a route must be from 1 to {MAX_LIFETIME_S} s", 9746)
+    return created_ms + lifetime_s * 1000
+
+
+def require_name(name: str, what: str, longest: int = MAX_NAME_LENGTH) -> None:
+    """Checks the length and the characters of a name; raises RefusedDefinitionError."""
+    if not 1 <= len(name) <= longest or not name.isprintable():
+        raise RefusedDefinitionError(f"the name of a {what} must have 1 to {longest} characters, all of them printable")
+
+
+def require_valid_route(route: Route) -> None:
+    """Checks what CREATE and ALTER ROUTE check; numbers and rules are the original's."""
+    if route.service_name is not None:
+        require_name(route.service_name, "service", MAX_SERVICE_NAME_LENGTH)
+    if route.broker_instance is not None:
+        require_name(route.broker_instance, "broker instance")
+        if route.service_name is None:
+            raise RefusedDefinitionError(
+                "a route with a broker instance must have a service name, or it matches nothing"
+            )
+    is_network = route.address not in (LOCAL, TRANSPORT)
+    if route.mirror_address is not None and (
+        not is_network or route.service_name is None or route.broker_instance is None
+    ):
+        raise RefusedDefinitionError(
+            "a route with a mirror address must have a service name, a broker instance and a network address", 9743
+        )
+    for address in _network_addresses(route):
+        if normal_form(address) is None:
+            raise RefusedDefinitionError(
+                f"{address!r} is not an address; write {LOCAL}, {TRANSPORT} or tcp://HOST:PORT", 9744
+            )
+    if route.address == TRANSPORT and route.service_name is not None:
+        raise RefusedDefinitionError(f"a route with the address {TRANSPORT} must not have a service name", 9745)
+    if route.mirror_address is not None and normal_form(route.mirror_address) == normal_form(route.address):
+        raise RefusedDefinitionError("the mirror address must differ from the address", 9747)
+
+
+def _network_addresses(route: Route) -> Iterable[str]:
+    if route.address not in (LOCAL, TRANSPORT):
+        yield route.address
+    if route.mirror_address is not None:
+        yield route.mirror_address

@@ -1,0 +1,384 @@
+"""Databases, services and routes, as the statements CREATE, ALTER and DROP define them.
+
+A statement that is refused changes nothing. Its number is that of Service Broker's message, where there is one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from streaming.core.routing.addresses import LOCAL
+from streaming.core.routing.definition_rules import (
+    MAX_DEFINITIONS,
+    MAX_NAME_LENGTH,
+    MAX_SERVICE_NAME_LENGTH,
+    RefusedDefinitionError,
+    require_name,
+    require_valid_route,
+)
+from streaming.core.routing.routing_table import Route, RoutingTable
+
+MSDB = "msdb"
+AUTO_CREATED_LOCAL = "AutoCreatedLocal"
+
+PRINCIPAL = "PRINCIPAL"
+MIRROR = "MIRROR"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A named part of an instance, with its services and its routes.
+
+    Attributes:
+        name: The name.
+        broker_instance: The identifier of its broker (a UUID), unique among enabled databases; None for an msdb that
+            was never given one.
+        is_broker_enabled: Whether messages are delivered in it.
+        mirroring_role: PRINCIPAL or MIRROR.
+        epoch: The number of its role: of two principals the one with the higher epoch counts.
+    """
+
+    name: str
+    broker_instance: str | None
+    is_broker_enabled: bool = True
+    mirroring_role: str = PRINCIPAL
+    epoch: int = 0
+
+    @property
+    def is_here(self) -> bool:
+        """Returns whether messages may be delivered here; any other database is treated as absent."""
+        return self.is_broker_enabled and self.mirroring_role == PRINCIPAL
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The name by which programs address a queue."""
+
+    name: str
+    database: str
+    queue: str
+
+
+class Definitions:
+    """All databases, services and routes of an instance, indexed so that a decision looks at few of them.
+
+    Attributes:
+        now_ms: The instant by which routes expire; `advance` moves it.
+        databases: Name -> database.
+        tables: Name of a database -> its routes.
+        version: Grows with each change, and with each route that expires.
+    """
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.version = 0
+        self.databases: dict[str, Database] = {}
+        self.tables: dict[str, RoutingTable] = {}
+        # Name -> database -> service, and database -> names of its services.
+        self._services: dict[str, dict[str, Service]] = {}
+        self._names_of: dict[str, set[str]] = {}
+        self._size = 0
+        # Databases with an enabled broker by broker instance, and the services in databases that are here.
+        self._enabled_by_instance: dict[str, str] = {}
+        self._here_by_service: dict[str, tuple[Service, ...]] = {}
+        self._expiries: list[tuple[int, str, str]] = []
+
+    @classmethod
+    def of_new_instance(cls) -> "Definitions":
+        """Returns the definitions that a new instance has: msdb, with the route AutoCreatedLocal."""
+        definitions = cls()
+        definitions.create_database(Database(MSDB, None))
+        return definitions
+
+    def services(self) -> Iterator[Service]:
+        """Yields all services."""
+        for by_database in self._services.values():
+            yield from by_database.values()
+
+    def service(self, database: str, name: str) -> Service | None:
+        """Returns the service of a database with exactly this name."""
+        return self._services.get(name, {}).get(database)
+
+    def services_here(self, name: str) -> tuple[Service, ...]:
+        """Returns the services of this name in databases that are here, in order of the databases' names."""
+        return self._here_by_service.get(name, ())
+
+    def database_here(self, broker_instance: str) -> str | None:
+        """Returns the name of the database with this broker instance; None if it is not here."""
+        name = self._enabled_by_instance.get(broker_instance)
+        return name if name is not None and self.databases[name].is_here else None
+
+    def is_here(self, database: str) -> bool:
+        """Returns whether there is such a database here."""
+        found = self.databases.get(database)
+        return found is not None and found.is_here
+
+    def advance(self, now_ms: int) -> None:
+        """Moves the instant; a route whose `expires_at_ms` has come matches nothing from then on."""
+        self.now_ms = max(self.now_ms, now_ms)
+        while self._expiries and self._expiries[0][0] <= self.now_ms:
+            at_ms, database, name = heappop(self._expiries)
+            table = self.tables.get(database)
+            route = table.routes.get(name) if table is not None else None
+            if table is not None and route is not None and route.expires_at_ms == at_ms:
+                table.expire(name)
+                self.version += 1
+
+    def next_expiry_ms(self) -> int | None:
+        """Returns the next instant at which a route may expire; None if none will."""
+        return self._expiries[0][0] if self._expiries else None
+
+    # Databases
+
+    def create_database(self, database: Database, *, with_default_route: bool = True) -> None:
+        """Adds a database, with the route AutoCreatedLocal.
+
+        Raises:
+            RefusedDefinitionError: There is one of this name, its broker instance is taken, or there are too many.
+        """
+        require_name(database.name, "database")
+        if database.name in self.databases:
+            raise RefusedDefinitionError(f"there is a database {database.name!r} already")
+        self._require_instance(database)
+        self._require_room(2 if with_default_route else 1)
+        self.tables[database.name] = RoutingTable()
+        self._names_of[database.name] = set()
+        self._put_database(database, 1)
+        if with_default_route:
+            self.create_route(Route(AUTO_CREATED_LOCAL, database.name, None, None, None, LOCAL, None))
+
+    def alter_database(
+        self,
+        name: str,
+        *,
+        broker_instance: str | None = None,
+        is_broker_enabled: bool | None = None,
+        mirroring_role: str | None = None,
+    ) -> None:
+        """Changes what is not None. Another mirroring role gets the next epoch.
+
+        Raises:
+            RefusedDefinitionError: There is no such database, or its broker instance is taken (9772).
+        """
+        before = self._database(name)
+        database = replace(
+            before,
+            broker_instance=before.broker_instance if broker_instance is None else broker_instance,
+            is_broker_enabled=before.is_broker_enabled if is_broker_enabled is None else is_broker_enabled,
+            mirroring_role=before.mirroring_role if mirroring_role is None else mirroring_role,
+        )
+        if database.mirroring_role != before.mirroring_role:
+            database = replace(database, epoch=before.epoch + 1)
+        self._require_instance(database)
+        self._forget_instance(before)
+        self._put_database(database, 0)
+
+    def drop_database(self, name: str) -> None:
+        """Removes a database with its services and routes.
+
+        Raises:
+            RefusedDefinitionError: There is no such database, or it is msdb, which always exists.
+        """
+        database = self._database(name)
+        if name == MSDB:
+            raise RefusedDefinitionError(f"the database {MSDB} cannot be dropped: every instance has it")
+        for service in list(self._names_of[name]):
+            self.drop_service(name, service)
+        self._forget_instance(database)
+        self._changed(-1 - len(self.tables[name].routes))
+        del self.databases[name], self.tables[name], self._names_of[name]
+
+    # Services
+
+    def create_service(self, service: Service) -> None:
+        """Adds a service.
+
+        Raises:
+            RefusedDefinitionError: Its database has one of this name, there is no such database, or a name is invalid.
+        """
+        self._database(service.database)
+        require_name(service.name, "service", MAX_SERVICE_NAME_LENGTH)
+        if self.service(service.database, service.name) is not None:
+            raise RefusedDefinitionError(
+                f"there is a service {service.name!r} in database {service.database!r} already"
+            )
+        self._require_room(1)
+        self._put_service(service, 1)
+
+    def alter_service(self, database: str, name: str, queue: str) -> None:
+        """Moves a service to another queue.
+
+        Raises:
+            RefusedDefinitionError: There is no such service.
+        """
+        self._service(database, name)
+        self._put_service(Service(name, database, queue), 0)
+
+    def drop_service(self, database: str, name: str) -> None:
+        """Removes a service.
+
+        Raises:
+            RefusedDefinitionError: There is no such service.
+        """
+        self._service(database, name)
+        del self._services[name][database]
+        if not self._services[name]:
+            del self._services[name]
+        self._names_of[database].remove(name)
+        self._changed(-1)
+        self._look_where_service_is(name)
+
+    # Routes
+
+    def create_route(self, route: Route) -> None:
+        """Adds a route.
+
+        Raises:
+            RefusedDefinitionError: Its database has one of this name, or it is not a valid route.
+        """
+        require_name(route.name, "route")
+        require_valid_route(route)
+        self.load_route(route)
+
+    def load_route(self, route: Route) -> None:
+        """Adds a route that was accepted before, without checking it again.
+
+        Raises:
+            RefusedDefinitionError: Its database has one of this name, or there is no such database.
+        """
+        table = self._table(route.database)
+        if route.name in table.routes:
+            raise RefusedDefinitionError(f"there is a route {route.name!r} in database {route.database!r} already")
+        self._require_room(1)
+        self._put_route(table, route, 1)
+
+    def alter_route(  # noqa: PLR0913  (the clauses of ALTER ROUTE)
+        self,
+        database: str,
+        name: str,
+        *,
+        service_name: str | None = None,
+        broker_instance: str | None = None,
+        expires_at_ms: int | None = None,
+        address: str | None = None,
+        mirror_address: str | None = None,
+    ) -> None:
+        """Changes what is not None. A new expiry makes an expired route match again.
+
+        Raises:
+            RefusedDefinitionError: There is no such route, or it would not be a valid one.
+        """
+        table = self._table(database)
+        before = table.routes.get(name)
+        if before is None:
+            raise RefusedDefinitionError(f"there is no route {name!r} in database {database!r}")
+        altered = Route(
+            name,
+            database,
+            before.service_name if service_name is None else service_name,
+            before.broker_instance if broker_instance is None else broker_instance,
+            before.expires_at_ms if expires_at_ms is None else expires_at_ms,
+            before.address if address is None else address,
+            before.mirror_address if mirror_address is None else mirror_address,
+        )
+        require_valid_route(altered)
+        self._put_route(table, altered, 0)
+
+    def drop_route(self, database: str, name: str) -> None:
+        """Removes a route.
+
+        Raises:
+            RefusedDefinitionError: There is no such route.
+        """
+        table = self._table(database)
+        if name not in table.routes:
+            raise RefusedDefinitionError(f"there is no route {name!r} in database {database!r}")
+        table.remove(name)
+        self._changed(-1)
+
+    def _put_route(self, table: RoutingTable, route: Route, growth: int) -> None:
+        table.put(route, is_expired=route.expires_at_ms is not None and route.expires_at_ms <= self.now_ms)
+        if route.expires_at_ms is not None and route.expires_at_ms > self.now_ms:
+            heappush(self._expiries, (route.expires_at_ms, route.database, route.name))
+            if len(self._expiries) > 2 * MAX_DEFINITIONS:
+                self._forget_old_expiries()
+        self._changed(growth)
+
+    def _forget_old_expiries(self) -> None:
+        """Removes the entries of routes that were altered or dropped."""
+        current = {
+            entry
+            for entry in self._expiries
+            if (table := self.tables.get(entry[1])) is not None
+            and (route := table.routes.get(entry[2])) is not None
+            and route.expires_at_ms == entry[0]
+        }
+        self._expiries = sorted(current)
+
+    def _put_service(self, service: Service, growth: int) -> None:
+        require_name(service.queue, "queue", 3 * MAX_NAME_LENGTH + 2)
+        self._services.setdefault(service.name, {})[service.database] = service
+        self._names_of[service.database].add(service.name)
+        self._changed(growth)
+        self._look_where_service_is(service.name)
+
+    def _changed(self, growth: int) -> None:
+        self._size += growth
+        self.version += 1
+
+    def _database(self, name: str) -> Database:
+        found = self.databases.get(name)
+        if found is None:
+            raise RefusedDefinitionError(f"there is no database {name!r}")
+        return found
+
+    def _table(self, database: str) -> RoutingTable:
+        self._database(database)
+        return self.tables[database]
+
+    def _service(self, database: str, name: str) -> Service:
+        self._database(database)
+        found = self.service(database, name)
+        if found is None:
+            raise RefusedDefinitionError(f"there is no service {name!r} in database {database!r}")
+        return found
+
+    def _put_database(self, database: Database, growth: int) -> None:
+        self.databases[database.name] = database
+        if database.broker_instance is not None and database.is_broker_enabled:
+            self._enabled_by_instance[database.broker_instance] = database.name
+        self._changed(growth)
+        for service in self._names_of[database.name]:
+            self._look_where_service_is(service)
+
+    def _forget_instance(self, database: Database) -> None:
+        if database.broker_instance is not None and database.is_broker_enabled:
+            del self._enabled_by_instance[database.broker_instance]
+
+    def _require_instance(self, database: Database) -> None:
+        if database.mirroring_role not in (PRINCIPAL, MIRROR):
+            raise RefusedDefinitionError(f"the mirroring role must be {PRINCIPAL} or {MIRROR}")
+        if database.broker_instance is None:
+            return
+        require_name(database.broker_instance, "broker instance")
+        other = self._enabled_by_instance.get(database.broker_instance, database.name)
+        if database.is_broker_enabled and other != database.name:
+            raise RefusedDefinitionError(
+                f"the broker of database {database.name!r} cannot be enabled: database {other!r} has the same broker "
+                f"instance {database.broker_instance}",
+                9772,
+            )
+
+    def _require_room(self, growth: int) -> None:
+        if self._size + growth > MAX_DEFINITIONS:
+            raise RefusedDefinitionError(
+                f"too many definitions: {MAX_DEFINITIONS:,} databases, services and routes are the limit"
+            )
+
+    def _look_where_service_is(self, name: str) -> None:
+        by_database = self._services.get(name, {})
+        here = tuple(by_database[database] for database in sorted(by_database) if self.databases[database].is_here)
+        if here:
+            self._here_by_service[name] = here
+        else:
+            self._here_by_service.pop(name, None)

@@ -1,0 +1,110 @@
+"""Step 1 of a routing decision: which routes of a table match. The first of seven rules that finds any decides.
+
+1   The conversation names a broker instance: routes with exactly its service and broker instance.
+2   Routes with exactly its service, and no broker instance.
+3   The conversation names no broker instance: routes with exactly its service and any one broker instance.
+4   A route for the configuration service exists: that service is asked, and the conversation waits (9770).
+5   Routes with neither service nor broker instance.
+6   The conversation names a broker instance, and a database here has a service of its name: as if there were a
+    route with that service and the address LOCAL.
+7   None matches: the conversation waits (9750).
+"""
+
+from collections.abc import Callable
+
+from streaming.core.routing.addresses import LOCAL
+from streaming.core.routing.conversation import BROKER_CONFIGURATION, Conversation, Question
+from streaming.core.routing.definitions import Definitions
+from streaming.core.routing.routing_table import Route, RoutingTable
+from streaming.core.routing.stable_hash import stable_hash
+
+ASK_RULE = 4
+NO_RULE = 7
+
+
+class Case:
+    """A conversation before a routing table.
+
+    Attributes:
+        definitions: All definitions.
+        table: The routing table.
+        conversation: The conversation.
+        question: The state of the database's question to the configuration service about the conversation's service.
+        is_literal: Whether a pending question lets other conversations pass on to rule 5 (R3).
+    """
+
+    __slots__ = ("conversation", "definitions", "is_literal", "question", "table")
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        table: RoutingTable,
+        conversation: Conversation,
+        question: Question,
+        is_literal: bool,
+    ) -> None:
+        self.definitions = definitions
+        self.table = table
+        self.conversation = conversation
+        self.question = question
+        self.is_literal = is_literal
+
+
+def rule_1(case: Case) -> list[Route]:
+    """Returns the routes for the conversation's service and broker instance."""
+    instance = case.conversation.to_broker_instance
+    return case.table.for_instance(case.conversation.to_service, instance) if instance is not None else []
+
+
+def rule_2(case: Case) -> list[Route]:
+    """Returns the routes for the conversation's service that name no broker instance."""
+    return case.table.for_service(case.conversation.to_service)
+
+
+def rule_3(case: Case) -> list[Route]:
+    """Returns the routes for the conversation's service and one of the broker instances that routes name (R5)."""
+    conversation = case.conversation
+    if conversation.to_broker_instance is not None:
+        return []
+    by_instance = case.table.instances_of(conversation.to_service)
+    if len(by_instance) <= 1:
+        return next(iter(by_instance.values()), [])
+    picked = max(by_instance, key=lambda each: stable_hash(conversation.conversation_id, conversation.to_service, each))
+    return by_instance[picked]
+
+
+def waits_for_answer(case: Case) -> bool:
+    """Returns whether rule 4 holds the conversation: the configuration service is, or has been, asked for a route."""
+    if case.question is Question.ANSWERED or case.conversation.to_service == BROKER_CONFIGURATION:
+        return False
+    if case.question is Question.PENDING and case.is_literal:
+        return False
+    return case.table.has_service(BROKER_CONFIGURATION)
+
+
+def rule_5(case: Case) -> list[Route]:
+    """Returns the routes without service and broker instance."""
+    return case.table.for_any()
+
+
+def rule_6(case: Case) -> list[Route]:
+    """Returns an assumed route with the address LOCAL, if a database here has the service."""
+    conversation = case.conversation
+    if conversation.to_broker_instance is None or not case.definitions.services_here(conversation.to_service):
+        return []
+    return [Route("", "", conversation.to_service, None, None, LOCAL, None)]
+
+
+# Rule 4 finds no routes.
+RULES: dict[int, Callable[[Case], list[Route]]] = {1: rule_1, 2: rule_2, 3: rule_3, 5: rule_5, 6: rule_6}
+
+
+def match(case: Case) -> tuple[int, list[Route]]:
+    """Returns the rule that decides, and the routes that it finds: none with rules 4 and 7."""
+    for number, rule in RULES.items():
+        if number == ASK_RULE + 1 and waits_for_answer(case):
+            return ASK_RULE, []
+        found = rule(case)
+        if found:
+            return number, found
+    return NO_RULE, []

@@ -1,0 +1,166 @@
+"""A routing decision: where a message goes, and why.
+
+A message of a service of this instance, an *own* message, uses the routes of its sender's database; a message from
+outside uses those of msdb (R1). An own message whose route leads to this instance *comes back*: from there on it is
+matched as one from outside. Step 1 matches routes, step 2 chooses one of them, step 3 finds the service.
+
+A message that cannot go is DELAYED if it is an own one, also after it came back, and DROPPED if it comes from outside,
+because its sender keeps it and sends it again (R2).
+"""
+
+from collections.abc import Mapping
+
+from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
+from streaming.core.routing.choosing import in_order
+from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Question
+from streaming.core.routing.definitions import MSDB, Definitions
+from streaming.core.routing.explanation import Explanation
+from streaming.core.routing.locating import NO_SERVICE, locate
+from streaming.core.routing.matching import ASK_RULE, Case, match
+from streaming.core.routing.routing_table import Route
+
+NO_ROUTE = 9750
+ROUTE_ASKED_FOR = 9770
+NOT_AN_ADDRESS = 9744
+SENDER_NOT_HERE = 9791
+FORWARDING_OFF = 9792
+LOOP = 11285
+
+_NO_QUESTIONS: Mapping[str, Question] = {}
+
+
+def resolve(  # noqa: PLR0913  (three of them are rare)
+    definitions: Definitions,
+    instance: Instance,
+    conversation: Conversation,
+    *,
+    questions: Mapping[str, Question] = _NO_QUESTIONS,
+    is_literal: bool = False,
+    explanation: Explanation | None = None,
+) -> Decision:
+    """Decides where a message goes.
+
+    Args:
+        definitions: Databases, services and routes, at the instant of their `now_ms`.
+        instance: The instance that decides.
+        conversation: The conversation of the message.
+        questions: Name of a database -> the state of its question to the configuration service about the
+            conversation's service. A database that is missing has not asked.
+        is_literal: Whether a pending question holds only the conversation that asked it (R3).
+        explanation: Is told each step; it costs time, so only people ask for it.
+    """
+    return _Resolution(definitions, instance, conversation, questions, is_literal, explanation).decide()
+
+
+class _Resolution:
+    """One decision."""
+
+    __slots__ = ("_conversation", "_definitions", "_explanation", "_instance", "_is_literal", "_questions")
+
+    def __init__(  # noqa: PLR0913, PLR0917  (the arguments of `resolve`)
+        self,
+        definitions: Definitions,
+        instance: Instance,
+        conversation: Conversation,
+        questions: Mapping[str, Question],
+        is_literal: bool,
+        explanation: Explanation | None,
+    ) -> None:
+        self._definitions = definitions
+        self._instance = instance
+        self._conversation = conversation
+        self._questions = questions
+        self._is_literal = is_literal
+        self._explanation = explanation
+
+    def decide(self) -> Decision:
+        database = self._conversation.from_database
+        if database is None:
+            return self._from_outside()
+        if not self._definitions.is_here(database):
+            if self._explanation is not None:
+                self._explanation.sender_is_not_here(database)
+            return self._undelivered(SENDER_NOT_HERE)
+        decision = self._by_table(database, is_outside=False)
+        return self._from_outside() if decision is None else decision
+
+    def _from_outside(self) -> Decision:
+        """Decides about a message from outside, or one that came back."""
+        conversation = self._conversation
+        wanted = conversation.to_broker_instance
+        # A reply goes straight to the broker instance that it names.
+        database = self._definitions.database_here(wanted) if wanted and not conversation.is_initiator else None
+        if database is None:
+            decision = self._by_table(MSDB, is_outside=True)
+            assert decision is not None  # noqa: S101 - only own messages come back; told to the type checker
+            return decision
+        service = self._definitions.service(database, conversation.to_service)
+        if self._explanation is not None:
+            self._explanation.reply(database, service)
+        if service is None:
+            return self._undelivered(NO_SERVICE)
+        return Decision(Outcome.LOCAL, service=service)
+
+    def _by_table(self, database: str, *, is_outside: bool) -> Decision | None:
+        """Decides by the routes of a database; returns None for an own message that comes back."""
+        question = self._questions.get(database, Question.NOT_ASKED)
+        table = self._definitions.tables[database]
+        case = Case(self._definitions, table, self._conversation, question, self._is_literal)
+        rule, found = match(case)
+        explanation = self._explanation
+        if explanation is not None:
+            explanation.matched(case, database, rule, found, is_outside)
+        if not found:
+            is_asked = rule == ASK_RULE
+            asks = is_asked and question is Question.NOT_ASKED
+            return self._undelivered(ROUTE_ASKED_FOR if is_asked else NO_ROUTE, rule, database, asks=asks)
+        number = 0
+        for route in in_order(found, self._conversation):
+            if route.address == LOCAL:
+                service = locate(self._definitions, self._conversation, route)
+                if explanation is not None:
+                    explanation.located(route, service)
+                if not isinstance(service, int):
+                    return Decision(Outcome.LOCAL, rule, database, route.name or None, service)
+                number = number or service
+                continue
+            address = route.address
+            if address == TRANSPORT:
+                named = transport_address(self._conversation.to_service)
+                if named is None:
+                    if explanation is not None:
+                        explanation.passed_over(route, "the service's name is not an address", NOT_AN_ADDRESS)
+                    number = number or NOT_AN_ADDRESS
+                    continue
+                address = named
+            return self._towards(rule, database, route, address, is_outside=is_outside)
+        return self._undelivered(number, rule, database)
+
+    def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> Decision | None:
+        """Decides about a message whose chosen route has a network address; None: an own message comes back."""
+        own = self._instance.addresses
+        mirror = route.mirror_address
+        is_this = normal_form(address) in own or (mirror is not None and normal_form(mirror) in own)
+        if self._explanation is not None:
+            self._explanation.towards(route, address, is_this, is_outside)
+        if is_outside and (is_this or not self._instance.is_forwarding):
+            number = LOOP if self._instance.is_forwarding else FORWARDING_OFF
+            return self._undelivered(number, rule, table, route.name)
+        if is_this:
+            return None
+        return Decision(Outcome.REMOTE, rule, table, route.name, None, address, mirror)
+
+    def _undelivered(
+        self,
+        number: int,
+        rule: int | None = None,
+        table: str | None = None,
+        route: str | None = None,
+        *,
+        asks: bool = False,
+    ) -> Decision:
+        is_own = self._conversation.from_database is not None
+        if self._explanation is not None:
+            self._explanation.undelivered(number, is_own)
+        outcome = Outcome.DELAYED if is_own else Outcome.DROPPED
+        return Decision(outcome, rule, table, route, number=number, asks=asks)

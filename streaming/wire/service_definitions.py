@@ -1,0 +1,220 @@
+"""Definitions as JSON: the rows of service-definitions, and the files of `route explain` and `route check`."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
+from streaming.core.routing.conversation import Conversation, Instance
+from streaming.core.routing.definition_rules import RefusedDefinitionError
+from streaming.core.routing.definitions import MSDB, PRINCIPAL, Database, Definitions, Service
+from streaming.core.routing.routing_table import Route
+from streaming.core.times import iso_time
+from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.input_records import OnOff
+from streaming.wire.service_commands import Address, MirroringRole, Name, QueueName, ServiceName, comparable
+
+
+class InstanceRow(Struct, forbid_unknown_fields=True):
+    """An instance."""
+
+    server_name: str
+    addresses: list[Address]
+    message_forwarding: OnOff = "OFF"
+
+    def instance(self) -> Instance:
+        """Returns the core's form; raises InvalidRecordError."""
+        return Instance(frozenset(map(_network_address, self.addresses)), self.message_forwarding == "ON")
+
+
+class DatabaseRow(Struct, forbid_unknown_fields=True):
+    """A database."""
+
+    name: Name
+    broker_instance: Name | None
+    is_broker_enabled: bool = True
+    mirroring_role: MirroringRole | None = None
+
+
+class ServiceRow(Struct, forbid_unknown_fields=True):
+    """A service."""
+
+    name: ServiceName
+    database: Name
+    queue: QueueName
+
+
+class RouteRow(Struct, forbid_unknown_fields=True):
+    """A route."""
+
+    name: Name
+    database: Name
+    service_name: ServiceName | None
+    broker_instance: Name | None
+    expires_at: str | None
+    address: Address
+    mirror_address: Address | None
+
+
+class DefinitionsFile(Struct, forbid_unknown_fields=True):
+    """All definitions of an instance, as they are: nothing is added to them, such as AutoCreatedLocal."""
+
+    instance: InstanceRow
+    databases: list[DatabaseRow]
+    services: list[ServiceRow]
+    routes: list[RouteRow]
+
+    def definitions(self) -> Definitions:
+        """Returns the core's form.
+
+        They may be ones that CREATE would refuse: Service Broker's own worked examples have such a route.
+
+        Raises:
+            InvalidRecordError: A name is defined twice or nowhere, or an address is invalid.
+        """
+        definitions = Definitions()
+        try:
+            for row in self.databases:
+                database = Database(
+                    row.name, comparable(row.broker_instance), row.is_broker_enabled, row.mirroring_role or PRINCIPAL
+                )
+                definitions.create_database(database, with_default_route=False)
+            if MSDB not in definitions.databases:
+                definitions.create_database(Database(MSDB, None), with_default_route=False)
+            for service in self.services:
+                definitions.create_service(Service(service.name, service.database, service.queue))
+            for route in self.routes:
+                definitions.load_route(_route(route))
+        except RefusedDefinitionError as error:
+            number = f" ({error.number})" if error.number is not None else ""
+            raise InvalidRecordError(f"{error}{number}") from None
+        return definitions
+
+
+class ConversationRow(Struct, forbid_unknown_fields=True):
+    """The conversation of a case; exactly one of `from_database` and `incoming` says where its message comes from."""
+
+    conversation_id: str
+    to_service: ServiceName
+    to_broker_instance: Name | None = None
+    is_initiator: bool = True
+    from_database: Name | None = None
+    incoming: bool = False
+
+    def conversation(self) -> Conversation:
+        """Returns the core's form; raises InvalidRecordError."""
+        if self.incoming == (self.from_database is not None):
+            raise InvalidRecordError("a conversation has either `from_database` or `incoming`: true")
+        return Conversation(
+            self.conversation_id,
+            self.to_service,
+            comparable(self.to_broker_instance),
+            self.is_initiator,
+            self.from_database,
+        )
+
+
+class Case(Struct, forbid_unknown_fields=True):
+    """A conversation to explain.
+
+    Attributes:
+        at: The instant, as ISO 8601 with a time zone; None: the present.
+        expect: For `route check`: fields of the decision and their values.
+    """
+
+    name: str
+    conversation: ConversationRow
+    at: str | None = None
+    expect: dict[str, Any] | None = None
+
+    def at_ms(self, now_ms: int) -> int:
+        """Returns the instant in milliseconds since 1970; raises InvalidRecordError."""
+        return now_ms if self.at is None else _instant_ms(self.at, "at")
+
+
+class CheckFile(Struct, forbid_unknown_fields=True):
+    """The file of `route check`; without definitions those in Kafka are checked."""
+
+    cases: list[Case]
+    definitions: DefinitionsFile | None = None
+
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+definitions_decoder = msgspec.json.Decoder(DefinitionsFile)
+cases_decoder = msgspec.json.Decoder(list[Case])
+check_decoder = msgspec.json.Decoder(CheckFile)
+
+
+def decode_definitions(value: bytes) -> DefinitionsFile:
+    """Decodes a file of definitions; raises InvalidRecordError."""
+    return decode_json(definitions_decoder, value)
+
+
+def rows_of(definitions: Definitions) -> dict[str, list[dict[str, Any]]]:
+    """Returns databases, services and routes as plain values, in order of their names."""
+    databases = [definitions.databases[name] for name in sorted(definitions.databases)]
+    services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
+    routes = [table.routes[name] for _, table in sorted(definitions.tables.items()) for name in sorted(table.routes)]
+    return {
+        "databases": [
+            {
+                "name": each.name,
+                "broker_instance": each.broker_instance,
+                "is_broker_enabled": each.is_broker_enabled,
+                "mirroring_role": each.mirroring_role,
+            }
+            for each in databases
+        ],
+        "services": [{"name": each.name, "database": each.database, "queue": each.queue} for each in services],
+        "routes": [
+            {
+                "name": each.name,
+                "database": each.database,
+                "service_name": each.service_name,
+                "broker_instance": each.broker_instance,
+                "expires_at": None if each.expires_at_ms is None else iso_time(each.expires_at_ms),
+                "address": each.address,
+                "mirror_address": each.mirror_address,
+            }
+            for each in routes
+        ],
+    }
+
+
+def _route(row: RouteRow) -> Route:
+    if row.address not in (LOCAL, TRANSPORT):
+        _network_address(row.address)
+    if row.mirror_address is not None:
+        _network_address(row.mirror_address)
+    expires_ms = None if row.expires_at is None else _instant_ms(row.expires_at, "expires_at")
+    return Route(
+        row.name,
+        row.database,
+        row.service_name,
+        comparable(row.broker_instance),
+        expires_ms,
+        row.address,
+        row.mirror_address,
+    )
+
+
+def _network_address(address: str) -> str:
+    found = normal_form(address)
+    if found is None:
+        raise InvalidRecordError(f"{address!r} is not an address; write {LOCAL}, {TRANSPORT} or tcp://HOST:PORT")
+    return found
+
+
+def _instant_ms(text: str, field: str) -> int:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRecordError(f"`{field}`: {error}") from None
+    if instant.tzinfo is None:
+        raise InvalidRecordError(f"`{field}` has no time zone: {text!r}; write 2026-01-31T12:00:00Z")
+    if instant < _EARLIEST:
+        raise InvalidRecordError(f"`{field}` is before 1970: {text!r}")
+    return round(instant.timestamp() * 1000)

@@ -1,0 +1,80 @@
+"""docs/routing.md names a test for each sentence of the original, and each decision and number; its example is real."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli.main import app
+from streaming.core.routing.explanation import NUMBERS
+from tests.support.command_lines import COMMAND, ROOT, fenced_blocks, shell_commands
+
+DOCUMENT = (ROOT / "docs" / "routing.md").read_text()
+MAX_LINES = 250
+# The numbers with which statements are refused.
+REFUSALS = (9743, 9744, 9745, 9746, 9747, 9772)
+
+
+def names_of_tests() -> set[str]:
+    """Returns the names of the test functions for routing."""
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "tests" / "unit").glob("test_routing_*.py")]
+    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def section(title: str) -> str:
+    [text] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", DOCUMENT, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Yields each sentence of the original, and what shows it."""
+    for line in section("The original, sentence by sentence").splitlines():
+        if line.startswith("| ") and not line.startswith("| sentence"):
+            sentence, shown_by = line.strip("| ").split(" | ")
+            yield sentence, shown_by
+
+
+def test_each_test_that_the_document_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", DOCUMENT))
+
+    assert sorted(named - names_of_tests()) == []
+
+
+def test_each_sentence_of_the_original_has_a_test_or_is_not_there_yet() -> None:
+    rows = list(sentences())
+
+    assert len(rows) > 30
+    assert [
+        sentence for sentence, shown_by in rows if "`test_" not in shown_by and "not there yet" not in shown_by
+    ] == []
+
+
+@pytest.mark.parametrize("decision", ["R1", "R2", "R3", "R4", "R5", "R7"])
+def test_the_document_has_each_decision_with_its_reason(decision: str) -> None:
+    [row] = [line for line in section("Decisions").splitlines() if line.startswith(f"| **{decision}.** ")]
+
+    assert all(len(cell) > 20 for cell in row.strip("| ").split(" | "))
+
+
+@pytest.mark.parametrize("number", sorted({*NUMBERS, *REFUSALS}))
+def test_the_document_explains_each_number(number: int) -> None:
+    rows = [line.split(" | ")[0] for line in section("Numbers").splitlines() if line.startswith("| ")]
+
+    assert len([row for row in rows if str(number) in row]) == 1
+
+
+def test_the_example_prints_what_the_document_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    [command] = shell_commands(fenced_blocks(section("Example"), "sh")[0])
+    assert command[0] == COMMAND
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(app, command[1:])
+
+    assert result.exit_code == 0
+    assert result.output == fenced_blocks(section("Example"), "text")[0], f"run: {shlex.join(command)}"
+
+
+def test_the_document_is_short_enough_to_read() -> None:
+    assert len(DOCUMENT.splitlines()) < MAX_LINES
