@@ -168,7 +168,7 @@ class QueueReader:
         """Leaves the consumer group and reports the session's end, which rolls back a block that is still open.
 
         Raises:
-            ClientUnusableError: Kafka did not take the last reports.
+            ClientUnusableError: Kafka did not accept the last reports.
         """
         if self._is_closed:
             return
@@ -248,7 +248,7 @@ class QueueReader:
         try:
             found = self._probe.look(self._consumer.partitions.positions())
         except KafkaException as exception:
-            raise unusable(f"Kafka tells nothing about queue {self._queue!r}", kafka_error(exception)) from exception
+            raise unusable(f"The state of queue {self._queue!r} cannot be read", kafka_error(exception)) from exception
         if found:
             self._commit_ends()
         return found

@@ -36,4 +36,7 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
         if messages:
             known_s = time.monotonic()
         elif time.monotonic() > known_s + JOIN_TIMEOUT_S:
-            raise UserError(f"This reader saw neither a message nor the end of its share for {JOIN_TIMEOUT_S:.0f} s")
+            raise UserError(
+                f"For {JOIN_TIMEOUT_S:.0f} s, this reader has received no message and has not reached the end of its "
+                "share of the queue"
+            )

@@ -1,4 +1,4 @@
-"""Reports the events of a session to the monitor: records of queue-receives, sent at once, in no transaction."""
+"""Reports the events of a session to the monitor: records of queue-receives, at once and without a transaction."""
 
 import threading
 from collections.abc import Callable
@@ -49,10 +49,10 @@ class SessionReports:
         self._check()
 
     def wait_acknowledged(self, timeout_s: float = CLIENT_TIMEOUT_S) -> None:
-        """Waits until Kafka has all reports.
+        """Waits until Kafka has acknowledged all reports.
 
         Raises:
-            ClientUnusableError: Kafka does not take the reports, or not in time.
+            ClientUnusableError: Kafka refuses the reports, or does not acknowledge them in time.
         """
         unsent = self._reporter.flush(timeout_s)
         self._check()

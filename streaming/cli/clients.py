@@ -1,4 +1,4 @@
-"""The commands around the monitor: they show its output, give it work, or read a queue."""
+"""The commands that show the monitor's output, give it work, or read a queue."""
 
 import json
 import time
@@ -171,7 +171,7 @@ def read(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Read a queue until it is empty, print its messages, and exit. A reader program to start on notifications."""
+    """Read a queue until it is empty, print its messages, and exit: a reader program for the activator or a host."""
     from producers.reader import QueueReader
     from producers.reader_program import read_until_empty
 

@@ -82,10 +82,10 @@ class Admin:
         return partitions
 
     def topic_ids(self, names: Iterable[str], timeout_s: float = ADMIN_TIMEOUT_S) -> dict[str, str]:
-        """Returns Kafka's id of each of these topics that exists. A topic that is created again has another id.
+        """Returns topic -> Kafka's id, for the topics that exist. A topic that is created again has another id.
 
         Raises:
-            UserError: Kafka cannot be reached, or refuses.
+            UserError: Kafka cannot be reached, or denies access.
         """
         ids = {}
         futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
@@ -151,10 +151,10 @@ class Admin:
         ]
 
     def delete_topic(self, name: str) -> bool:
-        """Deletes a topic; returns whether there was one.
+        """Deletes a topic; returns whether it existed.
 
         Raises:
-            UserError: Kafka cannot be reached, or refuses.
+            UserError: Kafka cannot be reached, or denies access.
         """
         (future,) = self.client.delete_topics([name], request_timeout=ADMIN_TIMEOUT_S).values()
         return self._is_done(future, KafkaError.UNKNOWN_TOPIC_OR_PART, f"Topic {name} could not be deleted")

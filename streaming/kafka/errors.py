@@ -1,4 +1,4 @@
-"""Errors of sending and receiving, divided by what the caller can do about them.
+"""Errors of sending and receiving, grouped by what the caller can do about them.
 
 Mistakes in the use of the clients (a wrong name, a missing topic) are `streaming.errors.UserError`.
 """

@@ -1,4 +1,4 @@
-"""Reports events of sessions and tasks to the monitor: records of queue-receives, sent at once, in no transaction."""
+"""Reports events of sessions and tasks to the monitor: records of queue-receives, at once and without a transaction."""
 
 from collections.abc import Callable
 

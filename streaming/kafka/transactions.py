@@ -81,7 +81,7 @@ class TransactionalProducer:
         """Opens a transaction, which is committed at the end of the block, or aborted if the block or the commit fails.
 
         Raises:
-            TransactionAbortedError: Kafka did not take a record or the commit. No record is visible.
+            TransactionAbortedError: Kafka did not accept a record or the commit. No record is visible.
             ClientRefusedError: As before, because this client has no right to write the record. No record is visible.
             ClientUnusableError: This producer cannot continue.
         """
@@ -163,7 +163,9 @@ class TransactionalProducer:
             self._is_aborting = False
 
     def _end(self, exception: KafkaException) -> ClientUnusableError:
-        error = unusable("The transactional producer cannot go on; close it and open a new one", kafka_error(exception))
+        error = unusable(
+            "The transactional producer cannot continue; close it and open a new one", kafka_error(exception)
+        )
         self._unusable = str(error)
         return error
 

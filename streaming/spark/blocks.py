@@ -1,4 +1,4 @@
-"""Blocks, in which records cross Spark's shuffle: one row with a task's records for one shard, packed by Arrow.
+"""Packs records into blocks, which cross Spark's shuffle. A block is one row with a task's records for one shard.
 
 One row per record would cost more in the shuffle, its sort and on the way into Python than everything else together.
 Each byte of a block is copied a dozen times on its way, into buffers that grow step by step, so blocks are compressed.
@@ -54,7 +54,7 @@ def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterat
         shard_keys: The Spark keys of all shards.
 
     Yields:
-        Blocks, by BLOCKS.
+        Blocks, with the schema BLOCKS.
     """
     worker_gc.spare_what_is_loaded("pack")
     for batch in _joined(_without_flood(batches)):
@@ -108,7 +108,7 @@ def _one_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _by_shard(batch: pa.RecordBatch, positions: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the records at these positions, shard by shard, by RECORDS."""
+    """Yields the records at these positions, shard by shard, with the schema RECORDS."""
     # 16 bits are enough for the limit of --shards, and NumPy sorts them by radix.
     shards = batch.column("shard").to_numpy()[positions].astype(np.int16)
     order = np.argsort(shards, kind="stable")

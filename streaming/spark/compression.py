@@ -11,7 +11,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[int, memoryview])
 
 
 def compress(whole: bytes | pa.Buffer, codec: pa.Codec) -> bytes:
-    """Returns the bytes compressed with the codec, with their length."""
+    """Returns the bytes, compressed with the codec, and their original length."""
     return _encoder.encode((len(whole), codec.compress(whole, asbytes=True)))
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 
 class QueryObserver(Protocol):
-    """Receives the reports, in threads of Spark's listener: a slow observer delays only further reports."""
+    """Receives a query's reports in the threads of Spark's listener, so a slow observer delays only further reports."""
 
     def query_is_active(self, is_active: bool) -> None:
         """Notes that the query has begun, or has ended for any reason."""

@@ -131,7 +131,8 @@ def _create_submitted() -> SparkSession:
     SparkContext._ensure_initialized()
     if not SparkContext._jvm.org.apache.spark.util.Utils.classIsLoadable(_CONNECTOR):  # type: ignore[union-attr]
         raise UserError(
-            'Spark lacks the Kafka connector. Start it by: spark-submit --jars "$(python -m streaming.system.jars)" ...'
+            "Spark lacks the Kafka connector. Start it with: "
+            'spark-submit --jars "$(python -m streaming.system.jars)" ...'
         )
     conf = SparkConf()
     # More partitions than shards would be empty.

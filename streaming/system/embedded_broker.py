@@ -251,7 +251,7 @@ def _prepare(log_file: Path) -> None:
 
 
 def _free_ports(wanted_port: int) -> tuple[int, int]:
-    """Returns the broker's port and one for its controller."""
+    """Returns a port for the broker, `wanted_port` unless that is 0, and one for its controller."""
     with socket.socket() as broker, socket.socket() as controller:
         # Java sets it too: connections of a broker that has just ended do not block the port.
         broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

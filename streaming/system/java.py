@@ -30,7 +30,7 @@ def find_java() -> Path:
             [java, "-version"], capture_output=True, text=True, check=True, timeout=_VERSION_TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"{java} does not run: {error}. {_WHAT_TO_DO}") from error
+        raise UserError(f"{java} cannot be run: {error}. {_WHAT_TO_DO}") from error
     version = _major_version(result.stderr + result.stdout)
     if version is None:
         raise UserError(f"{java} does not report its version. {_WHAT_TO_DO}")

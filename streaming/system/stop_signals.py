@@ -92,7 +92,7 @@ class StopSignals:
         self._previous: dict[int, object] = {}
 
     def take(self, numbers: Iterable[int] = STOP_SIGNALS) -> None:
-        """Takes these signals, whatever their handlers are."""
+        """Sets this object's handler for these signals, and remembers the previous handlers for `give_back`."""
         for number in numbers:
             previous = signal.signal(number, self._on_signal)
             self._previous.setdefault(number, previous)

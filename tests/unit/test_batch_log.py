@@ -98,5 +98,5 @@ class TestReading:
     def test_other_bytes_for_the_same_part_are_noticed(self) -> None:
         key, value = self.log()[0]
         changed = json.dumps(json.loads(value) | {"clock_ms": 5}).encode()
-        with pytest.raises(AssertionError, match="is given the same"):
+        with pytest.raises(AssertionError, match="has the same input"):
             merged_batches([(key, value), (key, changed)])

@@ -39,12 +39,12 @@ _TABLE = "## Default values"
 
 
 def decisions(document: str) -> list[str]:
-    """Returns the numbers in the headings, in their order."""
+    """Returns the decisions' numbers in the headings, in their order."""
     return re.findall(r"^### (D[0-9]+):", document, re.MULTILINE)
 
 
 def numbers_in(*folders: str) -> set[str]:
-    """Returns the numbers that the Python files of these folders mention."""
+    """Returns the decisions' numbers that the Python files of these folders mention."""
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return {number for path in files for number in _NUMBER.findall(path.read_text())}
 
@@ -95,7 +95,7 @@ def wrong_defaults(document: str) -> list[str]:
 
 
 def unknown_durations(document: str) -> list[str]:
-    """Returns the durations before the table that are not in it."""
+    """Returns the durations in the text before the table that the table does not have."""
     known = {as_written(default) for _, default, *_ in default_rows(document)}
     text = " ".join(document.partition(_TABLE)[0].split())
     return [found[0] for found in _DURATION.finditer(text) if duration_ms(*found.groups()) not in known]
@@ -121,7 +121,7 @@ def test_a_decision_has_a_question_a_reason_and_a_source(number: str) -> None:
 
 
 def test_a_statement_that_raises_an_error_has_no_record() -> None:
-    """D7: a reader has no result to report for it."""
+    """D7: a reader has no `result` with which it could report such a statement."""
     record = b'{"type": "RECEIVE", "queue": "q", "session_id": "s", "result": "ERROR"}'
 
     with pytest.raises(input_records.InvalidRecordError, match="result"):

@@ -1,4 +1,4 @@
-"""What docs/ shows is what the code does."""
+"""The state diagram in docs/ agrees with the table in the code."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md: imports go one way, and the core needs nothing but Python."""
+"""The packages of docs/architecture.md: imports go one way, and the core needs nothing but Python."""
 
 import ast
 import json

@@ -48,7 +48,7 @@ def commands_of(document: str) -> list[list[str]]:
 
 
 def inline_commands_of(document: str) -> list[list[str]]:
-    """Returns the whole command lines that stand between single backquotes."""
+    """Returns the whole command lines between single backquotes."""
     quoted = [" ".join(text.split()) for text in re.findall(r"`([^`]+)`", _FENCED.sub("", document))]
     return [text.split() for text in quoted if re.match(rf"({COMMAND}|make) \S", text)]
 
@@ -67,7 +67,7 @@ def check_command(words: list[str], environment: dict[str, str]) -> None:
     elif name.startswith("python"):
         check_python(arguments)
     elif name not in FOREIGN and not program.startswith((".venv/", "build/")):
-        assert shutil.which(program) or program == ".", f"what is {program}?"
+        assert shutil.which(program) or program == ".", f"unknown program: {program}"
 
 
 def check_queue_activation(arguments: list[str], environment: dict[str, str]) -> None:
@@ -144,7 +144,7 @@ def test_the_tests_would_notice() -> None:
         check_command(["queue-activation", "monitor"], {"QUEUE_ACTIVATION_QUIET_WINDOW": "5"})
     with pytest.raises(AssertionError, match="no deploy"):
         check_command(["make", "deploy"], {})
-    with pytest.raises(AssertionError, match="what is"):
+    with pytest.raises(AssertionError, match="unknown program"):
         check_command(["queue-activatoin", "demo"], {})
 
 
@@ -217,7 +217,7 @@ def test_records_that_a_program_reports_are_valid() -> None:
             assert record.queue == "orders"
 
 
-# Where docs/guide/why-a-reader.md quotes `queue show`.
+# The state for which docs/guide/why-a-reader.md quotes `queue show`.
 QUOTED = Situation(
     state=State.NOTIFIED,
     is_on=True,

@@ -114,7 +114,7 @@ def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -
 
 
 class _Sender(WatchedThread):
-    """Sends the messages of all queues at their times; `sent` counts them."""
+    """Sends the messages of all queues at their scheduled times; `sent` is the number sent so far."""
 
     def __init__(self, cluster: Cluster, is_over: threading.Event) -> None:
         super().__init__("sender", self._send)

@@ -82,7 +82,7 @@ class Story:
         self._line(queue, "->", f"{_messages(count)} arrived", "")
 
     def _saw_receive(self, record: ReceiveRecord) -> None:
-        """Counts the messages that a session has received. The host itself tells the story about tasks."""
+        """Counts the messages that a session has received. Ignores tasks: the host itself reports them to the story."""
         if isinstance(record, Receive) and record.messages:
             self._unread[record.queue] -= record.messages
             self._received[record.session_id, record.transaction_id or ""] = record.messages

@@ -114,7 +114,7 @@ class TaskExited:
 
 @dataclass(slots=True)
 class TaskFailedToStart:
-    """An activated task could not be started, with the host's reason, if any."""
+    """An activated task could not be started. `reason` is the host's, if it gave one."""
 
     task_id: str
     reason: str | None = None

@@ -55,11 +55,14 @@ def why(now: Situation) -> list[str]:
 def _absent(now: Situation) -> list[str]:
     if not now.is_on:
         return [
-            "The queue is OFF: nobody is notified, and no task is started; readers that already run are not stopped. "
+            "The queue is OFF: no notification is written, and no task is started; running readers continue. "
             "Five rollbacks in a row set a queue OFF, and so does a command. "
             "`queue-activation queue alter QUEUE --status ON` sets it ON again."
         ]
-    return ["The queue has neither an event notification nor internal activation that is ON, so nobody can be told."]
+    return [
+        "The queue has neither an event notification nor internal activation that is ON, so the monitor cannot request "
+        "a reader."
+    ]
 
 
 def _notified(now: Situation) -> list[str]:

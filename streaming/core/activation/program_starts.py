@@ -174,7 +174,7 @@ class QueueActivator:
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether the state can be forgotten; only the protection against repeats would be lost."""
+        """Returns whether the state can be deleted. Only the protection against repeats would be lost."""
         return not self.running and self.held is None and not self.crashes and self.fatal_exit_code is None
 
     def resumed(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Reports to the monitor that sessions have ended; repeats reports that Kafka does not take."""
+"""Reports to the monitor that sessions have ended, and repeats each report until Kafka has accepted it."""
 
 from confluent_kafka import KafkaError
 

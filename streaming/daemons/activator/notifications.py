@@ -166,7 +166,7 @@ class Notifications:
         self.problem = str(denied) if denied else error.str()
 
     def _probe(self) -> None:
-        """Checks during an outage whether Kafka is back; if no record comes, nothing else would tell."""
+        """Checks during an outage whether Kafka is back. If no record comes, nothing else would show it."""
         now_s = time.monotonic()
         if self.problem is None or now_s < self._probe_s:
             return

@@ -109,7 +109,7 @@ def show(status: Status) -> RenderableType:
 
 
 def _reasons(row: Status) -> Text:
-    """Returns the last decision, and what holds the queue back now."""
+    """Returns the last decision, and the reasons why nothing is started now."""
     last, held = row["last"], row["held"]
     text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
     if held is not None and (last is None or last["action"] != "held"):

@@ -253,7 +253,7 @@ class Store:
         self._connection.execute("DELETE FROM queues WHERE queue = ?", (queue,))
 
     def programs(self) -> list[ProgramRecord]:
-        """Returns the programs whose end is not recorded."""
+        """Returns the programs whose end has not been recorded."""
         rows = self._connection.execute("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
         return [ProgramRecord(session_id, queue, Identity(*identity)) for session_id, queue, *identity in rows]
 

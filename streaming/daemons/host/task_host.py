@@ -207,7 +207,7 @@ class TaskHost:
         try:
             self._config.reload()
         except UserError as error:
-            self._say(f"the changed configuration is refused, the previous one stays: {error}")
+            self._say(f"the changed configuration is refused, and the previous one stays in use: {error}")
         else:
             self._say(f"the changed configuration {self._config.path} is in use")
             # In a thread of its own, because the host must go on reporting its tasks.
@@ -224,7 +224,7 @@ class TaskHost:
                 )
 
     def finish(self, hurry: Event) -> None:
-        """Takes no further tasks, which other hosts then take, and waits for the running tasks to end.
+        """Waits for the running tasks to end. Takes no further tasks, so that other hosts can take them.
 
         Args:
             hurry: Once set, ends the wait: tasks that still run get SIGTERM.
@@ -308,7 +308,7 @@ class TaskHost:
         except OSError as error:
             if error.errno in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
-                self._say(f"{_name_of(task)} cannot be started at the moment and is tried again: {error}")
+                self._say(f"{_name_of(task)} cannot be started at the moment and will be tried again: {error}")
             else:
                 self._fail(task, str(error))
             return

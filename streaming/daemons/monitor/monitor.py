@@ -200,10 +200,10 @@ def _undisturbed(run_once: Callable[[], StreamingQuery], sole: SoleMonitor, sign
 
 
 def _is_disturbed(query: StreamingQuery, sole: SoleMonitor, signals: StopSignals) -> bool:
-    """Returns whether the query failed because another monitor wrote to its checkpoint, while this one has the place.
+    """Returns whether the query failed only because the previous monitor was still writing to the checkpoint.
 
-    The other monitor is the one whose place this one has taken. It ends as soon as it learns of that, and may write
-    until then. If instead this monitor has lost its place, it learns of that during the wait in this function.
+    The previous monitor has lost its place to this one. It may write until it learns of that, and then ends. This
+    function also waits long enough for this monitor to learn whether it has lost its own place to another one.
     """
     if query.isActive or not query_failure.is_concurrent_write(query):
         return False

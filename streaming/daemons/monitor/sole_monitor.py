@@ -230,7 +230,7 @@ class SoleMonitor:
         self._least = self._partitions
 
     def _look_for_a_successor(self) -> None:
-        """Ends the monitor if another one has its place. If none has it, the topic may be gone."""
+        """Ends the monitor if another one has its place. If no monitor has the place, the topic may be gone."""
         others = [each for each in self._others() if each.partitions]
         if others:
             self._problem = UserError(

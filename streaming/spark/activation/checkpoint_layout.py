@@ -136,7 +136,10 @@ def keep(spark: SparkSession, location: str, layout: Layout) -> None:
         path, file_system = checkpoint_files.open_path(spark, location, _FILE_NAME)
         checkpoint_files.write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
     elif found != layout:
-        raise UserError(f"Another monitor has just begun the checkpoint {location}. Start again, or choose another.")
+        raise UserError(
+            f"Another monitor has just begun the checkpoint {location}. Start this one again, or give it another "
+            "--checkpoint-location."
+        )
 
 
 def id_of(spark: SparkSession, location: str, layout: Layout) -> str:
@@ -156,7 +159,9 @@ def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
     if wanted.continue_from is not None:
         older = read_layout(spark, wanted.continue_from)
         if older is None:
-            raise UserError(f"--continue-from: no monitor has a checkpoint at {wanted.continue_from}. Correct it.")
+            raise UserError(
+                f"--continue-from: there is no checkpoint at {wanted.continue_from}. Give the location of one."
+            )
         # Nothing is taken over from the ticks, so their topic may have been replaced.
         counted = {
             name: older.topic_ids[name] for name in Topics(older.topic_prefix).counted() if name in older.topic_ids

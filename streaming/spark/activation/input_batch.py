@@ -122,7 +122,7 @@ class QueueInput:
         return found[0].queue if found else None, events_of(found), wrong
 
     def numbers_of(self, events: list[Event], wrong: Container[int]) -> dict[int, list[int]]:
-        """Returns the numbers of the records that make up each event, by the event's identity; reverses `events_of`."""
+        """Returns id(event) -> the numbers of the records that `events_of` has made the event from."""
         valid = [number for number in range(len(self.sources)) if number not in wrong]
         runs = groupby(valid, lambda number: number if self.sources[number] != Source.ARRIVALS else None)
         return {id(event): list(run) for event, (_, run) in zip(events, runs, strict=True)}

@@ -42,7 +42,7 @@ _OFFSETS = {"earliest": -2, "latest": -1}
 
 @dataclass(frozen=True)
 class Beginning:
-    """The beginning of a query, and the part of it that the checkpoint fixes.
+    """The sources and offsets with which a query begins; the checkpoint fixes a part of them.
 
     Attributes:
         starting_offsets: `earliest` or `latest`: where reading of arrivals and receives begins without a checkpoint.
