@@ -236,10 +236,12 @@ def _launching() -> Iterator[None]:
     def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
         # If Java does not start, it gives the reason on its standard output.
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process: subprocess.Popen[bytes] = subprocess.Popen(command, **more)
-        assert process.stdout is not None  # noqa: S101 - it is a pipe; for the type checker
-        started.append(process)
-        outputs.append(_JavaOutput(process.stdout))
+        # A signal that interrupts Popen itself would leave a process that nothing knows.
+        with stop_signals.deferred():
+            process: subprocess.Popen[bytes] = subprocess.Popen(command, **more)
+            assert process.stdout is not None  # noqa: S101 - it is a pipe; for the type checker
+            started.append(process)
+            outputs.append(_JavaOutput(process.stdout))
         return process
 
     java_gateway.Popen = start  # type: ignore[assignment, misc]

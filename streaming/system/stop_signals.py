@@ -79,12 +79,13 @@ class StopSignals:
     Attributes:
         stop: Set by the first signal.
         hurry: Set by the second signal.
+        raises: Whether the first signal raises `Stopped`.
     """
 
     def __init__(self) -> None:
         self.stop = Flag()
         self.hurry = Flag()
-        self._raises = True
+        self.raises = True
         self._number = 0
         # Whether a `Stopped` was raised and has not reached the end of a `taken` block; whether Python has dropped it.
         self._is_expected = False
@@ -104,7 +105,7 @@ class StopSignals:
             Stopped: A signal has already arrived.
         """
         self.check()
-        self._raises = False
+        self.raises = False
 
     def check(self) -> None:
         """Raises `Stopped` if a signal has arrived."""
@@ -117,7 +118,7 @@ class StopSignals:
 
         Some calls of confluent-kafka (2.16.1) turn an exception from a signal handler into a SystemError.
         """
-        if self._raises and self.stop.is_set():
+        if self.raises and self.stop.is_set():
             self._is_expected = False
             raise Stopped(self._number) from error
 
@@ -161,7 +162,7 @@ class StopSignals:
         self._is_lost = False
         self._number = number
         self.stop.set()
-        if self._raises:
+        if self.raises:
             self._raise()
 
 
@@ -232,6 +233,21 @@ def _say_stopped(program: str) -> None:
     with suppress(OSError):  # the other end of the pipe may be closed
         sys.stdout.write(f"{program} stopped\n")
         sys.stdout.flush()
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Raises `Stopped` for a signal within the block only at the end of the block."""
+    raising = [signals for signals in _taken if signals.raises]
+    for signals in raising:
+        signals.raises = False
+    try:
+        yield
+    finally:
+        for signals in raising:
+            signals.raises = True
+    for signals in raising:
+        signals.check()
 
 
 def take_back() -> None:

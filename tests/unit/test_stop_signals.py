@@ -135,6 +135,21 @@ def test_a_signal_that_was_lost_in_a_callback_is_raised_when_the_start_is_over()
             signals.only_note()
 
 
+def test_a_deferred_signal_is_raised_at_the_end_of_the_block() -> None:
+    done = []
+
+    def start() -> None:
+        with stop_signals.taken():
+            with stop_signals.deferred():
+                send(signal.SIGTERM)
+                done.append("in the block")
+            done.append("after the block")
+
+    with pytest.raises(Stopped):
+        start()
+    assert done == ["in the block"]
+
+
 def test_an_error_that_a_library_made_of_a_signal_is_the_signal() -> None:
     is_over = []
 
