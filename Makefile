@@ -75,7 +75,7 @@ SOAK_MINUTES ?= 60
 soak: $(INSTALLED)/.set-up ## an hour of load: nothing may grow or be lost; SOAK_MINUTES=10 is shorter
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
-bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot; latency, idle load, timers, growth; an hour
+bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot; latency, idle load, timers, growth, routing; an hour
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@for peer in benchmarks/peers/*/setup; do $$peer; done
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --runs 5 --plot build/throughput.png \
@@ -84,6 +84,7 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/latency.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/timers.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/growth.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/routing.py
 
 bench-quick: $(INSTALLED)/.set-up ## compare two ratios with the committed ones, in under 3 minutes
 	@benchmarks/peers/bare-loop/setup

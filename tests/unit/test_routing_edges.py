@@ -65,6 +65,8 @@ def test_a_route_with_a_broker_instance_and_no_service_matches_nothing() -> None
     definitions = scene(service(A))
     definitions.load_route(route("r", None, instance=IN_A))
     assert decide(definitions, own()).rule == 7
+    definitions.drop_route(A, "r")
+    assert "r" not in definitions.tables[A].routes
 
 
 def test_expiries_do_not_grow_with_each_alter() -> None:
