@@ -68,7 +68,7 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
         diagnosing.faults(source, Cluster("localhost:1"), Topics())
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]
     documented = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
-    assert documented == [("`diagnose`, besides", "QUEUE")]
+    assert documented == [("`topics`", "service-messages"), ("`diagnose`, besides", "QUEUE")]
 
 
 def test_no_client_may_do_more_than_read_write_create_and_describe() -> None:
