@@ -153,7 +153,10 @@ def _procedure_lines(facts: QueueFacts) -> list[str]:
 
 def _session(name: str, session: Session) -> str:
     parts = ["waits in RECEIVE"] if session.wait is not None else []
-    parts += [f"has received {messages} messages in {name}" for name, messages in session.transactions.items()]
+    parts += [
+        f"has received {messages} message{'s' if messages != 1 else ''} in transaction {name}"
+        for name, messages in session.transactions.items()
+    ]
     return f"{name}  {', '.join(parts)}"
 
 

@@ -69,11 +69,7 @@ def test_a_conversation_with_a_broker_instance_is_explained_rule_by_rule() -> No
         ("rule 3", f"does not apply: the conversation names the broker instance {IN_B}"),
         ("rule 4", NOT_ASKED),
         ("rule 5", "routes for any service: none"),
-        (
-            "rule 6",
-            "a database here with service Stock, for which a route with the address LOCAL is assumed: "
-            "an assumed route with the address LOCAL",
-        ),
+        ("rule 6", "databases here with service Stock: an assumed route with the address LOCAL"),
         ("find", "assumed route: LOCAL, database B, queue queue-of-B"),
     ]
 
@@ -85,7 +81,7 @@ def test_that_no_rule_finds_a_route_is_explained() -> None:
         ("result", "9750, no route matches. DELAYED: it is matched again later"),
     ]
     with_instance = told(scene(), own(instance=IN_B))
-    assert with_instance[-3][1].endswith("for which a route with the address LOCAL is assumed: none")
+    assert with_instance[-3][1].endswith("databases here with service Stock: none")
 
 
 def test_each_route_that_a_rule_passes_over_has_its_reason() -> None:
@@ -216,7 +212,7 @@ def test_a_sender_that_is_not_here_is_explained() -> None:
     sender, result = told(scene(), own(database="C"))
 
     assert sender == ("sender", "database C is missing, disabled or a mirror: no table is matched")
-    assert result[1].startswith("9791, the broker of the sender's database is not enabled here. DELAYED")
+    assert result[1].startswith("9791, the sender's database is missing, disabled or a mirror. DELAYED")
 
 
 ASKED = route("asked", BROKER_CONFIGURATION)

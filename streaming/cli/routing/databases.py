@@ -202,6 +202,10 @@ def list_services(
     print_rows(rows_of(definitions)["services"], as_json)
 
 
+# Values in tables; `--json` has the values themselves.
+_WORDS = {None: "-", True: "yes", False: "no"}
+
+
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Prints rows as a table, or one JSON object per line."""
     from streaming.cli import tables
@@ -218,7 +222,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     for name in rows[0]:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*("-" if value is None else printable(str(value)) for value in row.values()))
+        table.add_row(*(printable(_WORDS.get(value, str(value))) for value in row.values()))
     tables.print_view(table)
 
 

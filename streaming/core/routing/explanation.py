@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.choosing import KINDS, in_order, kind
 from streaming.core.routing.conversation import BROKER_CONFIGURATION, Question
 from streaming.core.routing.definitions import Service
@@ -12,6 +11,9 @@ from streaming.core.routing.matching import ASK_RULE, NO_RULE, Case
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
 
+# The rule that assumes a route.
+ASSUMING_RULE = 6
+
 # A table may have thousands of routes.
 MAX_PASSED_OVER = 20
 
@@ -19,7 +21,7 @@ NUMBERS = {
     9744: "the name of the service is not an address",
     9750: "no route matches",
     9770: "the configuration service has been asked for a route",
-    9791: "the broker of the sender's database is not enabled here",
+    9791: "the sender's database is missing, disabled or a mirror",
     9792: "message forwarding is off",
     9795: "the broker instance is not here",
     9796: "the service is not here",
@@ -121,13 +123,13 @@ class Explanation:
         instance = case.conversation.to_broker_instance
         if number == ASK_RULE:
             self._add("rule 4", _not_asked(case))
-        elif number in (1, 6) and instance is None:
+        elif number in (1, ASSUMING_RULE) and instance is None:
             self._add(f"rule {number}", "does not apply: the conversation names no broker instance")
         elif number == 3 and instance is not None:
             self._add("rule 3", f"does not apply: the conversation names the broker instance {instance}")
         else:
             step = self._add(f"rule {number}", f"{_sought(case, number)}: none")
-            if number != 6:
+            if number != ASSUMING_RULE:
                 self._pass_over(step, case, number, set())
 
     def _pass_over(self, step: Step, case: Case, rule: int, found: set[str]) -> None:
@@ -185,5 +187,5 @@ def _sought(case: Case, rule: int) -> str:
         2: f"routes for service {service} without a broker instance",
         3: f"routes for service {service} with any broker instance",
         5: "routes for any service",
-        6: f"a database here with service {service}, for which a route with the address {LOCAL} is assumed",
+        6: f"databases here with service {service}",
     }[rule]

@@ -29,7 +29,8 @@ def read_status(directory: Path, now_ms: int) -> Status:
         raise UserError(f"The state directory {directory} cannot be read: {error.strerror}") from None
     if not is_there:
         raise UserError(
-            f"No activator has run with the state directory {directory}. Give the --state-directory of the activator."
+            f"No activator has run with the state directory {directory.absolute()}. Give the --state-directory of the "
+            "activator."
         )
     with Store(directory) as store:
         about = store.about()
