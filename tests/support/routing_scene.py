@@ -7,8 +7,9 @@ import pytest
 
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Conversation, Decision, Instance, Question
+from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError
-from streaming.core.routing.definitions import MSDB, Database, Definitions, Service
+from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import Explanation, Step
 from streaming.core.routing.resolving import resolve
 from streaming.core.routing.routing_table import Route

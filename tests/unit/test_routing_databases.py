@@ -3,16 +3,9 @@
 import pytest
 
 from streaming.core.routing.conversation import Outcome
+from streaming.core.routing.databases import MIRROR, PRINCIPAL, Database, Service
 from streaming.core.routing.definition_rules import MAX_NAME_LENGTH, MAX_SERVICE_NAME_LENGTH
-from streaming.core.routing.definitions import (
-    AUTO_CREATED_LOCAL,
-    MIRROR,
-    MSDB,
-    PRINCIPAL,
-    Database,
-    Definitions,
-    Service,
-)
+from streaming.core.routing.definitions import AUTO_CREATED_LOCAL, MSDB, Definitions
 from streaming.wire.service_definitions import rows_of
 from tests.support.routing_scene import (
     ELSEWHERE,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT
+from streaming.core.routing.databases import Database
 from streaming.core.routing.definition_rules import (
     MAX_DEFINITIONS,
     MAX_LIFETIME_S,
@@ -13,7 +14,7 @@ from streaming.core.routing.definition_rules import (
     RefusedDefinitionError,
     expiry_ms,
 )
-from streaming.core.routing.definitions import AUTO_CREATED_LOCAL, MSDB, Database, Definitions
+from streaming.core.routing.definitions import AUTO_CREATED_LOCAL, MSDB, Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.wire.service_definitions import rows_of
 from tests.support.routing_scene import (

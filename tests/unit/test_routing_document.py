@@ -1,6 +1,7 @@
 """docs/routing.md names a test for each sentence of the original, and each decision and number; its example is real."""
 
 import ast
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
+from streaming.core.routing import explanation
 from streaming.core.routing.explanation import NUMBERS
 from tests.support.command_lines import COMMAND, ROOT, fenced_blocks, shell_commands
 
@@ -64,6 +66,14 @@ def test_the_document_explains_each_number(number: int) -> None:
     rows = [line.split(" | ")[0] for line in section("Numbers").splitlines() if line.startswith("| ")]
 
     assert len([row for row in rows if str(number) in row]) == 1
+
+
+def test_the_document_says_to_which_step_each_line_of_explain_belongs() -> None:
+    source = inspect.getsource(explanation)
+    titles = set(re.findall(r"_add\(f?\"(?:(rule) [^\"]+|(\w+))\"", source))
+    rows = [line.split("`")[1].split()[0] for line in section("How a decision is made").splitlines() if "| `" in line]
+
+    assert sorted(rows) == sorted({"=>", *("".join(title) for title in titles)})
 
 
 def test_the_example_prints_what_the_document_shows(monkeypatch: pytest.MonkeyPatch) -> None:

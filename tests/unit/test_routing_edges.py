@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 from streaming.cli.main import app
 from streaming.core.routing.addresses import normal_form
 from streaming.core.routing.choosing import in_order
-from streaming.core.routing.conversation import BROKER_CONFIGURATION, Outcome, Question
+from streaming.core.routing.conversation import Outcome, Question
 from streaming.core.routing.definition_rules import MAX_DEFINITIONS
 from streaming.core.routing.definitions import MSDB
 from streaming.core.routing.resolving import resolve
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.errors import UserError
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import decode_envelope
@@ -140,6 +141,17 @@ def test_diagnose_blames_the_disabled_broker_only(tmp_path: Any) -> None:
     content = file([row("r", "A", STOCK, HOST_1, expires_at="2020-01-01T00:00:00Z")], [("x", "A")])
     content["databases"][0]["is_broker_enabled"] = False
     assert "expired route" not in run(tmp_path, content, "diagnose", "--definitions").output
+
+
+def test_diagnose_finds_an_msdb_whose_routes_have_all_expired(tmp_path: Any) -> None:
+    local = row("l", MSDB, None, "LOCAL")
+    assert "msdb" not in run(tmp_path, file([local], []), "diagnose", "--definitions").output
+    for routes in ([], [local | {"expires_at": "2020-01-01T00:00:00Z"}]):
+        result = run(tmp_path, file(routes, []), "diagnose", "--definitions")
+        assert result.exit_code == 1
+        [line] = result.output.splitlines()
+        assert line.startswith("no route: database msdb: messages from outside")
+        assert "(9750)" in line
 
 
 def test_diagnose_finds_a_one_way_route_of_any_service_of_a_database(tmp_path: Any) -> None:

@@ -151,3 +151,24 @@ def test_route_check_refuses_definitions_that_contradict_themselves(tmp_path: Pa
 
     assert isinstance(result.exception, UserError)
     assert "The definitions are invalid: there is a route 'AutoCreatedLocal'" in str(result.exception)
+
+
+def test_route_check_takes_several_files_and_fails_if_one_of_them_does(tmp_path: Path) -> None:
+    first, second = example(1)[0], example(2)[0]
+    both = run("route", "check", first, second)
+
+    assert both.exit_code == 0
+    assert both.output == f"{first}:\n{check(first).output}{second}:\n{check(second).output}"
+
+    changed = tmp_path / "changed.json"
+    changed.write_text(first.read_text().replace('"outcome": "LOCAL"', '"outcome": "REMOTE"'))
+    assert run("route", "check", changed, second).exit_code == 1
+
+
+def test_route_check_says_that_a_file_has_only_definitions() -> None:
+    path = EXAMPLES / "definitions.json"
+    result = run("route", "check", path)
+
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception).startswith(f"{path} is a file of definitions and has no cases to check.")
+    assert f"route explain --definitions {path}" in str(result.exception)

@@ -3,9 +3,10 @@
 import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
-from streaming.core.routing.conversation import BROKER_CONFIGURATION, Conversation, Instance, Question
+from streaming.core.routing.conversation import Conversation, Instance, Question
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import MAX_PASSED_OVER, NUMBERS, Step
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from tests.support.routing_scene import (
     ELSEWHERE,
     FORWARDING,

@@ -3,9 +3,9 @@
 import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
-from streaming.core.routing.conversation import BROKER_CONFIGURATION, Conversation, Outcome, Question
+from streaming.core.routing.conversation import Conversation, Outcome, Question
 from streaming.core.routing.definitions import MSDB
-from streaming.core.routing.routing_table import Route
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route
 from tests.support.routing_scene import (
     ELSEWHERE,
     FORWARDING,

@@ -6,7 +6,8 @@ import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
 from streaming.core.routing.conversation import Conversation, Instance, Outcome
-from streaming.core.routing.definitions import MIRROR, MSDB
+from streaming.core.routing.databases import MIRROR
+from streaming.core.routing.definitions import MSDB
 from tests.support.routing_scene import (
     ELSEWHERE,
     FORWARDING,

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from streaming.core.routing.databases import MIRROR
 from streaming.core.routing.definition_rules import RefusedDefinitionError
-from streaming.core.routing.definitions import MIRROR, Definitions
+from streaming.core.routing.definitions import Definitions
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope
 from streaming.wire.service_commands import decode
@@ -178,6 +179,14 @@ def test_an_envelope_keeps_each_field() -> None:
 @pytest.mark.parametrize("kind", ["MESSAGE", "END", "ERROR", "TIMER", "ACK"])
 def test_an_envelope_has_one_of_five_types(kind: str) -> None:
     assert envelope(SHORT | {"type": kind}).type == kind
+
+
+@pytest.mark.parametrize("name", ["EndDialog", "Error", "DialogTimer"])
+def test_a_programs_message_cannot_pass_for_one_of_the_router(name: str) -> None:
+    routers = f"http://schemas.microsoft.com/SQL/ServiceBroker/{name}"
+    with pytest.raises(InvalidRecordError, match=f"{name} is only for what the router says"):
+        envelope(SHORT | {"message_type_name": routers})
+    assert envelope(SHORT | {"message_type_name": f"{routers}s"}).message_type_name == f"{routers}s"
 
 
 def test_unknown_fields_of_an_envelope_are_ignored() -> None:

@@ -43,10 +43,7 @@ def why(now: Situation) -> list[str]:
     if now.state is State.ABSENT:
         return _absent(now)
     if now.state is State.INACTIVE:
-        return [
-            "There is nothing to receive. The next message activates the queue, unless a waiting reader takes it or a "
-            "task still runs."
-        ]
+        return _inactive(now)
     if now.state is State.NOTIFIED:
         return _notified(now)
     return _receives_occurring(now)
@@ -63,6 +60,19 @@ def _absent(now: Situation) -> list[str]:
         "The queue has neither an event notification nor internal activation that is ON, so the monitor cannot request "
         "a reader."
     ]
+
+
+def _inactive(now: Situation) -> list[str]:
+    if now.waiting > 0:
+        return [
+            f"There is nothing to receive. {_who_waits(now.waiting)} in RECEIVE and would take the next message, so no "
+            "reader has to be started: with a waiting reader, INACTIVE is the expected state."
+        ]
+    return ["There is nothing to receive. The next message activates the queue, unless a task still runs."]
+
+
+def _who_waits(readers: int) -> str:
+    return "A reader waits" if readers == 1 else f"{readers} readers wait"
 
 
 def _notified(now: Situation) -> list[str]:
@@ -87,8 +97,9 @@ def _notified(now: Situation) -> list[str]:
 def _receives_occurring(now: Situation) -> list[str]:
     sentences = ["Readers receive."]
     if now.waiting > 0:
-        who = "A reader waits" if now.waiting == 1 else f"{now.waiting} readers wait"
-        sentences.append(f"{who} in RECEIVE and would take the next message, so one more would have no work.")
+        sentences.append(
+            f"{_who_waits(now.waiting)} in RECEIVE and would take the next message, so one more would have no work."
+        )
     elif now.unread <= 0:
         sentences.append("Nothing is unread.")
     elif now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers and not now.has_notifications:

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from streaming.core.routing.definitions import Service
-
-# The service that is asked for missing routes (dynamic routing).
-BROKER_CONFIGURATION = "SQL/ServiceBroker/BrokerConfiguration"
+from streaming.core.routing.databases import Service
 
 
 class Outcome(StrEnum):

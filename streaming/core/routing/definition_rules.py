@@ -26,6 +26,11 @@ class RefusedDefinitionError(Exception):
         super().__init__(reason)
         self.number = number
 
+    @property
+    def reason_and_number(self) -> str:
+        """Returns the reason, with the number in brackets if there is one."""
+        return str(self) if self.number is None else f"{self} ({self.number})"
+
 
 def expiry_ms(created_ms: int, lifetime_s: int) -> int:
     """Returns the instant at which a route with this lifetime expires.

@@ -4,10 +4,11 @@ A statement that is refused changes nothing. Its number is that of Service Broke
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from streaming.core.routing.addresses import LOCAL
+from streaming.core.routing.databases import MIRROR, PRINCIPAL, Changes, Database, Service
 from streaming.core.routing.definition_rules import (
     MAX_DEFINITIONS,
     MAX_NAME_LENGTH,
@@ -16,47 +17,10 @@ from streaming.core.routing.definition_rules import (
     require_name,
     require_valid_route,
 )
-from streaming.core.routing.routing_table import Route, RoutingTable
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RoutingTable
 
 MSDB = "msdb"
 AUTO_CREATED_LOCAL = "AutoCreatedLocal"
-
-PRINCIPAL = "PRINCIPAL"
-MIRROR = "MIRROR"
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """A named part of an instance, with its services and its routes.
-
-    Attributes:
-        name: The name.
-        broker_instance: The identifier of its broker (a UUID), unique among enabled databases; None for an msdb that
-            was never given one.
-        is_broker_enabled: Whether messages are delivered in it.
-        mirroring_role: PRINCIPAL or MIRROR.
-        epoch: The number of its role: of two principals the one with the higher epoch counts.
-    """
-
-    name: str
-    broker_instance: str | None
-    is_broker_enabled: bool = True
-    mirroring_role: str = PRINCIPAL
-    epoch: int = 0
-
-    @property
-    def is_here(self) -> bool:
-        """Returns whether messages may be delivered here; any other database is treated as absent."""
-        return self.is_broker_enabled and self.mirroring_role == PRINCIPAL
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """The name by which programs address a queue."""
-
-    name: str
-    database: str
-    queue: str
 
 
 class Definitions:
@@ -67,11 +31,16 @@ class Definitions:
         databases: Name -> database.
         tables: Name of a database -> its routes.
         version: Grows with each change, and with each route that expires.
+        services_created: The number of services that were ever created. Unlike `version` it does not depend on when
+            routes expire, so the same statements always give the same numbers.
+        changes: The changes since `take_changes`.
     """
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.version = 0
+        self.services_created = 0
+        self.changes = Changes()
         self.databases: dict[str, Database] = {}
         self.tables: dict[str, RoutingTable] = {}
         # Name -> database -> service, and database -> names of its services.
@@ -123,10 +92,16 @@ class Definitions:
             if table is not None and route is not None and route.expires_at_ms == at_ms:
                 table.expire(name)
                 self.version += 1
+                self._route_changed(route)
 
     def next_expiry_ms(self) -> int | None:
         """Returns the next instant at which a route may expire; None if none will."""
         return self._expiries[0][0] if self._expiries else None
+
+    def take_changes(self) -> Changes:
+        """Returns the changes since the last call."""
+        changes, self.changes = self.changes, Changes()
+        return changes
 
     # Databases
 
@@ -186,6 +161,7 @@ class Definitions:
             self.drop_service(name, service)
         self._forget_instance(database)
         self._changed(-1 - len(self.tables[name].routes))
+        self.changes.is_all = True
         del self.databases[name], self.tables[name], self._names_of[name]
 
     # Services
@@ -203,7 +179,8 @@ class Definitions:
                 f"there is a service {service.name!r} in database {service.database!r} already"
             )
         self._require_room(1)
-        self._put_service(service, 1)
+        self.services_created += 1
+        self._put_service(replace(service, created=service.created or self.services_created), 1)
 
     def alter_service(self, database: str, name: str, queue: str) -> None:
         """Moves a service to another queue.
@@ -211,8 +188,8 @@ class Definitions:
         Raises:
             RefusedDefinitionError: There is no such service.
         """
-        self._service(database, name)
-        self._put_service(Service(name, database, queue), 0)
+        before = self._service(database, name)
+        self._put_service(replace(before, queue=queue), 0)
 
     def drop_service(self, database: str, name: str) -> None:
         """Removes a service.
@@ -226,6 +203,7 @@ class Definitions:
             del self._services[name]
         self._names_of[database].remove(name)
         self._changed(-1)
+        self._service_changed(database, name)
         self._look_where_service_is(name)
 
     # Routes
@@ -282,6 +260,7 @@ class Definitions:
             before.mirror_address if mirror_address is None else mirror_address,
         )
         require_valid_route(altered)
+        self._route_changed(before)
         self._put_route(table, altered, 0)
 
     def drop_route(self, database: str, name: str) -> None:
@@ -293,6 +272,7 @@ class Definitions:
         table = self._table(database)
         if name not in table.routes:
             raise RefusedDefinitionError(f"there is no route {name!r} in database {database!r}")
+        self._route_changed(table.routes[name])
         table.remove(name)
         self._changed(-1)
 
@@ -303,6 +283,7 @@ class Definitions:
             if len(self._expiries) > 2 * MAX_DEFINITIONS:
                 self._forget_old_expiries()
         self._changed(growth)
+        self._route_changed(route)
 
     def _forget_old_expiries(self) -> None:
         """Removes the entries of routes that were altered or dropped."""
@@ -320,16 +301,28 @@ class Definitions:
         self._services.setdefault(service.name, {})[service.database] = service
         self._names_of[service.database].add(service.name)
         self._changed(growth)
+        self._service_changed(service.database, service.name)
         self._look_where_service_is(service.name)
 
     def _changed(self, growth: int) -> None:
         self._size += growth
         self.version += 1
 
+    def _service_changed(self, database: str, name: str) -> None:
+        self.changes.services.add((database, name))
+        self.changes.routed.add(name)
+
+    def _route_changed(self, route: Route) -> None:
+        # Whether there is a route for the configuration service decides about the services without routes.
+        if route.service_name is None or route.service_name == BROKER_CONFIGURATION:
+            self.changes.is_all = True
+        else:
+            self.changes.routed.add(route.service_name)
+
     def _database(self, name: str) -> Database:
         found = self.databases.get(name)
         if found is None:
-            raise RefusedDefinitionError(f"there is no database {name!r}")
+            raise RefusedDefinitionError(f"there is no database {name!r}; `database list` shows all")
         return found
 
     def _table(self, database: str) -> RoutingTable:
@@ -340,7 +333,8 @@ class Definitions:
         self._database(database)
         found = self.service(database, name)
         if found is None:
-            raise RefusedDefinitionError(f"there is no service {name!r} in database {database!r}")
+            reason = f"there is no service {name!r} in database {database!r}; `service list` shows all"
+            raise RefusedDefinitionError(reason)
         return found
 
     def _put_database(self, database: Database, growth: int) -> None:
@@ -348,6 +342,7 @@ class Definitions:
         if database.broker_instance is not None and database.is_broker_enabled:
             self._enabled_by_instance[database.broker_instance] = database.name
         self._changed(growth)
+        self.changes.is_all = True
         for service in self._names_of[database.name]:
             self._look_where_service_is(service)
 

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streaming.core.routing.choosing import KINDS, in_order, kind
-from streaming.core.routing.conversation import BROKER_CONFIGURATION, Question
-from streaming.core.routing.definitions import Service
+from streaming.core.routing.conversation import Question
+from streaming.core.routing.databases import Service
 from streaming.core.routing.locating import NO_BROKER_INSTANCE
-from streaming.core.routing.matching import ASK_RULE, NO_RULE, Case
-from streaming.core.routing.routing_table import Route
+from streaming.core.routing.matching import ASK_RULE, ASSUMING_RULE, NO_RULE, Case
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route
 from streaming.core.times import iso_time
-
-# The rule that assumes a route.
-ASSUMING_RULE = 6
 
 # A table may have thousands of routes.
 MAX_PASSED_OVER = 20

@@ -1,7 +1,8 @@
 """Step 3 of a routing decision: which service a message for this instance is delivered to."""
 
 from streaming.core.routing.conversation import Conversation
-from streaming.core.routing.definitions import Definitions, Service
+from streaming.core.routing.databases import Service
+from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.core.routing.stable_hash import stable_hash
 

@@ -13,12 +13,13 @@
 from collections.abc import Callable
 
 from streaming.core.routing.addresses import LOCAL
-from streaming.core.routing.conversation import BROKER_CONFIGURATION, Conversation, Question
+from streaming.core.routing.conversation import Conversation, Question
 from streaming.core.routing.definitions import Definitions
-from streaming.core.routing.routing_table import Route, RoutingTable
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RoutingTable
 from streaming.core.routing.stable_hash import stable_hash
 
 ASK_RULE = 4
+ASSUMING_RULE = 6
 NO_RULE = 7
 
 
@@ -96,7 +97,7 @@ def rule_6(case: Case) -> list[Route]:
 
 
 # Rule 4 finds no routes.
-RULES: dict[int, Callable[[Case], list[Route]]] = {1: rule_1, 2: rule_2, 3: rule_3, 5: rule_5, 6: rule_6}
+RULES: dict[int, Callable[[Case], list[Route]]] = {1: rule_1, 2: rule_2, 3: rule_3, 5: rule_5, ASSUMING_RULE: rule_6}
 
 
 def match(case: Case) -> tuple[int, list[Route]]:

@@ -3,6 +3,9 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
+# The service that is asked for missing routes (dynamic routing).
+BROKER_CONFIGURATION = "SQL/ServiceBroker/BrokerConfiguration"
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

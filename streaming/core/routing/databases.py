@@ -1,0 +1,66 @@
+"""Databases, their services, and the record of changes to definitions."""
+
+from dataclasses import dataclass, field
+
+PRINCIPAL = "PRINCIPAL"
+MIRROR = "MIRROR"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A named part of an instance, with its services and its routes.
+
+    Attributes:
+        name: The name.
+        broker_instance: The identifier of its broker (a UUID), unique among enabled databases; None for an msdb that
+            was never given one.
+        is_broker_enabled: Whether messages are delivered in it.
+        mirroring_role: PRINCIPAL or MIRROR.
+        epoch: The number of its role: of two principals the one with the higher epoch counts.
+    """
+
+    name: str
+    broker_instance: str | None
+    is_broker_enabled: bool = True
+    mirroring_role: str = PRINCIPAL
+    epoch: int = 0
+
+    @property
+    def is_here(self) -> bool:
+        """Returns whether messages may be delivered here; any other database is treated as absent."""
+        return self.is_broker_enabled and self.mirroring_role == PRINCIPAL
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The name by which programs address a queue.
+
+    Attributes:
+        name: The name.
+        database: Its database.
+        queue: The queue.
+        created: The number of its CREATE among all services', which tells it from an earlier service of its name.
+    """
+
+    name: str
+    database: str
+    queue: str
+    created: int = field(default=0, compare=False)
+
+
+@dataclass(slots=True)
+class Changes:
+    """The changes that statements and expired routes have made.
+
+    Attributes:
+        services: Database and name of the services that were created, altered or dropped.
+        routed: The services to which messages may go otherwise now.
+        is_all: Whether any message may go otherwise now.
+    """
+
+    services: set[tuple[str, str]] = field(default_factory=set)
+    routed: set[str] = field(default_factory=set)
+    is_all: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.services or self.routed or self.is_all)

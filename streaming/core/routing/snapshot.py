@@ -1,0 +1,52 @@
+"""Converts definitions to plain values and back, in the format that a checkpoint keeps."""
+
+from typing import Any
+
+from streaming.core.routing.databases import Database, Service
+from streaming.core.routing.definitions import Definitions
+from streaming.core.routing.routing_table import Route
+
+Snapshot = list[Any]
+
+
+def take(definitions: Definitions) -> Snapshot:
+    """Returns definitions as nested lists of None, bool, int and str."""
+    return [
+        definitions.now_ms,
+        definitions.version,
+        definitions.services_created,
+        [
+            [each.name, each.broker_instance, each.is_broker_enabled, each.mirroring_role, each.epoch]
+            for each in definitions.databases.values()
+        ],
+        [[each.name, each.database, each.queue, each.created] for each in definitions.services()],
+        [
+            [
+                each.name,
+                each.database,
+                each.service_name,
+                each.broker_instance,
+                each.expires_at_ms,
+                each.address,
+                each.mirror_address,
+            ]
+            for table in definitions.tables.values()
+            for each in table.routes.values()
+        ],
+    ]
+
+
+def restore(snapshot: Snapshot) -> Definitions:
+    """Returns the definitions of a snapshot."""
+    now_ms, version, services_created, databases, services, routes = snapshot
+    definitions = Definitions()
+    definitions.now_ms = now_ms
+    for database in databases:
+        definitions.create_database(Database(*database), with_default_route=False)
+    for service in services:
+        definitions.create_service(Service(*service))
+    for route in routes:
+        definitions.load_route(Route(*route))
+    definitions.version, definitions.services_created = version, services_created
+    definitions.take_changes()
+    return definitions
