@@ -1,15 +1,19 @@
 """The envelope of a service message: one header of its Kafka record, with one JSON object."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.service_commands import Name, ServiceName
 
 HEADER = "envelope"
 MAX_ENVELOPE_BYTES = 8 * 1024
+
+# The types by which a receiver knows what the router says. A program's message could pass for an end or an error.
+ROUTERS_TYPES = frozenset((DIALOG_TIMER, END_DIALOG, ERROR))
 
 ConversationId = Annotated[str, Meta(min_length=1, max_length=128)]
 GroupId = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -25,7 +29,7 @@ class Envelope(Struct, omit_defaults=True):
     The fields from `from_broker_instance` on are those between instances.
     """
 
-    type: Literal["MESSAGE", "END", "ERROR", "TIMER", "ACK"]
+    type: Literal["MESSAGE", "END", "ERROR", "CLEANUP", "TIMER", "ACK"]
     conversation_id: ConversationId
     is_initiator: bool
     from_service: ServiceName
@@ -50,6 +54,23 @@ class Envelope(Struct, omit_defaults=True):
 _decoder = msgspec.json.Decoder(Envelope)
 
 
+def encode_envelope(fields: dict[str, Any]) -> bytes:
+    """Encodes an envelope.
+
+    Args:
+        fields: Its fields; None stands for a field that is missing.
+
+    Raises:
+        InvalidRecordError: The router would refuse the envelope.
+    """
+    try:
+        value = msgspec.json.encode(msgspec.convert(fields, Envelope))
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise InvalidRecordError(str(error)) from None
+    decode_value(value, len(value))
+    return value
+
+
 def decode_envelope(headers: list[tuple[str, bytes | None]] | None) -> Envelope:
     """Decodes the envelope of a record.
 
@@ -61,10 +82,27 @@ def decode_envelope(headers: list[tuple[str, bytes | None]] | None) -> Envelope:
     """
     found = [value for name, value in headers or [] if name == HEADER]
     if len(found) != 1:
-        raise InvalidRecordError(f"the record has {len(found)} headers `{HEADER}`; it must have exactly one")
-    value = found[0]
+        return decode_value(None, -1 - len(found))
+    return decode_value(found[0], len(found[0] or b""))
+
+
+def decode_value(value: bytes | None, value_bytes: int) -> Envelope:
+    """Decodes an envelope.
+
+    Args:
+        value: The header's value, which may be cut.
+        value_bytes: The length of the whole value; if the record has n such headers and n is not 1: -1 - n.
+
+    Raises:
+        InvalidRecordError: The record has no envelope, several, or an invalid one.
+    """
+    if value_bytes < 0:
+        raise InvalidRecordError(f"the record has {-1 - value_bytes} headers `{HEADER}`; it must have exactly one")
     if value is None:
         raise InvalidRecordError(f"the header `{HEADER}` has no value")
-    if len(value) > MAX_ENVELOPE_BYTES:
-        raise InvalidRecordError(f"the envelope has {len(value)} bytes, more than {MAX_ENVELOPE_BYTES}")
-    return decode_json(_decoder, value)
+    if value_bytes > MAX_ENVELOPE_BYTES:
+        raise InvalidRecordError(f"the envelope has {value_bytes} bytes, more than {MAX_ENVELOPE_BYTES}")
+    envelope = decode_json(_decoder, value)
+    if envelope.message_type_name in ROUTERS_TYPES:
+        raise InvalidRecordError(f"the message type {envelope.message_type_name} is only for what the router says")
+    return envelope

@@ -19,8 +19,8 @@ Short = Annotated[str, Meta(max_length=64)]
 
 
 Headers = list[tuple[str, bytes]]
-# The topic, key, value and headers of a record.
-OutputRow = tuple[str, bytes | None, bytes | None, Headers | None]
+# The topic, key, value, headers and partition of a record. Without a partition, the key determines it.
+OutputRow = tuple[str, bytes | None, bytes | None, Headers | None, int | None]
 
 
 class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import expiry_ms
-from streaming.core.routing.definitions import Database, Definitions, Service
+from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.input_records import MAX_RECORD_BYTES, is_queue_name

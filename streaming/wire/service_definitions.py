@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
 from streaming.core.routing.conversation import Conversation, Instance
+from streaming.core.routing.databases import PRINCIPAL, Database, Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError
-from streaming.core.routing.definitions import MSDB, PRINCIPAL, Database, Definitions, Service
+from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
 from streaming.wire.decoding import InvalidRecordError, decode_json
@@ -88,8 +89,7 @@ class DefinitionsFile(Struct, forbid_unknown_fields=True):
             for route in self.routes:
                 definitions.load_route(_route(route))
         except RefusedDefinitionError as error:
-            number = f" ({error.number})" if error.number is not None else ""
-            raise InvalidRecordError(f"{error}{number}") from None
+            raise InvalidRecordError(error.reason_and_number) from None
         return definitions
 
 
@@ -182,6 +182,17 @@ def rows_of(definitions: Definitions) -> dict[str, list[dict[str, Any]]]:
             for each in routes
         ],
     }
+
+
+def view_of(definitions: Definitions) -> dict[bytes, dict[str, Any]]:
+    """Returns the rows of service-definitions, without their time, by their keys."""
+    rows: dict[bytes, dict[str, Any]] = {}
+    for plural, found in rows_of(definitions).items():
+        kind = plural[:-1]
+        for row in found:
+            name = [row["name"]] if kind == "database" else [row["database"], row["name"]]
+            rows[msgspec.json.encode([kind, *name])] = {"kind": kind, **row}
+    return rows
 
 
 def _route(row: RouteRow) -> Route:

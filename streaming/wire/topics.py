@@ -14,6 +14,8 @@ DAY_MS = 24 * HOUR_MS
 _INPUT = {"message.timestamp.type": "LogAppendTime", "compression.type": "uncompressed"}
 _COMPACTED = {"cleanup.policy": "compact"}
 _KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+# Kafka compacts all but the last segment. These topics have few keys, and a record for each batch or transaction.
+_COMPACTED_SOON = _COMPACTED | {"segment.bytes": str(16 * 1024 * 1024)}
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,14 @@ class Topics:
             TopicSpec(self.service_messages, True, _INPUT | _KEPT),
             TopicSpec(self.service_incoming, True, _INPUT | _KEPT),
             TopicSpec(self.service_decisions, True, _KEPT),
-            TopicSpec(self.service_marks, True, _COMPACTED),
+            TopicSpec(self.service_marks, True, _COMPACTED_SOON),
             TopicSpec(self.service_conversations, True, _COMPACTED),
             TopicSpec(self.service_transmissions, True, _COMPACTED),
             TopicSpec(self.service_commands, False, _INPUT | _KEPT),
             TopicSpec(self.service_reports, False, _INPUT | _KEPT),
             TopicSpec(self.service_ticks, False, _INPUT | {"retention.ms": str(HOUR_MS)}),
             TopicSpec(self.service_definitions, False, _COMPACTED),
-            TopicSpec(self.service_progress, False, _COMPACTED),
+            TopicSpec(self.service_progress, False, _COMPACTED_SOON),
             TopicSpec(self.service_dead_letters, False, {}),
         ]
 
@@ -97,6 +99,16 @@ class Topics:
     def inputs(self) -> list[str]:
         """Returns the topics that the monitor reads."""
         return [*self.counted(), self.ticks]
+
+    def service_inputs(self) -> list[str]:
+        """Returns the topics that the router reads."""
+        return [
+            self.service_messages,
+            self.service_incoming,
+            self.service_commands,
+            self.service_reports,
+            self.service_ticks,
+        ]
 
     def batches_spec(self) -> TopicSpec:
         """Returns the topic for the log of batches, which only a monitor with `--log-batches` needs."""

@@ -119,7 +119,7 @@ def test_the_state_never_outgrows_its_room(seed: int, has_commands: bool, monkey
         shard.clock.advance(batch_ms)
         rows = step_shard(shard, table(records), SHARD)
         reasons |= {
-            (headers or [])[0][1].split(b":")[0] for topic, *_, headers in rows if topic == "queue-dead-letters"
+            (headers or [])[0][1].split(b":")[0] for topic, _, _, headers, _ in rows if topic == "queue-dead-letters"
         }
         stored = ShardState.of_row(shard.to_row())
         assert abs(stored.size_bytes - shard.size_bytes) <= 8, "the size is known within a batch"

@@ -12,7 +12,7 @@ from tests.support.fake_spark import SETTINGS, FakeShard, Record, Source, run_sh
 
 
 def letter(reason: str, topic: str = "queue-dead-letters") -> OutputRow:
-    return topic, b"key", b"value", [("reason", reason.encode()), ("source_topic", b"queue-arrivals")]
+    return topic, b"key", b"value", [("reason", reason.encode()), ("source_topic", b"queue-arrivals")], None
 
 
 def test_the_dead_letters_of_a_batch_are_counted_by_reason() -> None:
@@ -21,7 +21,7 @@ def test_the_dead_letters_of_a_batch_are_counted_by_reason() -> None:
     reasons = reasons_in(rows, "queue-dead-letters")
     assert reasons.total() == 3
     assert all("invalid JSON" in reason for reason in reasons)
-    assert reasons_in([("queue-monitors", b"Q", None, None)], "queue-dead-letters") == {}
+    assert reasons_in([("queue-monitors", b"Q", None, None, None)], "queue-dead-letters") == {}
 
 
 def test_however_many_reasons_there_are_few_are_kept_and_all_letters_counted() -> None:

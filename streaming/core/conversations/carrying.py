@@ -1,0 +1,301 @@
+"""Carrying out the decisions of one partition: each once, in order, whatever fails in between.
+
+The caller takes the partition's records in the order of their offsets, carries out what `take` yields, and says which
+deliveries failed. What it carries out, the marks and the reports are one transaction: after its commit the caller calls
+`commit`, after an abort `roll_back`, and then takes the same records again. After a crash it begins with what was
+stored last.
+
+A failed delivery begins a refusal: the rest of its round is returned to the router, in reports. The router raises the
+round when it has read a report, and a decision of a higher round ends the refusal. So does a decision of a later
+conversation with the same identifier: after the router has forgotten a conversation, a program may begin another one.
+
+What has no number (a timer, an Error about an unknown conversation) has no place in the order of its direction. So it
+is never refused because of others, and others are not refused because of it: the router could not know which messages
+that it decided after it are still to be returned.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from streaming.core.conversations.decisions import CleanUp, Decision, Deliver
+from streaming.core.conversations.marks import Marks, Verdict
+
+# Higher than any offset.
+NO_OFFSET = 2**63
+
+# The most deliveries in a report. With the longest names, such a report has less than the megabyte that Kafka accepts.
+MAX_RETURNED = 200
+
+# A conversation and the side that sends.
+Direction = tuple[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionBatch:
+    """A record of decisions.
+
+    Attributes:
+        offset: Its offset in service-decisions.
+        generation: The generation of the router's checkpoint.
+        number: Its number.
+        first: The number of its batch's first record.
+        ends: The offsets up to which the router had read.
+        decisions: The decisions, in order.
+    """
+
+    offset: int
+    generation: int
+    number: int
+    first: int
+    ends: tuple[int, int]
+    decisions: list[Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason of a failed delivery.
+
+    Attributes:
+        is_lasting: Whether the message itself cannot be delivered. Otherwise it is delivered again later.
+        reason: Why, in words.
+        number: The number of Service Broker's message, if there is one.
+    """
+
+    is_lasting: bool
+    reason: str
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refusal in force.
+
+    Attributes:
+        begun: As in the delivery that failed.
+        round: The highest round that is refused.
+        failure: The failure that began it.
+    """
+
+    begun: int
+    round: int
+    failure: Failure
+
+
+@dataclass(slots=True)
+class Report:
+    """Deliveries that are returned to the router.
+
+    Attributes:
+        direction: The conversation and the side that sends.
+        begun: As in the deliveries.
+        round: Their round.
+        failure: The failure that began the refusal.
+        returned: The deliveries, in order, as they were decided.
+    """
+
+    direction: Direction
+    begun: int
+    round: int
+    failure: Failure
+    returned: list[Deliver] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Position:
+    """The point up to which a partition's decisions have been carried out.
+
+    Attributes:
+        marks: The marks.
+        offset: The offset of the next record to take.
+        done: The number of decisions of the record after the marks' that have been carried out already.
+        held: The lowest offset in service-messages of what was returned and the router may not know about, which no
+            CLEAN_UP may delete yet; NO_OFFSET: there is none.
+    """
+
+    marks: Marks = field(default_factory=Marks)
+    offset: int = 0
+    done: int = 0
+    held: int = NO_OFFSET
+
+    def copy(self) -> "Position":
+        """Returns a copy."""
+        return Position(replace(self.marks), self.offset, self.done, self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """Returned messages that the router may not know about yet, so that its CLEAN_UP may concern them.
+
+    Records that were written after the report belong, at first, to a batch that may have been planned before it. The
+    batch after that one was planned after it, and the router reads all reports there are in each batch.
+
+    Attributes:
+        lowest_offset: Their lowest offset.
+        end: The end of service-decisions when the report was committed.
+        batch: The first batch of which a record was written after the report; None: there is none yet.
+    """
+
+    lowest_offset: int
+    end: int
+    batch: tuple[int, int] | None = None
+
+
+class Carrying:
+    """The decisions of one partition.
+
+    Attributes:
+        position: How far they have been carried out, with the open transaction.
+        refusals: The refusals in force.
+        reports: The reports of the open transaction.
+        passed_over: Verdict -> number of records that the open transaction passes over.
+    """
+
+    def __init__(self, position: Position, refusals: Mapping[Direction, Refusal], end: int) -> None:
+        """Begins with what was stored last.
+
+        Args:
+            position: The stored position.
+            refusals: The stored refusals.
+            end: The present end of service-decisions.
+        """
+        self.position = position
+        self.refusals = {**refusals}
+        self.reports: list[Report] = []
+        self.passed_over: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
+        self._stored = position.copy()
+        # The refusals, before the open transaction, of the directions that it has changed.
+        self._before: dict[Direction, Refusal | None] = {}
+        self._open: dict[Direction, Report] = {}
+        self._holds = [_Hold(position.held, end)] if position.held < NO_OFFSET else []
+        self._stored_holds = self._holds
+        # The lowest offset of what the open transaction returns.
+        self._returned_from = NO_OFFSET
+
+    def take(self, record: DecisionBatch) -> Iterator[Decision]:
+        """Yields the decisions to carry out, in order.
+
+        A caller that stops early has carried out what was yielded. It may commit that, and take the record again.
+
+        Raises:
+            LostDecisionsError: Decisions are missing, so nothing further may be carried out.
+        """
+        position = self.position
+        marks = position.marks
+        verdict = marks.verdict(record.generation, record.number, record.first, record.ends)
+        if record.generation > marks.generation:
+            self._begin_generation(record.generation)
+        if verdict is not Verdict.CARRY_OUT:
+            self.passed_over[verdict] += 1
+            position.offset = record.offset + 1
+            return
+        if self._holds:
+            self._release(record)
+        decisions = record.decisions
+        for index in range(position.done, len(decisions)):
+            position.done = index + 1
+            decision = decisions[index]
+            if position.held < NO_OFFSET and isinstance(decision, CleanUp):
+                # A later record of the same transaction may release what this CLEAN_UP does not know about.
+                decision = replace(decision, messages=min(decision.messages, position.held))
+            if not (self.refusals and isinstance(decision, Deliver) and self._is_refused(decision)):
+                yield decision
+        marks.carried_out(record.generation, record.number, record.first, record.ends)
+        position.done = 0
+        position.offset = record.offset + 1
+
+    def skip(self, offset: int) -> None:
+        """Passes over a record that cannot be decoded."""
+        self.position.offset = offset + 1
+
+    def fail(self, delivery: Deliver, failure: Failure) -> None:
+        """Refuses the rest of the round of a delivery that was yielded and has failed."""
+        direction = delivery.conversation_id, delivery.is_initiator
+        if delivery.sequence < 0:
+            self.reports.append(Report(direction, delivery.begun, delivery.round, failure, [delivery]))
+            return
+        self._change(direction, Refusal(delivery.begun, delivery.round, failure))
+        # The message of a lasting failure is in service-dead-letters, so it is not returned.
+        self._report(direction, delivery, is_returned=not failure.is_lasting)
+
+    def changed_refusals(self) -> dict[Direction, Refusal | None]:
+        """Returns the refusals that the open transaction has changed; None: it has ended."""
+        return {direction: self.refusals.get(direction) for direction in self._before}
+
+    def commit(self, end: int) -> None:
+        """Notes that what was carried out is committed.
+
+        Args:
+            end: The present end of service-decisions. It matters only if there were reports.
+        """
+        if self._returned_from < NO_OFFSET:
+            self._holds = [*self._holds, _Hold(self._returned_from, end)]
+        self._stored, self._stored_holds = self.position.copy(), self._holds
+        self._close()
+
+    def roll_back(self) -> None:
+        """Goes back to what was committed last."""
+        for direction, refusal in self._before.items():
+            if refusal is None:
+                self.refusals.pop(direction, None)
+            else:
+                self.refusals[direction] = refusal
+        self.position, self._holds = self._stored.copy(), self._stored_holds
+        self._close()
+
+    def _begin_generation(self, generation: int) -> None:
+        for direction in [*self.refusals]:
+            self._change(direction, None)
+        self.position.marks.carried_out(generation, 0, 0, (0, 0))
+        self.position.done = 0
+
+    def _is_refused(self, delivery: Deliver) -> bool:
+        direction = delivery.conversation_id, delivery.is_initiator
+        refusal = self.refusals.get(direction)
+        if refusal is None or delivery.sequence < 0:
+            return False
+        if (delivery.begun, delivery.round) > (refusal.begun, refusal.round):
+            self._change(direction, None)
+            return False
+        self._report(direction, delivery, is_returned=True)
+        return True
+
+    def _report(self, direction: Direction, delivery: Deliver, *, is_returned: bool) -> None:
+        refusal = self.refusals[direction]
+        begun, round_ = delivery.begun, delivery.round
+        report = self._open.get(direction)
+        if report is None or (report.begun, report.round) != (begun, round_) or len(report.returned) == MAX_RETURNED:
+            report = self._open[direction] = Report(direction, begun, round_, refusal.failure)
+            self.reports.append(report)
+        if is_returned:
+            report.returned.append(delivery)
+            if delivery.offset >= 0:
+                self._returned_from = min(self._returned_from, delivery.offset)
+                self._note_held()
+
+    def _change(self, direction: Direction, refusal: Refusal | None) -> None:
+        self._before.setdefault(direction, self.refusals.get(direction))
+        if refusal is None:
+            del self.refusals[direction]
+        else:
+            self.refusals[direction] = refusal
+
+    def _note_held(self) -> None:
+        self.position.held = min([self._returned_from, *[hold.lowest_offset for hold in self._holds]])
+
+    def _release(self, record: DecisionBatch) -> None:
+        batch = record.generation, record.first
+        holds = []
+        for hold in self._holds:
+            if hold.batch is None and record.offset >= hold.end:
+                holds.append(replace(hold, batch=batch))
+            elif hold.batch in (None, batch):
+                holds.append(hold)
+        self._holds = holds
+        self._note_held()
+
+    def _close(self) -> None:
+        self._before = {}
+        self._open = {}
+        self._returned_from = NO_OFFSET
+        self.reports = []
+        self.passed_over = dict.fromkeys(Verdict, 0)

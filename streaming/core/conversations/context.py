@@ -1,0 +1,80 @@
+"""The context of a step: the facts that it needs besides its conversation, and its decisions."""
+
+from typing import Protocol
+
+from streaming.core.conversations.decisions import DeadLetter, Decision, Source
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.conversation import Instance
+from streaming.core.routing.definitions import Definitions
+
+
+class Envelope(Protocol):
+    """The statement of a program, with the fields of wire/envelope.py."""
+
+    @property
+    def type(self) -> str:
+        """Returns MESSAGE, END, ERROR, CLEANUP or TIMER."""
+        ...
+
+    conversation_id: str
+    is_initiator: bool
+    from_service: str
+    from_database: str
+    to_service: str
+    to_broker_instance: str | None
+    begin: bool
+    conversation_group_id: str | None
+    lifetime_s: int | None
+    timer_ms: int | None
+
+
+class Context:
+    """The facts that a step needs besides the conversation, and its decisions.
+
+    Attributes:
+        definitions: Databases, services and routes.
+        instance: This instance.
+        settings: The settings.
+        now_ms: The shard's clock.
+        batch_ms: The batch's timestamp, by the wall clock.
+        held: The number of messages that the shard holds.
+        conversations: The number of its conversations.
+        decisions: The decisions so far, in order.
+        let_go: The number of held messages that may still be let go in this batch.
+    """
+
+    __slots__ = (
+        "batch_ms",
+        "conversations",
+        "decisions",
+        "definitions",
+        "held",
+        "instance",
+        "let_go",
+        "now_ms",
+        "settings",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917  (all of them are needed)
+        self,
+        definitions: Definitions,
+        instance: Instance,
+        settings: ConversationSettings,
+        now_ms: int,
+        batch_ms: int,
+        held: int,
+        conversations: int,
+    ) -> None:
+        self.definitions = definitions
+        self.instance = instance
+        self.settings = settings
+        self.now_ms = now_ms
+        self.batch_ms = batch_ms
+        self.held = held
+        self.conversations = conversations
+        self.decisions: list[Decision] = []
+        self.let_go = settings.max_let_go
+
+    def refuse(self, offset: int, number: int | None, reason: str) -> None:
+        """Makes a record of service-messages a dead letter."""
+        self.decisions.append(DeadLetter(Source.MESSAGES, offset, number, reason))

@@ -1,0 +1,157 @@
+"""A conversation within one instance: two endpoints, and the deliveries to each of them, in one state.
+
+Messages are numbered per direction in the order of their records. A direction delivers them in the order of their
+numbers; while one is held, all later ones of its direction wait behind it.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from streaming.core.conversations.endpoint_states import ENDED, State
+from streaming.core.times import FOREVER_MS, NEVER_MS
+
+INITIATOR, TARGET = 0, 1
+
+# The views show the last statement as exactly as this. Otherwise each statement would write two rows.
+SPOKEN_STEP_MS = 600_000
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One side's end of a conversation.
+
+    Attributes:
+        state: The state.
+        database: The database of its service.
+        service_created: The number of the service's CREATE, which tells it from a later one of its name; 0 until the
+            service has been found.
+        group_id: Its conversation group.
+        timer_ms: The instant of its DialogTimer; FOREVER_MS: none is set.
+    """
+
+    state: State
+    database: str
+    service_created: int
+    group_id: str
+    timer_ms: int = FOREVER_MS
+
+
+@dataclass(slots=True)
+class Item:
+    """A message that has a number and is to be delivered.
+
+    Attributes:
+        sequence: Its number in its direction.
+        kind: Its kind.
+        offset: Its record in service-messages; -1: the router sends it.
+        error_code: For an error that the router sends.
+        error_text: For an error that the router sends.
+    """
+
+    sequence: int
+    kind: int
+    offset: int
+    error_code: int | None = None
+    error_text: str | None = None
+
+
+@dataclass(slots=True)
+class Direction:
+    """The deliveries to one endpoint.
+
+    Attributes:
+        next_sequence: The number of the next message to be sent.
+        due_sequence: The number of the next message to be delivered.
+        round: The current round.
+        dropped_below: Messages with lower numbers that the transport returns are not delivered again.
+        waiting: The messages that are held, by number. A number that is missing is still to be returned by the
+            transport.
+        held_since_ms: The instant since which messages have been held; FOREVER_MS: none is held.
+        number: The number of Service Broker's message that says why they are held; None: there is none.
+        reason: Why they are held, in words.
+        retry_ms: The instant before which nothing is tried, after a failed delivery.
+    """
+
+    next_sequence: int = 0
+    due_sequence: int = 0
+    round: int = 1
+    dropped_below: int = 0
+    waiting: deque[Item] = field(default_factory=deque)
+    held_since_ms: int = FOREVER_MS
+    number: int | None = None
+    reason: str = ""
+    retry_ms: int = 0
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A conversation.
+
+    Attributes:
+        conversation_id: The identifier.
+        services: The names of the initiator's and the target's service.
+        to_broker_instance: The broker instance that the initiator's messages name: the program's choice, or the one of
+            the first delivery.
+        endpoints: The initiator and the target; None: there is none yet.
+        directions: The deliveries to the initiator and to the target.
+        begun: The offset of the record that began it. It tells the conversation from an earlier one with this
+            identifier, whose deliveries the transport may still return.
+        ends_ms: The end of its lifetime; FOREVER_MS: it has none.
+        closed_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
+        spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
+        is_view_stale: Whether the views must be written. Not part of the stored state.
+    """
+
+    conversation_id: str
+    services: tuple[str, str]
+    to_broker_instance: str | None
+    endpoints: list[Endpoint | None]
+    directions: list[Direction]
+    begun: int = 0
+    ends_ms: int = FOREVER_MS
+    closed_ms: int = FOREVER_MS
+    spoken_ms: int = NEVER_MS
+    is_view_stale: bool = False
+
+    def has_ended(self, side: int) -> bool:
+        """Returns whether an endpoint takes no more messages."""
+        endpoint = self.endpoints[side]
+        return endpoint is not None and endpoint.state in ENDED
+
+    def references(self) -> int:
+        """Returns the number of messages that are held."""
+        return len(self.directions[INITIATOR].waiting) + len(self.directions[TARGET].waiting)
+
+    def lowest_offset(self) -> int:
+        """Returns the lowest offset in service-messages that it refers to; FOREVER_MS if it refers to none."""
+        # The numbers of a direction follow the offsets, so its first message has the lowest.
+        lowest = FOREVER_MS
+        for direction in self.directions:
+            for item in direction.waiting:
+                if item.offset >= 0:
+                    lowest = min(lowest, item.offset)
+                    break
+        return lowest
+
+    def is_over(self) -> bool:
+        """Returns whether both sides are closed and nothing is left to deliver."""
+        for side in (INITIATOR, TARGET):
+            endpoint = self.endpoints[side]
+            if self.directions[side].waiting or (endpoint is not None and endpoint.state is not State.CD):
+                return False
+        return True
+
+    def note_statement(self, now_ms: int) -> None:
+        """Notes that a program has made a statement."""
+        if now_ms >= self.spoken_ms + SPOKEN_STEP_MS:
+            self.spoken_ms = now_ms
+            self.is_view_stale = True
+
+    def settle(self, now_ms: int) -> None:
+        """Notes since when both sides have been closed."""
+        if not self.is_over():
+            self.closed_ms = FOREVER_MS
+        elif self.closed_ms == FOREVER_MS:
+            self.closed_ms = now_ms
+            self.ends_ms = FOREVER_MS
+            self.is_view_stale = True

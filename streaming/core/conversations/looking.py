@@ -1,0 +1,187 @@
+"""Does what is due although no program says anything: timers, lifetimes, changed definitions, failed deliveries."""
+
+from collections import deque
+
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import (
+    INITIATOR,
+    TARGET,
+    Conversation,
+    Direction,
+    Endpoint,
+    Item,
+)
+from streaming.core.conversations.decisions import (
+    ENDPOINT_CLOSED,
+    LIFETIME_OVER,
+    REMOTE_SERVICE_DROPPED,
+    Deliver,
+    Kind,
+)
+from streaming.core.conversations.delivering import LET_GO, deliver_what_can_go, drop_waiting, fail, hold
+from streaming.core.conversations.endpoint_states import ENDED, State
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.times import FOREVER_MS
+
+
+def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
+    context: Context,
+    conversation: Conversation,
+    is_initiator: bool,
+    round_: int,
+    refused: list[Deliver],
+    number: int | None,
+    reason: str,
+    *,
+    is_lasting: bool,
+) -> None:
+    """Takes back deliveries that the transport has refused, to deliver them again in order.
+
+    Args:
+        context: The context.
+        conversation: The conversation.
+        is_initiator: The senders' side.
+        round_: The round that was refused.
+        refused: The deliveries, in order.
+        number: The number of Service Broker's message for the reason.
+        reason: Why the first of them failed.
+        is_lasting: Whether the message that failed can never be delivered. The transport has made it a dead letter.
+    """
+    to = TARGET if is_initiator else INITIATOR
+    direction = conversation.directions[to]
+    numbered = [each for each in refused if each.sequence >= 0]
+    for each in refused:
+        if each.kind != Kind.TIMER:
+            continue
+        if is_lasting:
+            _fail_both(context, conversation, to, number or 0, reason)
+        else:
+            _set_timer_again(context, conversation, conversation.endpoints[to])
+    # A failure of what has no number concerns nothing else, so it does not change the round.
+    if numbered or not refused:
+        direction.round = max(direction.round, round_ + 1)
+        _take_back_messages(context, direction, numbered)
+        if is_lasting:
+            _fail_both(context, conversation, to, number or 0, reason)
+        elif direction.waiting:
+            direction.retry_ms = context.now_ms + context.settings.delivery_retry_ms
+            hold(context, conversation, direction, number, reason)
+        deliver_what_can_go(context, conversation, to)
+    conversation.settle(context.now_ms)
+
+
+def _take_back_messages(context: Context, direction: Direction, refused: list[Deliver]) -> None:
+    items = {item.sequence: item for item in direction.waiting}
+    for each in refused:
+        if direction.dropped_below <= each.sequence < direction.next_sequence and each.sequence not in items:
+            items[each.sequence] = Item(each.sequence, each.kind, each.offset, each.error_code, each.error_text)
+            direction.due_sequence = min(direction.due_sequence, each.sequence)
+        elif each.kind == Kind.MESSAGE:
+            context.refuse(each.offset, ENDPOINT_CLOSED, "the conversation ended before it could be delivered")
+    context.held += len(items) - len(direction.waiting)
+    direction.waiting = deque(sorted(items.values(), key=_sequence))
+
+
+def _sequence(item: Item) -> int:
+    return item.sequence
+
+
+def _set_timer_again(context: Context, conversation: Conversation, endpoint: Endpoint | None) -> None:
+    """Sets a DialogTimer that was returned, unless the program has set another one or has ended."""
+    if endpoint is not None and endpoint.state not in ENDED and endpoint.timer_ms == FOREVER_MS:
+        endpoint.timer_ms = context.now_ms + context.settings.delivery_retry_ms
+        conversation.is_view_stale = True
+
+
+def _fail_both(context: Context, conversation: Conversation, to: int, code: int, reason: str) -> None:
+    """Ends both endpoints by an error, first the one that sends to this side."""
+    for side in (TARGET - to, to):
+        fail(context, conversation, side, code, reason)
+
+
+def retry(context: Context, conversation: Conversation) -> None:
+    """Decides about what is held now, also about deliveries that have failed and rest. The views show the result."""
+    for side in (INITIATOR, TARGET):
+        direction = conversation.directions[side]
+        if direction.waiting:
+            direction.retry_ms = 0
+            conversation.is_view_stale = True
+            deliver_what_can_go(context, conversation, side, is_limited=True)
+    conversation.settle(context.now_ms)
+
+
+def look(context: Context, conversation: Conversation) -> bool:
+    """Does what is due because time has passed or definitions have changed. Returns whether it is still kept."""
+    for side in (INITIATOR, TARGET):
+        _end_if_dropped(context, conversation, side)
+    if context.now_ms >= conversation.ends_ms:
+        conversation.ends_ms = FOREVER_MS
+        _fail_both(context, conversation, TARGET, LIFETIME_OVER, "the conversation has exceeded its lifetime")
+    for side in (INITIATOR, TARGET):
+        endpoint = conversation.endpoints[side]
+        if endpoint is not None and context.now_ms >= endpoint.timer_ms:
+            _deliver_timer(context, conversation, side, endpoint)
+        deliver_what_can_go(context, conversation, side, is_limited=True)
+    conversation.settle(context.now_ms)
+    return context.now_ms < conversation.closed_ms + context.settings.tombstone_ms
+
+
+def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> None:
+    """Ends an endpoint whose service was dropped, and tells the far side."""
+    endpoint = conversation.endpoints[side]
+    if endpoint is None or endpoint.state is State.CD:
+        return
+    name = conversation.services[side]
+    service = context.definitions.service(endpoint.database, name)
+    if service is not None and endpoint.service_created in (0, service.created):
+        endpoint.service_created = service.created
+        return
+    if endpoint.service_created == 0:
+        return
+    reason = f"service {name!r} of database {endpoint.database!r} was dropped"
+    endpoint.state, endpoint.timer_ms = State.CD, FOREVER_MS
+    conversation.is_view_stale = True
+    # First the Error: dropping what the far side has sent would end it with another one.
+    fail(context, conversation, TARGET - side, REMOTE_SERVICE_DROPPED, reason)
+    drop_waiting(context, conversation, side, reason)
+
+
+def _deliver_timer(context: Context, conversation: Conversation, side: int, endpoint: Endpoint) -> None:
+    service = context.definitions.service(endpoint.database, conversation.services[side])
+    if service is None or not context.definitions.is_here(service.database):
+        endpoint.timer_ms = context.now_ms + context.settings.timer_retry_ms
+        return
+    endpoint.timer_ms = FOREVER_MS
+    conversation.is_view_stale = True
+    context.decisions.append(
+        Deliver(
+            Kind.TIMER,
+            conversation.conversation_id,
+            side == TARGET,
+            -1,
+            conversation.directions[side].round,
+            -1,
+            service.queue,
+            service.name,
+            conversation.services[TARGET - side],
+            endpoint.group_id,
+            database=service.database,
+            begun=conversation.begun,
+        )
+    )
+
+
+def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
+    """Returns the instant at which `look` has something to do, unless definitions change before; 0: at once."""
+    wake = conversation.ends_ms
+    if conversation.closed_ms != FOREVER_MS:
+        wake = min(wake, conversation.closed_ms + settings.tombstone_ms)
+    for side in (INITIATOR, TARGET):
+        endpoint, direction = conversation.endpoints[side], conversation.directions[side]
+        if endpoint is not None:
+            wake = min(wake, endpoint.timer_ms)
+        if direction.waiting and direction.reason == LET_GO:
+            return 0
+        if direction.waiting and direction.retry_ms:
+            wake = min(wake, direction.retry_ms)
+    return wake

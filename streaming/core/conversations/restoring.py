@@ -1,0 +1,89 @@
+"""Ends conversations of which nobody knows how far they went, after the router's checkpoint was lost or restored.
+
+Such a conversation may have been delivered further than the restored state says. So nothing more of it is delivered,
+and both sides get an Error: no message comes twice, and nobody waits in silence.
+"""
+
+from typing import NamedTuple
+
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
+from streaming.core.conversations.delivering import fail
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.times import FOREVER_MS
+
+REASON = "the router was restored, and it is not known which messages of this conversation were delivered"
+
+# Numbers of messages in a generation begin above those of all earlier ones, since the last ones are not known.
+GENERATION_BITS = 40
+
+
+class Suspect(NamedTuple):
+    """A conversation that may have gone on since the state was saved.
+
+    Attributes:
+        conversation_id: The conversation.
+        services: The services of the initiator and of the target.
+        databases: Their databases; None: not known.
+        groups: The conversation groups of the endpoints.
+    """
+
+    conversation_id: str
+    services: tuple[str, str]
+    databases: tuple[str | None, str | None]
+    groups: tuple[str, str]
+
+
+def end_suspect(
+    context: Context, conversation: Conversation | None, suspect: Suspect, generation: int
+) -> Conversation | None:
+    """Ends a conversation with an Error to both sides.
+
+    Args:
+        context: The context.
+        conversation: The conversation as the restored state has it; None: it has none.
+        suspect: What else is known of it.
+        generation: The generation of the new checkpoint.
+
+    Returns:
+        The conversation; None if there is none and no side is known.
+    """
+    if conversation is None:
+        conversation = _begun_elsewhere(context, suspect)
+        if conversation is None:
+            return None
+    elif conversation.endpoints[TARGET] is None and suspect.databases[TARGET] is not None:
+        # It was delivered after the state was saved.
+        conversation.endpoints[TARGET] = _endpoint(context, suspect, TARGET)
+    for direction, endpoint in zip(conversation.directions, conversation.endpoints, strict=True):
+        direction.next_sequence = max(direction.next_sequence, generation << GENERATION_BITS)
+        if endpoint is not None and endpoint.state is State.ER:
+            # Its Error may be one that the transport was about to return, and returns no more. So it gets another one.
+            endpoint.state = State.DI
+    conversation.ends_ms = FOREVER_MS
+    for side in (INITIATOR, TARGET):
+        fail(context, conversation, side, 0, REASON)
+    conversation.is_view_stale = True
+    conversation.settle(context.now_ms)
+    return conversation
+
+
+def _begun_elsewhere(context: Context, suspect: Suspect) -> Conversation | None:
+    endpoints = [_endpoint(context, suspect, side) for side in (INITIATOR, TARGET)]
+    if endpoints[INITIATOR] is None:
+        return None
+    context.conversations += 1
+    return Conversation(suspect.conversation_id, suspect.services, None, endpoints, [Direction(), Direction()])
+
+
+def _endpoint(context: Context, suspect: Suspect, side: int) -> Endpoint | None:
+    name, database = suspect.services[side], suspect.databases[side]
+    definitions = context.definitions
+    if database is None:
+        # The target of a conversation whose views were not written. If only one service has the name, it is that one.
+        here = definitions.services_here(name)
+        database = here[0].database if len(here) == 1 else None
+    if database is None:
+        return None
+    service = definitions.service(database, name)
+    return Endpoint(State.CO, database, 0 if service is None else service.created, suspect.groups[side])

@@ -1,0 +1,31 @@
+"""The limits and times of conversations."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSettings:
+    """The settings of the router's core; fixed by the checkpoint, since a batch that is done again must not differ.
+
+    Attributes:
+        max_held_per_direction: Messages that may be held in one direction of a conversation.
+        max_held: Messages that may be held in a shard.
+        max_conversations: Conversations in a shard.
+        tombstone_ms: How long a closed conversation is remembered, so that late messages are recognised; 30 minutes as
+            in Service Broker.
+        delivery_retry_ms: How long deliveries rest after one failed: Service Broker starts a database's broker again
+            on every fifth notification, one each 5 s.
+        timer_retry_ms: How long a DialogTimer rests whose service cannot be reached.
+        max_let_go: Held messages that a shard lets go in one batch.
+        max_looked_at: Conversations that a shard looks at in one batch because time has passed or definitions have
+            changed.
+    """
+
+    max_held_per_direction: int = 10_000
+    max_held: int = 1_000_000
+    max_conversations: int = 1_000_000
+    tombstone_ms: int = 1_800_000
+    delivery_retry_ms: int = 25_000
+    timer_retry_ms: int = 10_000
+    max_let_go: int = 20_000
+    max_looked_at: int = 2_000

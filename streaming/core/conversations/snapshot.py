@@ -1,0 +1,131 @@
+"""Converts a conversation to plain values and back, in the format that a checkpoint keeps.
+
+A snapshot is nested lists of None, int and str. Held messages are stored as differences of numbers and offsets, so a
+held message takes two or three bytes. FORMAT_VERSION is the version of this layout, of a shard's whole state, and of
+the router's checkpoint.
+"""
+
+from collections import deque
+from itertools import accumulate
+from typing import Any
+
+from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item
+from streaming.core.conversations.decisions import Kind
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.times import NEVER_MS
+
+FORMAT_VERSION = 1
+
+Snapshot = list[Any]
+
+# Two endpoints and two directions.
+_PARTS = 4
+
+# By number, for speed: a call of State runs Python code.
+_STATES = tuple(State)
+
+
+def take(conversation: Conversation) -> Snapshot:
+    """Returns the conversation as plain values."""
+    return [
+        conversation.conversation_id,
+        *conversation.services,
+        conversation.to_broker_instance,
+        conversation.begun,
+        conversation.ends_ms,
+        conversation.closed_ms,
+        conversation.spoken_ms,
+        *[_take_endpoint(endpoint) for endpoint in conversation.endpoints],
+        *[_take_direction(direction) for direction in conversation.directions],
+    ]
+
+
+def restore(snapshot: Snapshot) -> Conversation:
+    """Returns the conversation of a snapshot of this FORMAT_VERSION."""
+    conversation_id, service, to_service, instance, begun, ends_ms, closed_ms, *parts = snapshot
+    # Snapshots of the first routers have no instant of the last statement.
+    spoken_ms = parts.pop(0) if len(parts) > _PARTS else NEVER_MS
+    return Conversation(
+        conversation_id,
+        (service, to_service),
+        instance,
+        [_restore_endpoint(part) for part in parts[:2]],
+        [_restore_direction(part) for part in parts[2:]],
+        begun,
+        ends_ms,
+        closed_ms,
+        spoken_ms,
+    )
+
+
+def _take_endpoint(endpoint: Endpoint | None) -> Snapshot | None:
+    if endpoint is None:
+        return None
+    return [
+        int(endpoint.state),
+        endpoint.database,
+        endpoint.service_created,
+        endpoint.group_id,
+        endpoint.timer_ms,
+    ]
+
+
+def _restore_endpoint(taken: Snapshot | None) -> Endpoint | None:
+    if taken is None:
+        return None
+    state, database, created, group_id, timer_ms = taken
+    return Endpoint(_STATES[state], database, created, group_id, timer_ms)
+
+
+def _take_direction(direction: Direction) -> Snapshot | int:
+    """Returns a direction; only its next number, if nothing has ever gone wrong and nothing is held."""
+    waiting = direction.waiting
+    next_sequence = direction.next_sequence
+    if not waiting and direction.round == 1 and not direction.dropped_below:
+        return next_sequence
+    sequences = [item.sequence for item in waiting]
+    offsets = [item.offset for item in waiting]
+    return [
+        next_sequence,
+        direction.due_sequence,
+        direction.round,
+        direction.dropped_below,
+        direction.held_since_ms,
+        direction.number,
+        direction.reason,
+        direction.retry_ms,
+        _differences(sequences),
+        _differences(offsets),
+        [
+            [index, item.kind, item.error_code, item.error_text]
+            for index, item in enumerate(waiting)
+            if item.kind != Kind.MESSAGE
+        ],
+    ]
+
+
+def _restore_direction(taken: Snapshot | int) -> Direction:
+    if isinstance(taken, int):
+        return Direction(taken, taken)
+    *fields, sequences, offsets, others = taken
+    next_sequence, due_sequence, round_, dropped_below, held_since_ms, number, reason, retry_ms = fields
+    numbers = zip(accumulate(sequences), accumulate(offsets), strict=True)
+    items = [Item(sequence, Kind.MESSAGE, offset) for sequence, offset in numbers]
+    for index, kind, error_code, error_text in others:
+        item = items[index]
+        items[index] = Item(item.sequence, kind, item.offset, error_code, error_text)
+    return Direction(
+        next_sequence,
+        due_sequence,
+        round_,
+        dropped_below,
+        deque(items),
+        held_since_ms,
+        number,
+        reason,
+        retry_ms,
+    )
+
+
+def _differences(values: list[int]) -> list[int]:
+    return [value - before for before, value in zip([0, *values], values, strict=False)]

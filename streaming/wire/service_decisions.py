@@ -1,0 +1,342 @@
+"""The records between the router and the transport: service-decisions, service-marks and service-reports.
+
+Number, `first` and `ends` make each decision take effect once, although Spark's sink writes at least once
+(core/conversations/marks.py). Only the programs of one instance read these records.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from streaming.core.conversations.carrying import NO_OFFSET, DecisionBatch, Failure, Position, Refusal, Report
+from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Kind, Source
+from streaming.core.conversations.marks import Marks
+from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
+from streaming.wire.envelope import ConversationId
+
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+# No report may make a decision that is too large for Kafka.
+ErrorText = Annotated[str, Meta(max_length=4000)]
+# The router makes the next round of one that is reported, and that must be a Natural, too.
+Round = Annotated[int, Meta(ge=0, le=2**62)]
+
+
+class DeliverFields(Struct, tag="DELIVER", tag_field="decision", omit_defaults=True):
+    """A message to be put into a queue; core/conversations/decisions.py explains the fields.
+
+    Without `offset` the router sends the message; without `sequence` it has no number; without `begun` it is an error
+    about an unknown conversation.
+    """
+
+    conversation_id: str
+    is_initiator: bool
+    queue: str
+    service: str
+    from_service: str
+    conversation_group_id: str
+    round: Natural
+    kind: Literal["MESSAGE", "END", "ERROR", "TIMER"] = "MESSAGE"
+    offset: Natural | None = None
+    sequence: Natural | None = None
+    error_code: Int64 | None = None
+    error_text: ErrorText | None = None
+    database: str = ""
+    begun: Natural | None = None
+
+    def decision(self) -> Deliver:
+        """Returns the core's form."""
+        return Deliver(
+            Kind[self.kind],
+            self.conversation_id,
+            self.is_initiator,
+            -1 if self.sequence is None else self.sequence,
+            self.round,
+            -1 if self.offset is None else self.offset,
+            self.queue,
+            self.service,
+            self.from_service,
+            self.conversation_group_id,
+            self.error_code,
+            self.error_text,
+            self.database,
+            -1 if self.begun is None else self.begun,
+        )
+
+
+class DeadLetterFields(Struct, tag="DEAD_LETTER", tag_field="decision", omit_defaults=True):
+    """A record to be put into service-dead-letters."""
+
+    source: Literal["MESSAGES", "INCOMING"]
+    offset: Natural
+    reason: str
+    number: Int64 | None = None
+
+    def decision(self) -> DeadLetter:
+        """Returns the core's form."""
+        return DeadLetter(Source[self.source], self.offset, self.number, self.reason)
+
+
+class CleanUpFields(Struct, tag="CLEAN_UP", tag_field="decision"):
+    """Offsets of service-messages and service-incoming, and an instant, before which records may be deleted."""
+
+    messages: Natural
+    incoming: Natural
+    decided_ms: Natural = 0
+
+    def decision(self) -> CleanUp:
+        """Returns the core's form."""
+        return CleanUp(self.messages, self.incoming, self.decided_ms)
+
+
+DecisionFields = DeliverFields | DeadLetterFields | CleanUpFields
+
+
+class DecisionRecord(Struct):
+    """A record of service-decisions.
+
+    Attributes:
+        generation: The generation of the router's checkpoint.
+        number: Consecutive in the partition, from 1 in each generation.
+        first: The number of its batch's first record in the partition.
+        ends: The offsets of service-messages and service-incoming up to which the router had read, in this partition.
+        decisions: Decisions, in order.
+    """
+
+    generation: Natural
+    number: Natural
+    first: Natural
+    ends: tuple[Natural, Natural]
+    decisions: list[DecisionFields]
+
+    def batch(self, offset: int) -> DecisionBatch:
+        """Returns the core's form of the record with this offset."""
+        decisions = [each.decision() for each in self.decisions]
+        return DecisionBatch(offset, self.generation, self.number, self.first, self.ends, decisions)
+
+
+class MarkRecord(Struct):
+    """The record of a partition in service-marks: how far the transport has carried out the partition's decisions.
+
+    Its key is MARK. The refusals are records of their own, because one record could not hold all of a partition.
+
+    Attributes:
+        generation: The generation of the last decision record.
+        number: Its number.
+        first: Its `first`.
+        ends: Its `ends`.
+        offset: The offset in service-decisions of the next one to read.
+        done: The number of decisions of the next one that have been carried out already.
+        refusals: The number of refusals in force.
+        held: The lowest offset in service-messages of what was returned and the router may not know about; None: there
+            is none.
+    """
+
+    generation: Natural
+    number: Natural
+    first: Natural
+    ends: tuple[Natural, Natural]
+    offset: Natural
+    done: Natural
+    refusals: Natural
+    held: Natural | None = None
+
+    def position(self) -> Position:
+        """Returns the core's form."""
+        marks = Marks(self.generation, self.number, self.first, self.ends)
+        return Position(marks, self.offset, self.done, NO_OFFSET if self.held is None else self.held)
+
+
+class RefusalRecord(Struct, omit_defaults=True):
+    """A refusal in service-marks; a tombstone ends it. The key is that of `refusal_key`.
+
+    Attributes:
+        round: The highest round that is refused.
+        is_lasting: As in the report.
+        reason: As in the report.
+        number: As in the report.
+        begun: As in the report.
+    """
+
+    round: Natural
+    is_lasting: bool
+    reason: str
+    number: Int64 | None = None
+    begun: Natural | None = None
+
+    def refusal(self) -> Refusal:
+        """Returns the core's form."""
+        begun = -1 if self.begun is None else self.begun
+        return Refusal(begun, self.round, Failure(self.is_lasting, self.reason, self.number))
+
+
+class RefusedReport(Struct, tag="REFUSED", tag_field="type", omit_defaults=True):
+    """A report of the transport: deliveries of one direction that were not made. A round may have several.
+
+    Attributes:
+        partition: The partition of the conversation.
+        conversation_id: The conversation.
+        is_initiator: The senders' side.
+        round: The round that is refused.
+        is_lasting: Whether the message itself cannot be delivered, so that the conversation has failed. Otherwise
+            delivery is tried again later.
+        reason: Why, in words.
+        refused: The deliveries, in order. A message that is in service-dead-letters is not among them.
+        number: The number of Service Broker's message for the reason.
+        begun: The offset of the record that began the conversation; None: the delivery was an error about an unknown
+            one.
+    """
+
+    partition: Natural
+    conversation_id: str
+    is_initiator: bool
+    round: Round
+    is_lasting: bool
+    reason: str
+    refused: list[DeliverFields]
+    number: Natural | None = None
+    begun: Natural | None = None
+
+
+class RetryReport(Struct, tag="RETRY", tag_field="type"):
+    """A request of an administrator: the router decides about what a conversation holds now, not when it is due.
+
+    Attributes:
+        conversation_id: The conversation.
+    """
+
+    conversation_id: ConversationId
+
+
+ServiceReport = RefusedReport | RetryReport
+
+decision_record_decoder = msgspec.json.Decoder(DecisionRecord)
+mark_decoder = msgspec.json.Decoder(MarkRecord)
+refusal_decoder = msgspec.json.Decoder(RefusalRecord)
+report_decoder = msgspec.json.Decoder(ServiceReport)
+encoder = msgspec.json.Encoder()
+
+# The key of a MarkRecord.
+MARK = b"mark"
+# The beginnings of the keys of refusals, by the sender's side.
+_REFUSAL_KEYS = {True: b"refusal/initiator/", False: b"refusal/target/"}
+
+_KINDS = tuple(kind.name for kind in Kind)
+_SOURCES = tuple(source.name for source in Source)
+
+
+def fields_of(decision: Decision) -> dict[str, Any]:
+    """Returns a decision as the fields of its record."""
+    if isinstance(decision, Deliver):
+        fields = {
+            "decision": "DELIVER",
+            "conversation_id": decision.conversation_id,
+            "is_initiator": decision.is_initiator,
+            "queue": decision.queue,
+            "service": decision.service,
+            "from_service": decision.from_service,
+            "conversation_group_id": decision.group_id,
+            "round": decision.round,
+        }
+        if decision.kind:
+            fields["kind"] = _KINDS[decision.kind]
+        if decision.offset >= 0:
+            fields["offset"] = decision.offset
+        if decision.sequence >= 0:
+            fields["sequence"] = decision.sequence
+        if decision.error_code is not None:
+            fields["error_code"] = decision.error_code
+        if decision.error_text is not None:
+            fields["error_text"] = decision.error_text
+        if decision.database:
+            fields["database"] = decision.database
+        if decision.begun >= 0:
+            fields["begun"] = decision.begun
+        return fields
+    if isinstance(decision, DeadLetter):
+        fields = {
+            "decision": "DEAD_LETTER",
+            "source": _SOURCES[decision.source],
+            "offset": decision.offset,
+            "reason": decision.reason,
+        }
+        return fields if decision.number is None else fields | {"number": decision.number}
+    return {
+        "decision": "CLEAN_UP",
+        "messages": decision.messages,
+        "incoming": decision.incoming,
+        "decided_ms": decision.decided_ms,
+    }
+
+
+def decode_decisions(value: bytes | None) -> DecisionRecord:
+    """Decodes a record of service-decisions; raises InvalidRecordError."""
+    return decode_json(decision_record_decoder, value)
+
+
+def decode_mark(value: bytes | None) -> MarkRecord:
+    """Decodes a record of service-marks; raises InvalidRecordError."""
+    return decode_json(mark_decoder, value)
+
+
+def decode_report(value: bytes | None) -> ServiceReport:
+    """Decodes a record of service-reports; raises InvalidRecordError."""
+    report: ServiceReport = decode_json(report_decoder, value)
+    if isinstance(report, RefusedReport):
+        for each in report.refused:
+            if each.kind == "MESSAGE" and each.offset is None:
+                # It could become a dead letter, which needs a record.
+                raise InvalidRecordError("a MESSAGE that is returned needs the field `offset`")
+    return report
+
+
+def decode_refusal(value: bytes | None) -> RefusalRecord:
+    """Decodes a refusal of service-marks; raises InvalidRecordError."""
+    return decode_json(refusal_decoder, value)
+
+
+def refusal_key(conversation_id: str, is_initiator: bool) -> bytes:
+    """Returns the key of a refusal in service-marks."""
+    return _REFUSAL_KEYS[is_initiator] + conversation_id.encode()
+
+
+def refused_direction(key: bytes) -> tuple[str, bool] | None:
+    """Returns the conversation and the sender's side of a key in service-marks; None if it is not a refusal's."""
+    for is_initiator, beginning in _REFUSAL_KEYS.items():
+        if key.startswith(beginning):
+            return key.removeprefix(beginning).decode(errors="replace"), is_initiator
+    return None
+
+
+def mark_of(position: Position, refusals: int) -> MarkRecord:
+    """Returns the record of a position, with the number of refusals in force."""
+    marks = position.marks
+    held = position.held if position.held < NO_OFFSET else None
+    return MarkRecord(
+        marks.generation, marks.number, marks.first, marks.ends, position.offset, position.done, refusals, held
+    )
+
+
+def refusal_record(refusal: Refusal) -> RefusalRecord:
+    """Returns the record of a refusal."""
+    failure = refusal.failure
+    begun = refusal.begun if refusal.begun >= 0 else None
+    return RefusalRecord(refusal.round, failure.is_lasting, failure.reason, failure.number, begun)
+
+
+def report_of(partition: int, report: Report) -> RefusedReport:
+    """Returns the record of a report."""
+    conversation_id, is_initiator = report.direction
+    failure = report.failure
+    returned = [msgspec.convert(fields_of(each), DeliverFields) for each in report.returned]
+    return RefusedReport(
+        partition,
+        conversation_id,
+        is_initiator,
+        report.round,
+        failure.is_lasting,
+        failure.reason,
+        returned,
+        failure.number,
+        report.begun if report.begun >= 0 else None,
+    )

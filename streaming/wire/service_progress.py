@@ -1,0 +1,46 @@
+"""The record of service-progress: how far the router of an instance has committed its work.
+
+It is compared with a checkpoint at a start, so that a router on a lost or an older checkpoint does not decide again.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from streaming.wire.decoding import decode_json
+
+# The key of the only record of an instance.
+KEY = b"router"
+
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class ProgressRecord(Struct):
+    """The newest committed batch of the router.
+
+    Attributes:
+        generation: The generation of its checkpoint.
+        batch: The batch's number in the checkpoint.
+        ends: Topic, without the topic prefix -> partition -> the offset at which the batch ended.
+        update_time: The time at which the batch was committed: ISO 8601, UTC.
+    """
+
+    generation: Natural
+    batch: Natural
+    ends: dict[str, dict[str, Natural]]
+    update_time: str
+
+
+_decoder = msgspec.json.Decoder(ProgressRecord)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_progress(record: ProgressRecord) -> bytes:
+    """Returns the record's value."""
+    return _encoder.encode(record)
+
+
+def decode_progress(value: bytes | None) -> ProgressRecord:
+    """Decodes a record of service-progress; raises InvalidRecordError."""
+    return decode_json(_decoder, value)

@@ -1,0 +1,62 @@
+"""The rows of the router's views: endpoints in service-conversations, held messages in service-transmissions."""
+
+import msgspec
+from msgspec import Struct
+
+from streaming.wire.decoding import decode_json
+
+
+class EndpointRow(Struct):
+    """An endpoint of a conversation; docs/contract.md explains the fields. Times are ISO 8601, so texts order them."""
+
+    conversation_id: str
+    is_initiator: bool
+    state: str
+    service: str
+    database: str
+    far_service: str
+    far_database: str | None
+    far_broker_instance: str | None
+    conversation_group_id: str
+    send_sequence: int
+    receive_sequence: int
+    lifetime_end: str | None
+    dialog_timer: str | None
+    update_time: str
+    last_statement: str | None = None
+
+    @property
+    def idle_since(self) -> str:
+        """Returns the time since which no program is known to have made a statement in the conversation."""
+        return self.last_statement or self.update_time
+
+
+class TransmissionRow(Struct):
+    """The messages that one side of a conversation has sent and the router holds."""
+
+    conversation_id: str
+    is_initiator: bool
+    from_service: str
+    from_database: str | None
+    to_service: str
+    to_broker_instance: str | None
+    messages: int
+    held_since: str | None
+    number: int | None
+    reason: str
+    next_try: str | None
+    update_time: str
+
+
+_endpoint_decoder = msgspec.json.Decoder(EndpointRow)
+_transmission_decoder = msgspec.json.Decoder(TransmissionRow)
+
+
+def decode_endpoint(value: bytes | None) -> EndpointRow:
+    """Decodes a record of service-conversations; raises InvalidRecordError."""
+    return decode_json(_endpoint_decoder, value)
+
+
+def decode_transmission(value: bytes | None) -> TransmissionRow:
+    """Decodes a record of service-transmissions; raises InvalidRecordError."""
+    return decode_json(_transmission_decoder, value)

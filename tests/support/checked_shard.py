@@ -1,0 +1,101 @@
+"""A plain shard beside the shard of the router's query: both take the same batches and must decide the same."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from streaming.core.conversations.carrying import Failure, Report
+from streaming.core.conversations.decisions import CleanUp, Decision
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.conversation import Instance
+from streaming.spark.blocks import RECORDS
+from streaming.spark.routing.run_shard import run_shard
+from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.sources import RouterSource
+from streaming.wire.service_commands import ServiceCommand
+from streaming.wire.service_decisions import RetryReport, decode_decisions, report_of
+from streaming.wire.topics import Topics
+from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, Stored
+
+PARTITIONS = 2
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class BothStored(Stored):
+    """The states of both shards."""
+
+    row: tuple[Any, ...] | None = None
+
+
+class CheckedShard(PlainShard):
+    """A plain shard that gives its batches to the query's shard, too, and compares the decisions."""
+
+    def __init__(self, number: int, settings: ConversationSettings, instance: Instance) -> None:
+        # Which ones come first of those without messages is left open, so all must be looked at.
+        settings = replace(settings, max_looked_at=1_000)
+        super().__init__(settings, instance)
+        self._number = number
+        self._settings = RouterShardSettings("", PARTITIONS, 1, instance, conversations=settings)
+        self._row: tuple[Any, ...] | None = None
+        self._offset = 0
+
+    def stored(self) -> Stored:
+        """Returns the states."""
+        plain = super().stored()
+        return BothStored(plain.clock, plain.definitions, plain.conversations, plain.wakes, plain.held, self._row)
+
+    def restore(self, stored: Stored) -> None:
+        """Goes back to states."""
+        assert isinstance(stored, BothStored)
+        super().restore(stored)
+        self._row = stored.row
+
+    def step(self, batch: Batch) -> list[Decision]:
+        """Takes both shards through a batch; returns the decisions."""
+        expected = super().step(batch)
+        taken = run_shard(self._row, self._table(batch), batch.at_ms, self._settings, self._number)
+        self._row = taken.state if taken.state is not None else self._row
+        values = [row[2] for row in taken.rows if row[0] == Topics("").service_decisions]
+        found = [each for value in values for each in decode_decisions(value).batch(0).decisions]
+        assert [each for each in found if not isinstance(each, CleanUp)] == expected, "the query decides otherwise"
+        wake_ms = min(self.wakes.values(), default=None)
+        if wake_ms is not None:
+            assert taken.wake_delay_ms <= max(0, wake_ms - self.clock.now_ms), "the query sleeps too long"
+        return expected
+
+    def _table(self, batch: Batch) -> pa.Table:
+        rows = [self._row_of(RouterSource.TICKS, batch.at_ms, None, None)]
+        rows += [self._command(command, at_ms) for command, at_ms in batch.commands]
+        rows += [self._row_of(RouterSource.REPORTS, batch.at_ms, None, self._report(each)) for each in batch.reports]
+        for offset, at_ms, envelope in batch.messages:
+            key = envelope.conversation_id.encode()
+            rows.append(self._row_of(RouterSource.MESSAGES, at_ms, key, _encode(envelope), offset))
+        return pa.Table.from_pylist(rows, RECORDS)
+
+    def _command(self, command: ServiceCommand, at_ms: int) -> dict[str, Any]:
+        return self._row_of(RouterSource.COMMANDS, at_ms, command.database.encode(), _encode(command))
+
+    def _report(self, returned: Returned | Retried) -> bytes:
+        if isinstance(returned, Retried):
+            return _encode(RetryReport(returned.conversation_id))
+        direction = returned.conversation_id, returned.is_initiator
+        failure = Failure(returned.is_lasting, returned.reason, returned.number)
+        begun = -1 if returned.begun is None else returned.begun
+        return _encode(report_of(self._number, Report(direction, begun, returned.round, failure, [*returned.refused])))
+
+    def _row_of(
+        self, source: RouterSource, at_ms: int, key: bytes | None, value: bytes | None, offset: int | None = None
+    ) -> dict[str, Any]:
+        self._offset += 1
+        return {
+            "source": source,
+            "partition": self._number if source is RouterSource.MESSAGES else 0,
+            "offset": self._offset if offset is None else offset,
+            "timestamp_ms": at_ms,
+            "key": key,
+            "value": value,
+            "value_bytes": len(value or b""),
+        }

@@ -1,0 +1,208 @@
+"""A router's shard without Spark: the plain core, driven in the order of the product's step_shard.
+
+Between two batches it keeps every conversation as a snapshot, so each batch tests these. It must not be clever: tests
+compare the product's shard with it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from streaming.core.conversations import looking, snapshot
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
+from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Decision, Deliver
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.conversations.statements import UNKNOWN, take
+from streaming.core.routing import snapshot as definitions_snapshot
+from streaming.core.routing.conversation import Instance
+from streaming.core.routing.databases import Changes
+from streaming.core.routing.definition_rules import RefusedDefinitionError
+from streaming.core.routing.definitions import Definitions
+from streaming.core.times import Clock
+from streaming.wire.envelope import Envelope
+from streaming.wire.service_commands import ServiceCommand
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A report of the transport."""
+
+    conversation_id: str
+    begun: int | None
+    is_initiator: bool
+    round: int
+    refused: Sequence[Deliver]
+    reason: str
+    number: int | None = None
+    is_lasting: bool = False
+
+
+@dataclass(frozen=True)
+class Retried:
+    """A request to decide about a conversation's held messages now."""
+
+    conversation_id: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The input of a batch.
+
+    Attributes:
+        at_ms: Its timestamp.
+        commands: Commands with their records' timestamps.
+        reports: Reports about this shard, and requests.
+        messages: Offset, timestamp and envelope of each message.
+    """
+
+    at_ms: int
+    commands: Sequence[tuple[ServiceCommand, int]] = ()
+    reports: Sequence[Returned | Retried] = ()
+    messages: Sequence[tuple[int, int, Envelope]] = ()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The state between two batches."""
+
+    clock: tuple[int, int]
+    definitions: definitions_snapshot.Snapshot
+    conversations: dict[str, snapshot.Snapshot]
+    wakes: dict[str, int]
+    held: int
+
+
+@dataclass
+class PlainShard:
+    """A shard.
+
+    Attributes:
+        settings: The settings of conversations.
+        instance: The instance.
+        clock: Its clock.
+        definitions: The definitions.
+        conversations: Id -> conversation, as a snapshot.
+        wakes: Id -> the instant at which the conversation is due.
+        held: The number of messages that it holds.
+        touched: The conversations that the last batch has taken up and not removed, by id.
+        starts: For each message of the last batch, the number of decisions before it.
+    """
+
+    settings: ConversationSettings
+    instance: Instance
+    clock: Clock = field(default_factory=lambda: Clock(0, 0))
+    definitions: Definitions = field(default_factory=Definitions.of_new_instance)
+    conversations: dict[str, snapshot.Snapshot] = field(default_factory=dict)
+    wakes: dict[str, int] = field(default_factory=dict)
+    held: int = 0
+    touched: dict[str, Conversation] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+
+    def stored(self) -> Stored:
+        """Returns the state; later batches do not change it."""
+        definitions = definitions_snapshot.take(self.definitions)
+        clock = self.clock.now_ms, self.clock.batch_ms
+        return Stored(clock, definitions, {**self.conversations}, {**self.wakes}, self.held)
+
+    def restore(self, stored: Stored) -> None:
+        """Goes back to a state."""
+        self.clock = Clock(*stored.clock)
+        self.definitions = definitions_snapshot.restore(stored.definitions)
+        self.conversations, self.wakes = {**stored.conversations}, {**stored.wakes}
+        self.held = stored.held
+
+    def step(self, batch: Batch) -> list[Decision]:
+        """Takes the shard through a batch; returns its decisions."""
+        self.clock.advance(batch.at_ms)
+        self._wake(self._define(batch.commands))
+        now_ms, settings = self.clock.now_ms, self.settings
+        count = len(self.conversations)
+        context = Context(self.definitions, self.instance, settings, now_ms, self.clock.batch_ms, self.held, count)
+        self.touched = {}
+        for report in batch.reports:
+            self._take_report(context, report)
+        due = [self._open(name) for name, wake_ms in self.wakes.items() if wake_ms <= now_ms]
+        due.sort(key=lambda each: (each.lowest_offset(), each.conversation_id))
+        for conversation in due[: settings.max_looked_at]:
+            if context.let_go <= 0:
+                break
+            self.wakes[conversation.conversation_id] = now_ms + 1  # looked at
+            if not looking.look(context, conversation):
+                name = conversation.conversation_id
+                del self.conversations[name], self.wakes[name], self.touched[name]
+        self.starts = []
+        for offset, timestamp_ms, envelope in batch.messages:
+            self.starts.append(len(context.decisions))
+            name = envelope.conversation_id
+            before = self._open(name) if name in self.touched or name in self.conversations else None
+            after = take(context, before, envelope, offset, timestamp_ms)
+            if after is not None:
+                self.touched[name] = after
+        self.starts.append(len(context.decisions))
+        self._close(now_ms)
+        self.held = context.held
+        return context.decisions
+
+    def conversation(self, conversation_id: str) -> Conversation:
+        """Returns a conversation."""
+        return snapshot.restore(self.conversations[conversation_id])
+
+    def _define(self, commands: Iterable[tuple[ServiceCommand, int]]) -> Changes:
+        self.definitions.advance(self.clock.batch_ms)
+        for command, timestamp_ms in commands:
+            try:
+                command.apply(self.definitions, timestamp_ms)
+            except RefusedDefinitionError:
+                continue
+        return self.definitions.take_changes()
+
+    def _wake(self, changes: Changes) -> None:
+        """Makes the conversations due that changed definitions concern."""
+        if not changes:
+            return
+        for name in self.conversations:
+            conversation = self.conversation(name)
+            for side in (INITIATOR, TARGET):
+                endpoint, service = conversation.endpoints[side], conversation.services[side]
+                is_held = bool(conversation.directions[side].waiting)
+                is_routed = is_held and (changes.is_all or service in changes.routed)
+                if is_routed or (endpoint is not None and (endpoint.database, service) in changes.services):
+                    self.wakes[name] = 0
+
+    def _take_report(self, context: Context, report: Returned | Retried) -> None:
+        name = report.conversation_id
+        conversation = self._open(name) if name in self.conversations else None
+        if isinstance(report, Retried):
+            if conversation is not None:
+                looking.retry(context, conversation)
+            return
+        if conversation is None or conversation.begun != report.begun:
+            for each in report.refused:
+                if each.offset >= 0:
+                    context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN)
+            return
+        looking.take_back(
+            context,
+            conversation,
+            report.is_initiator,
+            report.round,
+            [replace(each) for each in report.refused],
+            report.number,
+            report.reason,
+            is_lasting=report.is_lasting,
+        )
+
+    def _open(self, name: str) -> Conversation:
+        if name not in self.touched:
+            self.touched[name] = self.conversation(name)
+        return self.touched[name]
+
+    def _close(self, now_ms: int) -> None:
+        for name, conversation in self.touched.items():
+            taken = self.conversations[name] = snapshot.take(conversation)
+            again = snapshot.restore(taken)
+            again.is_view_stale = conversation.is_view_stale
+            assert again == conversation, "a snapshot has lost something"
+            # A conversation that was due, but not looked at because of the limit, stays due.
+            if self.wakes.get(name, now_ms + 1) > now_ms:
+                self.wakes[name] = looking.wake_ms(conversation, self.settings)

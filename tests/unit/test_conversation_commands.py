@@ -1,0 +1,273 @@
+"""The commands for conversations without Kafka: which endpoints they select, what they count, say and send."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+from rich.console import Console, RenderableType
+from typer.testing import CliRunner
+
+from streaming.cli.conversations import commands, showing, views
+from streaming.cli.conversations.ending import Ending, not_allowed
+from streaming.cli.conversations.show import facts
+from streaming.cli.conversations.views import Selection, Viewed, idle_before
+from streaming.cli.main import app
+from streaming.cli.routing.explaining import Source
+from streaming.core.conversations.conversation import SPOKEN_STEP_MS
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.routing.conversation import Instance
+from streaming.core.routing.definitions import Definitions
+from streaming.core.times import iso_time
+from streaming.errors import UserError
+from streaming.wire.envelope import decode_envelope
+from streaming.wire.service_views import decode_endpoint
+from tests.support.conversation_scene import DEFINITIONS
+from tests.support.viewed import endpoint, transmission
+
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+
+
+def text_of(view: RenderableType) -> str:
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_selected"),
+    [
+        (Selection(), True),
+        (Selection("c"), True),
+        (Selection("d"), False),
+        (Selection(is_initiator=True), True),
+        (Selection(is_initiator=False), False),
+        (Selection(service="Orders"), True),
+        (Selection(service="orders"), False),
+        (Selection(states={"CO", "ER"}), True),
+        (Selection(states={"ER"}), False),
+        (Selection("c", True, "Orders", {"CO"}), True),
+        (Selection("c", True, "Orders", {"CD"}), False),
+    ],
+)
+def test_all_filters_must_allow_an_endpoint(selection: Selection, is_selected: bool) -> None:
+    assert selection.has(endpoint()) is is_selected
+
+
+def idle(row_ms: int, **fields: Any) -> bool:
+    """Returns whether an endpoint whose last statement is shown for this instant counts as idle for a day."""
+    return Selection(idle_before=idle_before(NOW_MS, DAY_MS)).has(endpoint(last_statement=iso_time(row_ms), **fields))
+
+
+def test_an_endpoint_is_idle_only_if_no_statement_can_have_come_since() -> None:
+    exact = NOW_MS - DAY_MS - SPOKEN_STEP_MS
+    assert idle(exact)
+    # A program may have spoken up to ten minutes after the instant that the view shows.
+    assert not idle(exact + 1)
+    assert not idle(NOW_MS)
+
+
+def test_without_a_last_statement_the_time_of_the_row_counts() -> None:
+    selection = Selection(idle_before=idle_before(NOW_MS, DAY_MS))
+    assert selection.has(endpoint(last_statement=None, update_time=iso_time(NOW_MS - 2 * DAY_MS)))
+    assert not selection.has(endpoint(last_statement=None, update_time=iso_time(NOW_MS)))
+
+
+def test_a_row_is_printed_with_the_fields_of_newer_routers() -> None:
+    value = json.dumps({"conversation_id": "c", "newer": 1}).encode()
+    viewed = Viewed({"c/initiator": endpoint()}, {"c/initiator": value}, [("c/initiator", transmission(), {})])
+    assert viewed.fields("c/initiator") == {"conversation_id": "c", "newer": 1, "held_messages": 1}
+
+
+def test_records_that_are_no_rows_are_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    values = {"bad": b'{"state": 1}', "good": msgspec.json.encode(endpoint()), "worse": b"\xff"}
+    assert [*views._decoded(values, decode_endpoint)] == [("good", endpoint())]
+    assert [record.getMessage()[:28] for record in caplog.records] == [
+        "the record with key 'bad' is",
+        "the record with key 'worse' ",
+    ]
+
+
+def test_endpoints_are_counted_by_state_and_idle_time() -> None:
+    ages = {"CO": [0, 2, 8], "CD": [0], "DI": [40, 40]}
+    rows = [
+        endpoint(state=state, last_statement=iso_time(NOW_MS - days * DAY_MS))
+        for state, found in ages.items()
+        for days in found
+    ]
+    found = showing.counts(rows, NOW_MS)
+    assert [tuple(row.values()) for row in found] == [
+        ("CO", 3, 2, 2, 1, 0),
+        ("DI", 2, 2, 2, 2, 2),
+        ("CD", 1, 0, 0, 0, 0),
+    ]
+    lines = [line.split() for line in text_of(showing.counts_view(found)).splitlines()]
+    assert lines[-1] == ["all", "6", "4", "4", "3", "2"]
+
+
+def test_a_state_of_a_newer_router_is_counted() -> None:
+    assert [row["state"] for row in showing.counts([endpoint(state="XX"), endpoint()], NOW_MS)] == ["CO", "XX"]
+
+
+def test_names_with_brackets_and_escapes_are_shown_as_they_are() -> None:
+    shown = text_of(showing.list_view({"c/initiator": endpoint(service="[red]\x1b[2J")}, {}, 1))
+    assert "[red]\\x1b[2J" in shown
+
+
+def test_a_short_list_says_how_many_there_are() -> None:
+    assert "1 of 2 endpoints; --limit shows more" in text_of(showing.list_view({"c/initiator": endpoint()}, {}, 2))
+    shown = text_of(showing.transmissions_view([transmission(), transmission(to_service="//second")], 1))
+    assert "1 of 2 rows" in shown
+    assert "//second" not in shown
+    assert "2 services: 2 messages" in shown
+
+
+def test_what_waits_is_summed_up_by_reason() -> None:
+    rows = [
+        transmission(messages=2, held_since="2026-01-31T12:00:00.000Z"),
+        transmission(messages=3, held_since="2026-01-30T12:00:00.000Z", number=None, reason="topic stock is missing"),
+        transmission(messages=4, held_since="2026-01-31T11:00:00.000Z", to_service="Other"),
+    ]
+    assert text_of(showing.transmissions_view(rows, 100)).splitlines()[-2:] == [
+        "Stock: 3 messages since 2026-01-30 12:00:00. topic stock is missing",
+        "2 services: 6 messages since 2026-01-31 11:00:00. 9796: the service is not here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "states"),
+    [("END", "SO CO DI ER"), ("ERROR", "SO CO DI ER"), ("CLEANUP", "SO CO DI DO ER")],
+)
+def test_statements_are_sent_only_where_the_state_allows_them(kind: Any, states: str) -> None:
+    ending = Ending(kind)
+    allowed = [name for name in [*State.__members__, "XX"] if ending.is_allowed(endpoint(state=name))]
+    assert allowed == states.split()
+
+
+def test_a_statement_is_one_of_the_endpoints_own_program() -> None:
+    row = endpoint(is_initiator=False, service="Stock", database="B", far_service="Orders")
+    record = Ending("ERROR", 7, "out of stock").statement(row)
+    found = decode_envelope([*record.headers])
+    assert (record.key, found.type, found.is_initiator) == ("c", "ERROR", False)
+    assert (found.from_service, found.from_database, found.to_service) == ("Stock", "B", "Orders")
+    assert (found.error_code, found.error_text) == (7, "out of stock")
+    with pytest.raises(UserError, match="error_text"):
+        Ending("ERROR", 7, "x" * 3_001).statement(row)
+
+
+def test_the_effect_of_a_statement_is_a_state() -> None:
+    done = {kind: [name for name in State.__members__ if Ending(kind).is_done(endpoint(state=name))] for kind in KINDS}
+    assert done == {"END": ["DO", "CD"], "ERROR": ["DO", "CD"], "CLEANUP": ["CD"]}
+
+
+KINDS: tuple[Any, ...] = ("END", "ERROR", "CLEANUP")
+
+
+def test_what_cannot_be_ended_is_named() -> None:
+    rows = [endpoint(state="DO"), endpoint(is_initiator=False, state="CD"), endpoint()]
+    assert [*not_allowed(Ending("END"), rows)] == [
+        "the initiator is in state DO, which does not allow END; --cleanup ends it",
+        "the target is in state CD, which does not allow END",
+    ]
+
+
+def source() -> Source:
+    """Returns the definitions of the conversations' scene, of which no service is Later."""
+
+    def load() -> Definitions:
+        definitions = Definitions.of_new_instance()
+        for command in DEFINITIONS:
+            command.apply(definitions, 0)
+        return definitions
+
+    return Source(load, Instance(frozenset()))
+
+
+def test_a_conversation_is_shown_with_the_decision_about_what_it_holds() -> None:
+    row = endpoint(database="A", far_service="Later", dialog_timer="2026-02-01T00:00:00.000Z")
+    held = transmission(from_database="A", to_service="Later", next_try="2026-01-31T12:00:25.000Z")
+    viewed = Viewed({"c/initiator": row}, {"c/initiator": b"{}"}, [])
+    found = facts("c", viewed, [(held, {"messages": 1})], source())
+    shown = text_of(found.view())
+    for text in (
+        "CO, service Orders of database A, broker instance aaaaaaaa-0000-4000-8000-000000000000",
+        "timer at 2026-02-01 00:00:00",
+        "there is none yet",
+        "1 message from the initiator to Later since 2026-01-31 12:00:00",
+        "next try 2026-01-31 12:00:25",
+        "rule 5",
+        "=> DELAYED (9796)",
+    ):
+        assert text in shown
+    assert found.as_json()["explained"][0]["number"] == 9796
+
+
+def test_an_answer_is_explained_with_the_initiators_broker_instance() -> None:
+    initiator, target = endpoint(database="A"), endpoint(is_initiator=False, service="Stock", database="B")
+    viewed = Viewed({"c/initiator": initiator, "c/target": target}, {"c/initiator": b"{}", "c/target": b"{}"}, [])
+    answer = transmission(is_initiator=False, from_service="Stock", from_database="B", to_service="Orders")
+    [explained] = facts("c", viewed, [(answer, {})], source()).explained
+    assert explained is not None
+    assert explained.case.conversation.to_broker_instance == "aaaaaaaa-0000-4000-8000-000000000000"
+    assert explained.decision.service is not None
+
+
+def test_what_the_router_itself_sends_is_not_explained() -> None:
+    found = facts("c", Viewed({}, {}, []), [(transmission(from_database=None), {})], source())
+    assert found.explained == [None]
+    assert "9796: the service is not here" in text_of(found.view())
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["end"], "Name a conversation, or give a filter"),
+        (["end", "--side", "target"], "Name a conversation, or give a filter"),
+        (["end", "c", "--cleanup", "--error", "1"], "Give one of them"),
+        (["end", "c", "--text", "t"], "Give its code with --error"),
+        (["list", "--counts", "--limit", "1"], "Do not give --limit with it"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(words: list[str], problem: str) -> None:
+    done = CliRunner().invoke(app, ["conversation", *words])
+    assert isinstance(done.exception, UserError)
+    assert problem in str(done.exception)
+
+
+class Terminal:
+    """A standard input on a terminal or not."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize("is_agreed", [True, False])
+def test_many_are_ended_only_after_a_question_on_the_terminal(monkeypatch: pytest.MonkeyPatch, is_agreed: bool) -> None:
+    asked: list[str] = []
+
+    def confirm(question: str, *, abort: bool) -> None:
+        asked.append(question)
+        if abort and not is_agreed:
+            raise typer.Abort
+
+    monkeypatch.setattr(commands.sys, "stdin", Terminal(is_terminal=True))
+    monkeypatch.setattr(typer, "confirm", confirm)
+    endpoints = {"c/initiator": endpoint(), "c/target": endpoint(is_initiator=False)}
+    if is_agreed:
+        commands._ask(endpoints, Ending("CLEANUP"))
+    else:
+        with pytest.raises(typer.Abort):
+            commands._ask(endpoints, Ending("CLEANUP"))
+    assert asked == ["End 2 endpoints of 1 conversation WITH CLEANUP?"]
+
+
+def test_without_a_terminal_the_agreement_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands.sys, "stdin", Terminal(is_terminal=False))
+    with pytest.raises(UserError, match=r"End 1 endpoint of 1 conversation\? Add --yes"):
+        commands._ask({"c/initiator": endpoint()}, Ending())

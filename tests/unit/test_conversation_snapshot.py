@@ -1,0 +1,196 @@
+"""Snapshots of conversations and of definitions: every field, and held messages of each kind."""
+
+import json
+from collections import deque
+from dataclasses import fields, replace
+
+import pytest
+
+from streaming.core.conversations import snapshot
+from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item
+from streaming.core.conversations.decisions import Kind
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.routing import snapshot as definitions_snapshot
+from streaming.core.routing.databases import Changes, Database
+from streaming.core.routing.definitions import Definitions
+from streaming.core.times import FOREVER_MS, NEVER_MS
+from streaming.wire.service_commands import (
+    AlterDatabase,
+    AlterRoute,
+    AlterService,
+    CreateDatabase,
+    CreateRoute,
+    CreateService,
+    DropDatabase,
+    DropRoute,
+    DropService,
+    ServiceCommand,
+)
+from streaming.wire.service_definitions import rows_of
+from tests.support.conversation_scene import DEFINITIONS
+
+ITEMS = [
+    Item(3, Kind.MESSAGE, 100),
+    Item(4, Kind.MESSAGE, 90_000),
+    Item(7, Kind.END, 90_001),
+    Item(8, Kind.ERROR, 90_005),
+    Item(9, Kind.ERROR, -1, -8489, "text"),
+    Item(10, Kind.ERROR, -1, 0, ""),
+]
+FULL = Direction(12, 3, 4, 2, deque(ITEMS), 5_000, 9750, "no route matches", 30_000)
+EMPTY = Direction()
+WHOLE = Conversation(
+    "c",
+    ("initiator", "target"),
+    "instance",
+    [Endpoint(State.CO, "A", 1, "group 1", 77), Endpoint(State.ER, "B", 2, "group 2")],
+    [FULL, Direction(5, 5)],
+    99,
+    60_000,
+    70_000,
+    80_000,
+)
+
+
+def again(conversation: Conversation) -> Conversation:
+    """Returns the conversation after it was stored as plain values."""
+    return snapshot.restore(json.loads(json.dumps(snapshot.take(conversation))))
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        WHOLE,
+        replace(WHOLE, endpoints=[WHOLE.endpoints[0], None]),
+        replace(WHOLE, to_broker_instance=None, ends_ms=FOREVER_MS, closed_ms=FOREVER_MS),
+        replace(WHOLE, directions=[EMPTY, EMPTY]),
+        *[replace(WHOLE, directions=[EMPTY, replace(FULL, waiting=deque(ITEMS[n:]))]) for n in range(len(ITEMS) + 1)],
+        *[replace(WHOLE, directions=[EMPTY, replace(FULL, waiting=deque([item]))]) for item in ITEMS],
+        *[
+            replace(WHOLE, endpoints=[Endpoint(state, "A", 0, "g"), None])
+            for state in State
+            if state is not State.ABSENT
+        ],
+    ],
+)
+def test_a_snapshot_has_everything(conversation: Conversation) -> None:
+    assert again(conversation) == conversation
+
+
+def test_every_field_is_different_from_its_default_in_the_test() -> None:
+    for whole in (FULL, WHOLE.endpoints[0], WHOLE):
+        assert whole is not None
+        for field in fields(whole):
+            assert field.name == "is_view_stale" or getattr(whole, field.name) != field.default, field.name
+
+
+def test_the_view_is_not_stored() -> None:
+    assert not again(replace(WHOLE, is_view_stale=True)).is_view_stale
+
+
+def test_a_snapshot_of_the_first_routers_knows_no_last_statement() -> None:
+    taken = snapshot.take(WHOLE)
+    taken.remove(WHOLE.spoken_ms)
+    assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS)
+
+
+def test_a_direction_in_which_nothing_went_wrong_is_one_number() -> None:
+    assert snapshot.take(replace(WHOLE, directions=[Direction(5, 5), EMPTY]))[-2:] == [5, 0]
+
+
+def test_a_direction_that_dropped_messages_is_stored_whole() -> None:
+    for direction in (Direction(5, 5, 1, 5), Direction(5, 5, 2), Direction(5, 4, 2)):
+        assert again(replace(WHOLE, directions=[direction, EMPTY])).directions[0] == direction
+
+
+def test_a_held_message_takes_few_values() -> None:
+    items = deque(Item(number, Kind.MESSAGE, 10**9 + number) for number in range(1_000))
+    taken = snapshot.take(replace(WHOLE, directions=[Direction(1_000, waiting=items), EMPTY]))[-2]
+    assert taken[-3:] == [[0, *[1] * 999], [10**9, *[1] * 999], []]
+
+
+def defined(*commands: ServiceCommand) -> Definitions:
+    definitions = Definitions.of_new_instance()
+    for command in (*DEFINITIONS, *commands):
+        command.apply(definitions, 1_000)
+    definitions.take_changes()
+    return definitions
+
+
+NAMED = CreateRoute("A", "Named", "tcp://far:1", service_name="S", lifetime_s=10)
+OTHER = "cccccccc-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "changes"),
+    [
+        ((), CreateService("A", "S", "q"), Changes({("A", "S")}, {"S"})),
+        ((CreateService("A", "S", "q"),), AlterService("A", "S", "r"), Changes({("A", "S")}, {"S"})),
+        ((CreateService("A", "S", "q"),), DropService("A", "S"), Changes({("A", "S")}, {"S"})),
+        ((), NAMED, Changes(routed={"S"})),
+        ((NAMED,), AlterRoute("A", "Named", address="LOCAL"), Changes(routed={"S"})),
+        ((NAMED,), AlterRoute("A", "Named", service_name="T"), Changes(routed={"S", "T"})),
+        ((NAMED,), DropRoute("A", "Named"), Changes(routed={"S"})),
+        ((), DropRoute("A", "AutoCreatedLocal"), Changes(is_all=True)),
+        ((), CreateRoute("A", "Any", "TRANSPORT"), Changes(is_all=True)),
+        (
+            (),
+            CreateRoute("A", "Ask", "LOCAL", service_name="SQL/ServiceBroker/BrokerConfiguration"),
+            Changes(is_all=True),
+        ),
+        ((), CreateDatabase("D", OTHER), Changes(is_all=True)),
+        ((), AlterDatabase("A", is_broker_enabled=False), Changes(is_all=True)),
+        ((), DropDatabase("A"), Changes({("A", "Orders")}, {"Orders"}, is_all=True)),
+    ],
+)
+def test_the_changes_that_a_command_makes(
+    before: tuple[ServiceCommand, ...], command: ServiceCommand, changes: Changes
+) -> None:
+    definitions = defined(*before)
+    assert not definitions.take_changes()
+    command.apply(definitions, 1_000)
+    assert definitions.take_changes() == changes
+    assert definitions.take_changes() == Changes()
+
+
+def test_a_route_that_expires_is_a_change() -> None:
+    definitions = defined(NAMED)
+    definitions.advance(10_999)
+    assert not definitions.take_changes()
+    definitions.advance(11_000)
+    assert definitions.take_changes() == Changes(routed={"S"})
+
+
+def test_definitions_after_a_snapshot() -> None:
+    definitions = defined(
+        NAMED,
+        CreateDatabase("D", OTHER, mirroring_role="MIRROR"),
+        AlterDatabase("D", mirroring_role="PRINCIPAL"),
+        AlterDatabase("D", is_broker_enabled=False),
+        CreateService("D", "S", "q"),
+        DropService("D", "S"),
+        CreateService("D", "S", "q"),
+        CreateRoute("A", "Old", "LOCAL", service_name="T", lifetime_s=1),
+        CreateRoute(
+            "A", "Mirrored", "tcp://far:1", service_name="T", broker_instance=OTHER, mirror_address="tcp://m:1"
+        ),
+    )
+    definitions.create_database(Database("E", None))
+    definitions.advance(5_000)
+    definitions.take_changes()
+    taken = definitions_snapshot.take(definitions)
+    restored = definitions_snapshot.restore(json.loads(json.dumps(taken)))
+    assert definitions_snapshot.take(restored) == taken
+    assert rows_of(restored) == rows_of(definitions)
+    assert not restored.take_changes()
+    assert (restored.now_ms, restored.version) == (5_000, definitions.version)
+    assert restored.next_expiry_ms() == definitions.next_expiry_ms() == 11_000
+    assert restored.databases["D"].epoch == 1
+    # The expired route matches nothing, and the next service is another one than all before.
+    assert restored.tables["A"].live == definitions.tables["A"].live
+    assert "Old" not in restored.tables["A"].live
+    for each in (definitions, restored):
+        CreateService("E", "S", "q").apply(each, 5_000)
+        found = each.service("E", "S")
+        assert found is not None
+        assert found.created == 5

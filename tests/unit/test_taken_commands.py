@@ -1,0 +1,29 @@
+"""Waiting for the router: whether a row of service-definitions shows a command."""
+
+import pytest
+
+from streaming.cli.routing.service_commands import shows
+
+ROW = {"kind": "route", "address": "LOCAL", "expires_at": "2026-01-01T00:00:00.000Z"}
+LATER = ROW | {"expires_at": "2027-01-01T00:00:00.000Z"}
+NEARLY_LATER = ROW | {"expires_at": "2027-01-01T00:00:00.123Z"}
+MOVED = ROW | {"address": "tcp://host:9092"}
+Row = dict[str, str] | None
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "wanted", "expected"),
+    [
+        (None, None, ROW, False),
+        (ROW, None, ROW, True),
+        (NEARLY_LATER, None, LATER, True),
+        (ROW, ROW, MOVED, False),
+        (MOVED, ROW, MOVED, True),
+        (ROW, ROW, LATER, False),
+        (NEARLY_LATER, ROW, LATER, True),
+        (ROW, ROW, None, False),
+        (None, ROW, None, True),
+    ],
+)
+def test_a_row_shows_a_change(found: Row, before: Row, wanted: Row, expected: bool) -> None:
+    assert shows(found, before, wanted) is expected
