@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
@@ -82,6 +82,28 @@ def denial(error: KafkaError) -> AccessDeniedError | None:
         return None
     kind = AccessDeniedError if error.code() in _NOT_LET_IN else RightMissingError
     return kind(f"{advice}. ({error.str()})")
+
+
+class MayBeDenied:
+    """The part of a writer of records that notes whether Kafka allows it to write.
+
+    Attributes:
+        denied: The error if Kafka does not allow it; else None.
+    """
+
+    denied: RightMissingError | None = None
+
+    def note_denial(self, error: KafkaError) -> bool:
+        """Returns whether an error is a refusal, and notes a missing right."""
+        denied = denial(error)
+        if isinstance(denied, RightMissingError):
+            self.denied = denied
+        return denied is not None
+
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
+        """Takes Kafka's answer about a record."""
+        if error is not None:
+            self.note_denial(error)
 
 
 def java_denial(text: str) -> AccessDeniedError | None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, check_group, denial, partitions_of
@@ -16,6 +16,8 @@ from streaming.wire.topics import TopicSpec
 ADMIN_TIMEOUT_S = 10.0
 # It takes milliseconds until every broker knows a new topic.
 _PROPAGATION_S = 1.0
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -126,6 +128,19 @@ class Admin:
             )
             for each in members
         ]
+
+    def offsets(self, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
+        """Returns the offset of each partition that a specification describes; negative: there is no such record.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        futures = self.client.list_offsets(dict.fromkeys(places, spec), request_timeout=ADMIN_TIMEOUT_S)
+        try:
+            return [int(self.client.result(futures[place]).offset) for place in places]
+        except KafkaException as error:
+            raise denial(error.args[0]) or self._unreachable(error) from None
 
     def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
         """Creates the topics that do not exist yet, and returns their names.

@@ -23,6 +23,9 @@ CLIENT_TIMEOUT_S = 30.0
 # All clients, including Java's, must put a queue's records into the same partition. Nothing else orders these records.
 PARTITIONER = "murmur2_random"
 
+# The largest record of a producer, as librdkafka sets it.
+DEFAULT_MAX_BYTES = 1_000_000
+
 Settings = Mapping[str, Any]
 Client = TypeVar("Client")
 
@@ -60,6 +63,10 @@ class Cluster:
     def consumer(self, fixed: Settings, defaults: Settings | None = None) -> Consumer:
         """Creates a consumer, which connects lazily. Raises what `producer` raises."""
         return _made(Consumer, self._settings(fixed, defaults))
+
+    def max_message_bytes(self) -> int:
+        """Returns the bytes of the largest record that a producer sends."""
+        return int(self.config.get("message.max.bytes", DEFAULT_MAX_BYTES))
 
     def admin_client(self) -> WatchfulAdmin:
         """Creates an admin client, which connects lazily. Raises what `producer` raises."""

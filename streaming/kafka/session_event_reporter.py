@@ -5,17 +5,13 @@ from collections.abc import Callable
 import msgspec
 from confluent_kafka import KafkaError, Message
 
-from streaming.kafka.access import RightMissingError, denial
+from streaming.kafka.access import MayBeDenied
 from streaming.kafka.clients import Cluster, Settings
 from streaming.wire.input_records import ReceiveRecord
 
 
-class SessionEventReporter:
-    """Sends records without waiting for Kafka.
-
-    Attributes:
-        denied: The refusal, if Kafka does not allow the reports; None otherwise.
-    """
+class SessionEventReporter(MayBeDenied):
+    """Sends records without waiting for Kafka."""
 
     def __init__(self, cluster: Cluster, topic: str, settings: Settings) -> None:
         """Creates the producer, which connects with the first report.
@@ -29,7 +25,6 @@ class SessionEventReporter:
             UserError: The producer rejects its properties.
         """
         self.topic = topic
-        self.denied: RightMissingError | None = None
         self._producer = cluster.producer({"linger.ms": 0, **settings})
 
     def send(self, record: ReceiveRecord, answered: Callable[[KafkaError | None], None] | None = None) -> None:
@@ -43,10 +38,8 @@ class SessionEventReporter:
             KafkaException, BufferError: The record cannot be sent.
         """
 
-        def on_delivery(error: KafkaError | None, _message: Message) -> None:
-            denied = denial(error) if error is not None else None
-            if isinstance(denied, RightMissingError):
-                self.denied = denied
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            self.on_delivery(error, message)
             if answered is not None:
                 answered(error)
 

@@ -1,7 +1,7 @@
 """Reads whole topics, without a consumer group: for views, the demo, and programs that follow notifications."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from types import TracebackType
 
@@ -55,7 +55,15 @@ class TopicFollower:
     A context manager. It reads the partitions that exist when it starts, and none that are added later.
     """
 
-    def __init__(self, cluster: Cluster, topics: list[str], start: Start, *, since_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: list[str],
+        start: Start,
+        *,
+        since_ms: int | None = None,
+        offsets: Mapping[int, int] | None = None,
+    ) -> None:
         """Starts at the beginning, or after the last record that is in the topics now.
 
         Args:
@@ -63,6 +71,7 @@ class TopicFollower:
             topics: The topics to read.
             start: The place to start at.
             since_ms: If given, starts at the first record that is not older, in milliseconds since 1970.
+            offsets: If given, the offset to start at in each partition of the only topic, or the first one after it.
 
         Raises:
             UserError: A topic is missing, or Kafka refuses or cannot be reached.
@@ -81,6 +90,10 @@ class TopicFollower:
         try:
             for partition in partitions:
                 partition.offset = end_offset(self._consumer, partition) if start is Start.END else OFFSET_BEGINNING
+            if offsets is not None:
+                for partition in partitions:
+                    first, end = self._consumer.get_watermark_offsets(partition, timeout=ADMIN_TIMEOUT_S)
+                    partition.offset = min(max(first, offsets.get(partition.partition, first)), end)
             if since_ms is not None:
                 for partition in partitions:
                     partition.offset = since_ms

@@ -1,11 +1,11 @@
-"""Notices that a topic is deleted, or deleted and created again, while the monitor reads it.
+"""Notices that a topic is deleted, or deleted and created again, while a query reads it.
 
 Spark knows a topic only by its name and offsets. Without this watch, Spark would silently skip records, including
 ticks, until the new topic outgrows the old offset.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from streaming.errors import UserError
@@ -21,10 +21,19 @@ _TICKS = Topics().ticks
 class TopicWatch:
     """Compares the ids of the topics with the known ones, once per `INTERVAL_S`."""
 
-    def __init__(self, admin: Admin, known: Mapping[str, str]) -> None:
-        """Stores the ids that the topics have now."""
+    def __init__(
+        self, admin: Admin, known: Mapping[str, str], advice: Callable[[list[str]], str] | None = None
+    ) -> None:
+        """Stores the ids that the topics have now.
+
+        Args:
+            admin: Kafka's administration.
+            known: Topic -> its id.
+            advice: Returns the text about topics that were replaced; None: `monitors_advice`.
+        """
         self._admin = admin
         self._known = known
+        self._advice = advice or monitors_advice
         self._next_look_s = 0.0
         self._problem: str | None = None
 
@@ -43,7 +52,8 @@ class TopicWatch:
         """
         if self._problem is None:
             with suppress(UserError):
-                self._problem = replaced_topics(self._known, self._admin.topic_ids(self._known, _TIMEOUT_S))
+                replaced = replaced_names(self._known, self._admin.topic_ids(self._known, _TIMEOUT_S))
+                self._problem = self._advice(replaced) if replaced else None
         return self._problem
 
 
@@ -52,9 +62,17 @@ def replaced_topics(known: Mapping[str, str], found: Mapping[str, str]) -> str |
 
     The text continues a sentence such as "topics were".
     """
-    replaced = sorted(name for name, topic_id in known.items() if found.get(name) != topic_id)
-    if not replaced:
-        return None
+    replaced = replaced_names(known, found)
+    return monitors_advice(replaced) if replaced else None
+
+
+def replaced_names(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Returns the topics that no longer have the known ids."""
+    return sorted(name for name, topic_id in known.items() if found.get(name) != topic_id)
+
+
+def monitors_advice(replaced: list[str]) -> str:
+    """Returns a text about topics of a monitor that were replaced; it continues a sentence such as "Topics were"."""
     what = f"deleted, or deleted and created again: {', '.join(replaced)}."
     if all(name.endswith(_TICKS) for name in replaced):
         return (

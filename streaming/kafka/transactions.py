@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
-from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster, Settings
 from streaming.kafka.errors import (
     ClientRefusedError,
     ClientUnusableError,
@@ -30,23 +30,39 @@ TRANSACTION_TIMEOUT_MS = 10_000
 
 _RETRY_BACKOFF_S = 0.1
 
-# librdkafka gives up undelivered records at the transaction's time-out, and an abort after that is quick. After a
-# commit that gave up a moment earlier, the abort was seen to hang for half a minute after the broker was back.
+# librdkafka gives up undelivered records at the transaction's time-out, and an abort after that is quick. A commit that
+# takes longer has asked Kafka to commit and got no answer, so its outcome is unknown.
 _COMMIT_GRACE_S = 3.0
+
+# After an outage in an abort, librdkafka was seen to wait forever although the broker was back, and once for half a
+# minute.
+_ABORT_PATIENCE_S = 60.0
 
 
 class TransactionalProducer:
     """A transactional producer with its own transactional id. One thread at a time may use it."""
 
-    def __init__(self, cluster: Cluster, *, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        fixed: Settings | None = None,
+    ) -> None:
         """Connects.
+
+        Args:
+            cluster: The cluster.
+            transaction_timeout_ms: The time after which Kafka aborts the transaction of a producer that has died.
+            fixed: Further properties that the user cannot change.
 
         Raises:
             UserError: Kafka cannot be reached or refuses the producer.
         """
         self._timeout_s = transaction_timeout_ms / 1000
         self._unusable: str | None = None
-        self._is_aborting = False
+        # The instant at which an abort began that Kafka has not acknowledged yet.
+        self._aborting_since_s: float | None = None
         self._deadline = 0.0
         self._denials = Denials()
         self._producer = cluster.producer(
@@ -58,6 +74,7 @@ class TransactionalProducer:
                 # librdkafka has given up (its issues 5456 and 5511).
                 "metadata.recovery.strategy": "none",
                 "error_cb": self._denials,
+                **(fixed or {}),
             }
         )
         try:
@@ -83,13 +100,13 @@ class TransactionalProducer:
         Raises:
             TransactionAbortedError: Kafka did not accept a record or the commit. No record is visible.
             ClientRefusedError: As before, because this client has no right to write the record. No record is visible.
-            ClientUnusableError: This producer cannot continue.
+            ClientUnusableError: This producer cannot continue. It is unknown whether the records become visible.
         """
         if self._unusable is not None:
             raise ClientUnusableError(self._unusable)
-        if self._is_aborting:
+        if self._aborting_since_s is not None:
             self._abort(None, self._timeout_s)
-            if self._is_aborting:
+            if self._aborting_since_s is not None:
                 raise TransactionAbortedError(
                     "Kafka has not yet acknowledged the abort of the last transaction; nothing was sent"
                 )
@@ -100,7 +117,7 @@ class TransactionalProducer:
         self._deadline = time.monotonic() + self._timeout_s
         try:
             yield
-            _retry(self._producer.commit_transaction, time.monotonic() + self._timeout_s + _COMMIT_GRACE_S)
+            self._commit()
         except (KafkaException, BufferError) as error:
             self._abort(error, self._timeout_s)
             raise _aborted(error) from error
@@ -113,8 +130,22 @@ class TransactionalProducer:
                 self._abort(error, GRACE_S)
             raise
 
-    def produce(self, topic: str, value: bytes, key: bytes | None, headers: Iterable[tuple[str, bytes]] = ()) -> None:
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        partition: int = -1,
+    ) -> None:
         """Adds a record to the open transaction; waits while the local buffer is full.
+
+        Args:
+            topic: The topic.
+            value: The value; None: a tombstone.
+            key: The key.
+            headers: The headers.
+            partition: The partition; -1: the one of the key.
 
         Raises:
             KafkaException: The record cannot be sent, for example because it is too large.
@@ -122,7 +153,7 @@ class TransactionalProducer:
         """
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=[*headers])
+                self._producer.produce(topic, value, key, partition, headers=[*headers])
             except BufferError:
                 if time.monotonic() >= self._deadline:
                     raise
@@ -146,21 +177,33 @@ class TransactionalProducer:
     def close(self) -> None:
         """Disconnects."""
         # Otherwise the producer cannot be closed properly any more, and confluent-kafka's close would warn about that.
-        if self._unusable is None and not self._is_aborting:
+        if self._unusable is None and self._aborting_since_s is None:
             self._producer.close()
+
+    def _commit(self) -> None:
+        try:
+            _retry(self._producer.commit_transaction, time.monotonic() + self._timeout_s + _COMMIT_GRACE_S)
+        except KafkaException as exception:
+            if not kafka_error(exception).retriable():
+                raise
+            # An abort would come too late if Kafka has committed.
+            raise self._end(exception) from exception
 
     def _abort(self, cause: BaseException | None, timeout_s: float) -> None:
         """Aborts the transaction. If Kafka does not answer, the next transaction begins with another abort."""
+        if self._unusable is not None:
+            return
         if isinstance(cause, KafkaException) and kafka_error(cause).fatal():
             raise self._end(cause) from cause
+        since_s = self._aborting_since_s or time.monotonic()
         try:
             _retry(self._producer.abort_transaction, time.monotonic() + timeout_s)
         except KafkaException as exception:
-            if not kafka_error(exception).retriable():
+            if not kafka_error(exception).retriable() or time.monotonic() > since_s + _ABORT_PATIENCE_S:
                 raise self._end(exception) from cause
-            self._is_aborting = True
+            self._aborting_since_s = since_s
         else:
-            self._is_aborting = False
+            self._aborting_since_s = None
 
     def _end(self, exception: KafkaException) -> ClientUnusableError:
         error = unusable(

@@ -33,6 +33,8 @@ BLOCKS = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
 BLOCKS_DDL = "shard int, block binary"
 # The `shard` of a record that only says that every shard must be checked. Each shard gets an empty block for it.
 EVERY_SHARD = -1
+# The `shard` of a record of which each shard gets a copy.
+COPY_TO_EVERY_SHARD = -2
 # The approximate limit of a block before compression. Records are also split by shard in portions of this size, unless
 # Spark hands over larger ones: 32,000 common records, which are 0.5 MiB for each of 8 shards.
 MAX_BLOCK_BYTES = 4 * 2**20
@@ -46,38 +48,44 @@ MAX_OVERLONG_BYTES = 64 * 2**20
 SHORTENED_VALUE_BYTES = 4 * 2**10
 
 
-def pack(batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def pack(
+    batches: Iterable[pa.RecordBatch], shard_keys: Sequence[int], longest_valid_bytes: int = MAX_RECORD_BYTES
+) -> Iterator[pa.RecordBatch]:
     """Packs the records that a task has read.
 
     Args:
-        batches: Records, with the columns of RECORDS and `shard`, which may be EVERY_SHARD.
+        batches: Records, with the columns of RECORDS and `shard`, which may be EVERY_SHARD or COPY_TO_EVERY_SHARD.
         shard_keys: The Spark keys of all shards.
+        longest_valid_bytes: The length of the longest value of a valid record.
 
     Yields:
         Blocks, with the schema BLOCKS.
     """
     worker_gc.spare_what_is_loaded("pack")
-    for batch in _joined(_without_flood(batches)):
-        is_for_every = batch.column("shard").to_numpy() == EVERY_SHARD
+    for batch in _joined(_without_flood(batches, longest_valid_bytes)):
+        shards_of = batch.column("shard").to_numpy()
         blocks: list[tuple[int, bytes | None]] = [
-            (shard, compress(piece.serialize(), _codec))
-            for shard, records in _by_shard(batch, np.flatnonzero(~is_for_every))
+            # Packed once, also for all shards: the bytes are the same.
+            (key, block)
+            for shard, records in _by_shard(batch, np.flatnonzero(shards_of != EVERY_SHARD))
             for piece in _pieces(records)
+            for block in [compress(piece.serialize(), _codec)]
+            for key in (shard_keys if shard == COPY_TO_EVERY_SHARD else [shard])
         ]
-        if is_for_every.any():
+        if (shards_of == EVERY_SHARD).any():
             blocks += [(shard, None) for shard in shard_keys]
         yield pa.RecordBatch.from_arrays(
             [[shard for shard, _ in blocks], [block for _, block in blocks]], schema=BLOCKS
         )
 
 
-def _without_flood(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _without_flood(batches: Iterable[pa.RecordBatch], longest_valid_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yields the batches of a task. Shortens its overlong values beyond MAX_OVERLONG_BYTES in all."""
     seen_bytes = 0
     for batch in batches:
         value = batch.column("value")
         lengths = pc.fill_null(pc.binary_length(value), 0).to_numpy().astype(np.int64)
-        overlong_bytes = np.where(lengths > MAX_RECORD_BYTES, lengths, 0)
+        overlong_bytes = np.where(lengths > longest_valid_bytes, lengths, 0)
         if not overlong_bytes.any():
             yield batch
             continue

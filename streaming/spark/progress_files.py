@@ -1,5 +1,7 @@
 """Checks that a query can continue: that the newest files in which Spark keeps its progress are not corrupt."""
 
+import json
+
 import msgspec
 from pyspark.sql import SparkSession
 
@@ -40,6 +42,21 @@ def read_batch(spark: SparkSession, location: str, folder: str, batch: int) -> b
     """Returns the content of a batch's file in `offsets` or `commits` of a checkpoint."""
     path, file_system = checkpoint_files.open_path(spark, location, folder, str(batch))
     return checkpoint_files.read(spark, file_system, path)
+
+
+def end_offsets(spark: SparkSession, location: str, batch: int) -> dict[str, dict[str, int]]:
+    """Returns topic -> partition -> the offset at which a batch ends.
+
+    Spark's file has the version, metadata, and one line per source.
+    """
+    lines = read_batch(spark, location, "offsets", batch).decode().splitlines()[2:]
+    # `-` stands for a source from which nothing has been read yet.
+    return {topic: offsets for line in lines if line != "-" for topic, offsets in json.loads(line).items()}
+
+
+def is_complete(spark: SparkSession, location: str) -> bool:
+    """Returns whether no batch has to run again: the newest one is committed, or there is none."""
+    return newest_batch(spark, location, "offsets") == newest_batch(spark, location, "commits")
 
 
 def _is_whole(content: bytes) -> bool:

@@ -17,7 +17,13 @@ from streaming.spark.blocks import unpack
 from streaming.wire.output_records import OutputRow
 
 # Names and values of headers are separate: PySpark's Python code would convert pairs for Arrow one by one.
-OUTPUT_SCHEMA = "topic string, key binary, value binary, header_names array<string>, header_values array<binary>"
+OUTPUT_SCHEMA = (
+    "topic string, key binary, value binary, header_names array<string>, header_values array<binary>, partition int"
+)
+
+# Without an event a shard's state is not written, and neither is the clock in it. But it is written at least this
+# often, so that a wall clock that is set back loses no more than this besides the jump.
+CLOCK_SAVE_INTERVAL_MS = 10_000
 
 
 class TakenShard(NamedTuple):
@@ -37,6 +43,22 @@ class TakenShard(NamedTuple):
 # The arguments are a shard's key, its stored state or None, its records by blocks.RECORDS in no order, and the batch's
 # timestamp. A batch that runs again must give the same result.
 TakeShard = Callable[[int, tuple[Any, ...] | None, pa.Table, int], TakenShard]
+
+
+def left_alone(stored: tuple[Any, ...], batch: pa.Table, batch_ms: int) -> TakenShard | None:
+    """Returns a shard that a batch neither decodes nor writes; None if the batch must take the shard.
+
+    Args:
+        stored: Its state, which begins with the version of its format, its clock, the timestamp of its last batch, and
+            its wake-up.
+        batch: Its records.
+        batch_ms: The batch's timestamp.
+    """
+    _, clock_ms, last_batch_ms, wake_ms, *_ = stored
+    since_ms = batch_ms - last_batch_ms
+    if not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
+        return TakenShard([], None, wake_ms - clock_ms - since_ms)
+    return None
 
 
 def take_batch(
@@ -66,7 +88,7 @@ def take_batch(
         if taken.state is not None:
             state.update(taken.state)
     if taken.rows:
-        topics, keys, values, headers = zip(*taken.rows, strict=True)
+        topics, keys, values, headers, partitions = zip(*taken.rows, strict=True)
         yield pd.DataFrame(
             {
                 "topic": topics,
@@ -74,5 +96,7 @@ def take_batch(
                 "value": values,
                 "header_names": [pairs and [name for name, _ in pairs] for pairs in headers],
                 "header_values": [pairs and [content for _, content in pairs] for pairs in headers],
+                # As objects: with None among them, pandas would make floating-point numbers of the partitions.
+                "partition": pd.Series(partitions, dtype=object),
             }
         )

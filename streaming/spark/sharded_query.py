@@ -38,9 +38,9 @@ class QuerySettings:
         checkpoint_location: Folder or URI where Spark keeps the query's progress and state.
         shard_keys: The Spark key of each shard; fixed by the checkpoint.
         trigger_interval_ms: Shortest time from the start of a batch to the start of the next.
-        max_offsets_per_trigger: Limit of a batch, for each source.
         max_key_bytes: Length at which a record's key is cut.
         max_value_bytes: Length at which a record's value is cut.
+        longest_valid_bytes: Length of the longest value of a valid record. In a flood, longer values are shortened.
     """
 
     name: str
@@ -49,9 +49,9 @@ class QuerySettings:
     checkpoint_location: str
     shard_keys: Sequence[int]
     trigger_interval_ms: int
-    max_offsets_per_trigger: int
     max_key_bytes: int
     max_value_bytes: int
+    longest_valid_bytes: int
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,39 @@ class KafkaSource:
             for the start of a partition, -1 for its end.
         isolation_level: Kafka's isolation level.
         number: The number of a record's source.
-        shard: The Spark key of a record's shard, or EVERY_SHARD.
+        shard: The Spark key of a record's shard, EVERY_SHARD or COPY_TO_EVERY_SHARD.
+        max_offsets_per_trigger: Limit of a batch; None: it has none.
+        fails_on_data_loss: Whether the query ends if records that it has not read are gone.
+        content: The value of a record as the workers see it; None: the Kafka record's value.
     """
 
     offsets: Mapping[str, Mapping[str, int]]
     isolation_level: str
     number: Column
     shard: Column
+    max_offsets_per_trigger: int | None
+    fails_on_data_loss: bool
+    content: "Content | None" = None
+
+
+# The name of the column of `Content.part`.
+PART = "part"
+
+
+@dataclass(frozen=True)
+class Content:
+    """A value that takes the place of a Kafka record's value, which then stays in the JVM.
+
+    Attributes:
+        part: The part of the record, such as some of its headers, from which both are computed. It becomes the column
+            PART, so that Spark computes it once for each record.
+        value: The value.
+        value_bytes: Its length.
+    """
+
+    part: Column
+    value: Column
+    value_bytes: Column
 
 
 @dataclass(frozen=True)
@@ -106,15 +132,16 @@ def sharded_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     records = reduce(DataFrame.union, (_records(_read(spark, settings, each), settings, each) for each in sources))
     # One task for each of Kafka's partitions would cost more than the records of a small batch.
     records = records.coalesce(spark.sparkContext.defaultParallelism)
-    return _writer(_step(_pack(records, settings.shard_keys), take_shard, state_schema, reports), settings)
+    return _writer(_step(_pack(records, settings), take_shard, state_schema, reports), settings)
 
 
 def _read(spark: SparkSession, settings: QuerySettings, source: KafkaSource) -> DataFrame:
     reader = spark.readStream.format("kafka").options(**_kafka_options(settings))
+    if source.max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", source.max_offsets_per_trigger)
     return (
         reader.option("subscribe", ",".join(sorted(source.offsets)))
         .option("startingOffsets", json.dumps(source.offsets))
-        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("kafka.isolation.level", source.isolation_level)
         # A task that has all its records still waits for the fetch under way: with Kafka's default for 500 ms, if no
         # more records come. Between batches nothing is fetched, so a short wait costs nothing.
@@ -123,34 +150,39 @@ def _read(spark: SparkSession, settings: QuerySettings, source: KafkaSource) -> 
         # more than they save: Java's collections copy all that has been fetched and is not read yet.
         .option("kafka.max.poll.records", "20000")
         .option("kafka.max.partition.fetch.bytes", str(4 * 2**20))
-        # A tick older than the topic's retention is no loss. Arrivals that are gone stay gone, and a monitor that
-        # refuses to start loses more. Spark logs what it misses.
-        .option("failOnDataLoss", "false")
+        .option("failOnDataLoss", str(source.fails_on_data_loss).lower())
+        .option("includeHeaders", str(source.content is not None).lower())
         .load()
     )
 
 
 def _records(read: DataFrame, settings: QuerySettings, source: KafkaSource) -> DataFrame:
+    value, value_bytes = F.col("value"), F.coalesce(F.octet_length("value"), F.lit(0))
+    if source.content is not None:
+        read = read.withColumn(PART, source.content.part)
+        value, value_bytes = source.content.value, source.content.value_bytes
     columns = {
         "source": source.number.cast("byte"),
         "partition": F.col("partition"),
         "offset": F.col("offset"),
         "timestamp_ms": F.unix_millis("timestamp"),
-        "key": _cut("key", settings.max_key_bytes),
-        "value": _cut("value", settings.max_value_bytes),
-        "value_bytes": F.coalesce(F.octet_length("value"), F.lit(0)),
+        "key": _cut(F.col("key"), settings.max_key_bytes),
+        "value": _cut(value, settings.max_value_bytes),
+        "value_bytes": value_bytes,
     }
     return read.select(source.shard.alias("shard"), *(columns[name].alias(name) for name in RECORDS.names))
 
 
-def _cut(column: str, limit_bytes: int) -> Column:
+def _cut(column: Column, limit_bytes: int) -> Column:
     # `substring` alone would copy every value.
-    return F.when(F.octet_length(column) <= limit_bytes, F.col(column)).otherwise(F.substring(column, 1, limit_bytes))
+    return F.when(F.octet_length(column) <= limit_bytes, column).otherwise(F.substring(column, 1, limit_bytes))
 
 
-def _pack(records: DataFrame, shard_keys: Sequence[int]) -> DataFrame:
+def _pack(records: DataFrame, settings: QuerySettings) -> DataFrame:
+    shard_keys, longest_valid_bytes = settings.shard_keys, settings.longest_valid_bytes
+
     def pack_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return pack(batches, shard_keys)
+        return pack(batches, shard_keys, longest_valid_bytes)
 
     return records.mapInArrow(pack_records, BLOCKS_DDL)
 
@@ -175,7 +207,7 @@ def _step(blocks: DataFrame, take_shard: TakeShard, state_schema: str, reports: 
     )
     # The form that Spark's Kafka sink takes.
     headers = F.arrays_zip("header_names", "header_values").cast("array<struct<key: string, value: binary>>")
-    return rows.select("topic", "key", "value", headers.alias("headers"))
+    return rows.select("topic", "key", "value", headers.alias("headers"), "partition")
 
 
 def _writer(rows: DataFrame, settings: QuerySettings) -> DataStreamWriter:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 
-from pyspark import AccumulatorParam
+from pyspark import Accumulator, AccumulatorParam
 
 # key of a shard -> (timestamp of the batch that reports it, time from that batch to the shard's wake-up), in ms
 Wakes = dict[int, tuple[int, int]]
@@ -37,6 +37,11 @@ class WakeTimes:
                 self._told[shard] = batch_ms, delay_ms
                 age_ms = max(0.0, now_ms - batch_ms)
                 self._due_s[shard] = now_s + (delay_ms - age_ms) / 1000
+
+    def is_due_by(self, reports: "Accumulator[Wakes]") -> bool:
+        """Takes over the workers' reports, and returns whether a shard is due."""
+        self.update(reports.value)
+        return self.is_due()
 
     def is_due(self) -> bool:
         """Returns whether a shard is due."""

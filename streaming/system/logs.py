@@ -8,6 +8,8 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
 from typing import Any
@@ -61,6 +63,26 @@ def configure(log_format: LogFormat) -> None:
 def printable(text: str) -> str:
     """Returns a record's text on one line, with escapes for characters that a terminal would obey or not show."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def line_printer(log: logging.Logger, log_format: LogFormat, ready: str) -> Callable[[str], None]:
+    """Returns a function that prints a line of a program with the time, or logs it if the log is JSON.
+
+    Args:
+        log: The program's log.
+        log_format: The format of the log.
+        ready: The line that says that the program is ready. It is printed as it is, in either format.
+    """
+
+    def say(text: str) -> None:
+        if text == ready:
+            typer.echo(text)
+        elif log_format is LogFormat.JSON:
+            log.info("%s", text)
+        else:
+            typer.echo(f"{datetime.now(UTC):%H:%M:%S} {printable(text)}")
+
+    return say
 
 
 def report(problem: str) -> None:

@@ -60,7 +60,12 @@ def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_conf
 
 
 def start_at_gate(
-    command: Sequence[str | Path], *, log_file: Path | None, env: Mapping[str, str] | None, cwd: Path | None
+    command: Sequence[str | Path],
+    *,
+    log_file: Path | None,
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    output: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program in its own session, up to its gate. The program runs only after a call of `open_gate`.
 
@@ -71,18 +76,19 @@ def start_at_gate(
         log_file: The file to append its output and errors to; None: they go where this process's go.
         env: Its environment; None for this process's.
         cwd: Its working directory; None for this process's.
+        output: A file descriptor for its output and errors, instead of a log file.
 
     Raises:
         OSError: The directory or the log file cannot be used, or the machine has no room for another process.
     """
     with contextlib.ExitStack() as files:
-        output: IO[bytes] | None = files.enter_context(log_file.open("ab")) if log_file is not None else None
+        into: IO[bytes] | int | None = files.enter_context(log_file.open("ab")) if log_file is not None else output
         return subprocess.Popen(
             ["/bin/sh", "-c", _GATE, "sh", *command],
             stdin=subprocess.PIPE,
             bufsize=0,
-            stdout=output,
-            stderr=subprocess.STDOUT if output is not None else None,
+            stdout=into,
+            stderr=subprocess.STDOUT if into is not None else None,
             env=env,
             cwd=cwd,
             start_new_session=True,
@@ -108,6 +114,7 @@ class ChildProcess:
         log_file: Path | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        output: int | None = None,
     ) -> None:
         """Starts the program.
 
@@ -116,9 +123,10 @@ class ChildProcess:
             log_file: The file to append its output and errors to; None: they go where this process's go.
             env: Its environment; None for this process's.
             cwd: Its working directory; None for this process's.
+            output: A file descriptor for its output and errors, instead of a log file.
         """
         self._log_file = log_file
-        self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd)
+        self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd, output=output)
         try:
             self._watchdog = self._start_watchdog()
         except BaseException:
@@ -150,17 +158,31 @@ class ChildProcess:
         Raises:
             UserError: The program has ended, or does not write the text in time. The message has the end of its log.
         """
-        assert self._log_file is not None  # noqa: S101 - without a log file there is nothing to wait for
         deadline_s = time.monotonic() + timeout_s
         while True:
             exit_code = self.poll()
-            said = self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
-            if text in said:
+            if text in self._said():
                 return
-            if exit_code is not None or time.monotonic() > deadline_s:
-                how = "did not start in time" if exit_code is None else f"ended with exit code {exit_code}"
-                raise UserError(f"{self._log_file.stem} {how}:\n{said[-_LOG_TAIL_LENGTH:]}")
+            if exit_code is not None:
+                raise self._failure(f"ended with exit code {exit_code}")
+            if time.monotonic() > deadline_s:
+                raise self._failure("did not start in time")
             time.sleep(_POLL_INTERVAL_S)
+
+    def require_running(self) -> None:
+        """Raises UserError with the end of the log file if the program has ended."""
+        exit_code = self.poll()
+        if exit_code is not None:
+            raise self._failure(f"ended with exit code {exit_code}")
+
+    def _failure(self, how: str) -> UserError:
+        name = self._log_file.stem if self._log_file is not None else "A program"
+        return UserError(f"{name} {how}:\n{self._said()[-_LOG_TAIL_LENGTH:]}")
+
+    def _said(self) -> str:
+        if self._log_file is None or not self._log_file.exists():
+            return ""
+        return self._log_file.read_text(errors="replace")
 
     def poll(self) -> int | None:
         """Returns the exit code, negative if a signal ended the program; None while it runs."""
@@ -191,6 +213,11 @@ class ChildProcess:
             except subprocess.TimeoutExpired:
                 os.killpg(self.pid, signal.SIGKILL)
         return self.wait()
+
+    def terminate(self) -> None:
+        """Sends SIGTERM if the program still runs."""
+        if self.poll() is None:
+            self._process.terminate()
 
     def _dismiss_watchdog(self) -> None:
         if self._watchdog.returncode is None:

@@ -250,7 +250,7 @@ def _run_core_on(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Wr
         queue: Queue | None = None
         for batch in of_queue:
             queue, rows = _step(name, queue, batch, topics)
-            for topic, key, value, _ in rows:
+            for topic, key, value, _, _ in rows:
                 assert key is not None
                 written.add(topics, topic, key, value)
     return written

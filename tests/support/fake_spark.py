@@ -151,7 +151,7 @@ class FakeShard:
         self.state.batch_ms = batch_ms
         outputs = []
         for rows in take_batch(SHARD, iter(frames), cast(Any, self.state), self._take_shard, self._report_wake):
-            for topic, key, value, names, contents in rows.itertuples(index=False):
+            for topic, key, value, names, contents, _ in rows.itertuples(index=False):
                 outputs.append(Output(topic, key, value, dict(zip(names or [], contents or [], strict=True))))
         return outputs
 

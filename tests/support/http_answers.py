@@ -1,7 +1,15 @@
 """Requests to an HTTP server on this machine."""
 
+import socket
 from contextlib import closing
 from http.client import HTTPConnection
+
+
+def free_port() -> int:
+    """Returns a port of this machine that no server uses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -13,6 +13,9 @@ RULES = ROOT / "monitoring" / "alerts.yml"
 DASHBOARD = ROOT / "monitoring" / "grafana-dashboard.json"
 DOCUMENT = ROOT / "docs" / "metrics.md"
 
+# The beginnings of the names of the metrics of other programs than the monitor.
+_OTHERS = ("queue_activation_router_", "queue_activation_transport_")
+
 # The words of PromQL that the files use. All other words in an expression are metrics.
 _WORDS = frozenset(("absent", "and", "deriv", "histogram_quantile", "increase", "max", "or", "rate", "sum"))
 # Label selectors and ranges. A range may be Grafana's own variable.
@@ -52,5 +55,20 @@ def _expressions(part: Any) -> Iterator[str]:
 
 
 def documented_metrics() -> set[str]:
-    """Returns the metrics that have a row in the document's table."""
-    return set(re.findall(r"^\| `(queue_activation_\w+)", DOCUMENT.read_text(), re.MULTILINE))
+    """Returns the metrics of the monitor that have a row in the document's table."""
+    return {name for name in _documented() if not name.startswith(_OTHERS)}
+
+
+def documented_transport_metrics() -> set[str]:
+    """Returns the metrics of a transport that have a row in the document's table."""
+    return {name for name in _documented() if name.startswith(_OTHERS[1])}
+
+
+def documented_router_metrics() -> set[str]:
+    """Returns the metrics of a router that have a row in the document's table."""
+    return {name for name in _documented() if name.startswith(_OTHERS[0])}
+
+
+def _documented() -> set[str]:
+    first_cells = re.findall(r"^\| (`queue_activation_.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
+    return {name for cell in first_cells for name in re.findall(r"`(queue_activation_\w+)`", cell)}

@@ -238,6 +238,17 @@ def shown(folder: Path) -> str:
     return capture.get()
 
 
+def test_status_names_the_queues_without_an_entry(tmp_path: Path) -> None:
+    filled(tmp_path)
+    assert "without an entry" not in shown(tmp_path)
+    with Store(tmp_path) as store:
+        about = store.about()
+        about.without_entry = ["lost-1", "lost-2"]
+        store.save_about(about)
+    assert read_status(tmp_path, NOW_MS)["without_entry"] == ["lost-1", "lost-2"]
+    assert "notified, but without an entry in the config: lost-1, lost-2" in shown(tmp_path)
+
+
 def test_status_tells_what_runs_what_is_held_and_why(tmp_path: Path) -> None:
     filled(tmp_path)
     status = read_status(tmp_path, NOW_MS)

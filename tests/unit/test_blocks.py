@@ -9,6 +9,7 @@ import pytest
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import (
     BLOCKS,
+    COPY_TO_EVERY_SHARD,
     EVERY_SHARD,
     MAX_BLOCK_BYTES,
     MAX_OVERLONG_BYTES,
@@ -80,6 +81,41 @@ def test_a_tick_among_records_takes_nothing_away() -> None:
     blocks = packed(read([arrived, TICK], [5, EVERY_SHARD]))
     assert blocks.keys() == set(SHARD_KEYS)
     assert [row["key"] for row in unpacked(blocks[5])] == [b"Q"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copied_record_reaches_every_shard_whole_and_the_others_only_theirs(seed: int) -> None:
+    random = Random(seed)  # noqa: S311  (no secret)
+    records = [
+        Record(Source.ARRIVALS, random.randbytes(20), b"Q", offset=n, value_bytes=20)
+        for n in range(random.randrange(1, 50))
+    ]
+    shards = [random.choice([*SHARD_KEYS, COPY_TO_EVERY_SHARD, EVERY_SHARD]) for _ in records]
+    blocks = packed(read(records, shards))
+    for key in SHARD_KEYS:
+        expected = [
+            one
+            for one, its in zip(table(records).to_pylist(), shards, strict=True)
+            if its in (key, COPY_TO_EVERY_SHARD)
+        ]
+        assert sorted(unpacked(blocks.get(key, [])), key=lambda row: str(row["offset"]).zfill(3)) == expected
+
+
+def test_copied_records_are_packed_once() -> None:
+    blocks = packed(read([Record(Source.COMMANDS, b"{}", b"Q")], [COPY_TO_EVERY_SHARD]))
+    first, *others = (blocks[key][0] for key in SHARD_KEYS)
+    assert all(other == first for other in others)
+
+
+def test_the_longest_valid_value_is_the_querys_own() -> None:
+    long = b"l" * 2 * MAX_RECORD_BYTES
+    batches = read([Record(Source.ARRIVALS, long, b"Q")] * (MAX_OVERLONG_BYTES // len(long) + 2), [5] * 514)
+    found = [
+        row["value"]
+        for batch in pack(batches, SHARD_KEYS, len(long))
+        for row in unpacked(batch.column("block").to_pylist())
+    ]
+    assert found == [long] * 514
 
 
 def test_large_records_make_more_blocks_not_larger_ones() -> None:

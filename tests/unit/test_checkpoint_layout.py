@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from streaming.errors import UserError
-from streaming.spark import checkpoint_files
+from streaming.spark import checkpoint_files, layout_file
 from streaming.spark.activation import checkpoint_layout
 from streaming.spark.activation.checkpoint_layout import Layout, Wanted
 
@@ -92,7 +92,13 @@ def id_of(layout: Layout, location: str = LOCATION) -> str:
 @pytest.mark.parametrize("content", [b"", msgspec.json.encode(LAYOUT)[:40], b"\0" * 100, b"{}", b'{"shards": "8"}'])
 def test_a_torn_layout_says_what_to_do(content: bytes) -> None:
     with pytest.raises(UserError, match=r"queue-activation.json is corrupt. Restore the file from any backup"):
-        checkpoint_layout.decode(content, LOCATION)
+        layout_file.decode(content, LOCATION, Layout, "monitor")
+
+
+def test_the_checkpoint_of_another_program_is_refused(files: Files) -> None:
+    files.content[f"{LOCATION}/queue-activation.json"] = b'{"program": "router", "format_version": 1}'
+    with pytest.raises(UserError, match="belongs to a router, not to a monitor"):
+        settle()
 
 
 def test_a_new_checkpoint_is_written_only_when_it_is_kept_and_has_an_id_of_its_own(files: Files) -> None:
@@ -123,7 +129,7 @@ def test_a_layout_that_cannot_be_put_into_its_place_is_an_error(monkeypatch: pyt
 
 
 def test_an_older_checkpoint_has_the_id_of_its_query(files: Files) -> None:
-    older = checkpoint_layout.decode(OLDER, LOCATION)
+    older = layout_file.decode(OLDER, LOCATION, Layout, "monitor")
     assert id_of(older) == id_of(older) != id_of(older, LOCATION + "-2")
     files.content[f"{LOCATION}/metadata"] = b'{"id":"Sparks own"}'
     assert id_of(older) == "Sparks own"

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streaming.daemons.monitor import metrics as monitor_metrics
-from streaming.daemons.monitor.batch_metrics import Batches
-from streaming.daemons.monitor.metrics import Metrics, MetricsSettings, why_not_ready
+from streaming.daemons.monitor.metrics import Metrics
 from streaming.daemons.monitor.queue_metrics import QueuesByState
+from streaming.daemons.query import metrics as query_metrics
+from streaming.daemons.query.batch_metrics import Batches
+from streaming.daemons.query.metrics import MetricsSettings, why_not_ready
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
@@ -26,6 +27,8 @@ from tests.support.http_answers import get
 from tests.support.metric_names import (
     DASHBOARD,
     documented_metrics,
+    documented_router_metrics,
+    documented_transport_metrics,
     metrics_in,
     metrics_of_dashboard,
     metrics_of_rules,
@@ -136,13 +139,13 @@ class TestThreads:
                 if len(begins) == 1:
                     raise KeyError("a bug")
 
-        monkeypatch.setattr(monitor_metrics, "TopicFollower", Follower)
-        monkeypatch.setattr(monitor_metrics, "_LOOK_INTERVAL_S", 0.01)
+        monkeypatch.setattr(query_metrics, "TopicFollower", Follower)
+        monkeypatch.setattr(query_metrics, "_LOOK_INTERVAL_S", 0.01)
         monkeypatch.setattr(EndOffsets, "look", lambda _self: None)
         settings = MetricsSettings("127.0.0.1", 0, 1_000)
         partitions = dict.fromkeys(TOPICS.inputs(), 1)
         with Metrics(settings, Cluster("127.0.0.1:1", {}), TOPICS, partitions) as metrics:
-            wait_until(lambda: metrics._queues.is_complete, 10, "the view")
+            wait_until(lambda: metrics._is_view_complete, 10, "the view")
         assert len(begins) > 1
 
     def test_an_error_of_ours_does_not_end_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +166,7 @@ class TestThreads:
 class TestBatches:
     def test_records_are_counted_by_source_and_the_offsets_kept(self) -> None:
         registry = CollectorRegistry()
-        batches = Batches(TOPICS, registry)
+        batches = Batches("queue_activation", {TOPICS.arrivals: "arrivals"}, registry)
         assert batches.last_committed_s is None
         batches.committed(progress(3, 0), {})
         batches.committed(progress(4, 2), {})
@@ -180,7 +183,7 @@ class TestBatches:
 
     def test_lateness_is_the_time_from_the_reported_wake_up_to_the_next_batch(self) -> None:
         registry = CollectorRegistry()
-        batches = Batches(TOPICS, registry)
+        batches = Batches("queue_activation", {TOPICS.arrivals: "arrivals"}, registry)
 
         def late() -> tuple[object, object]:
             name = "queue_activation_timer_lateness_seconds"
@@ -257,7 +260,7 @@ def test_each_path_has_its_page_and_silent_clients_block_no_others() -> None:
 
 
 def test_the_files_for_prometheus_name_only_documented_metrics() -> None:
-    documented = documented_metrics()
+    documented = documented_metrics() | documented_router_metrics() | documented_transport_metrics()
 
     def undocumented(names: set[str]) -> set[str]:
         known = documented | {f"{name}_bucket" for name in documented}
@@ -265,6 +268,25 @@ def test_the_files_for_prometheus_name_only_documented_metrics() -> None:
 
     assert undocumented(metrics_of_rules()) == set()
     assert undocumented(metrics_of_dashboard()) == set()
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    documented = documented_metrics() | documented_router_metrics() | documented_transport_metrics()
+    shown = {name.removesuffix("_bucket") for name in metrics_of_dashboard()}
+    assert documented - shown == set()
+
+
+def test_the_panels_of_the_dashboard_have_numbers_and_places_of_their_own() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(places)) == len(places)
+    assert max(x for x, _ in places) < 24
 
 
 def test_a_wrong_name_in_an_expression_would_be_noticed() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from streaming.core.activation.snapshot import FORMAT_VERSION
 from streaming.spark.activation.input_batch import order_of
-from streaming.spark.activation.run_shard import CLOCK_SAVE_INTERVAL_MS
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import unpack
+from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from tests.support.fake_spark import (
     TICK,
     FakeGroupState,

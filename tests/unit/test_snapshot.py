@@ -13,7 +13,7 @@ from streaming.core.activation import snapshot
 from streaming.core.activation.events import Event
 from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
-from streaming.spark.activation.shard_state import UnknownFormatError
+from streaming.spark.format_versions import UnknownFormatError
 from tests.support.fake_spark import (
     SETTINGS,
     FakeGroupState,

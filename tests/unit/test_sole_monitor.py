@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from streaming.daemons.monitor.sole_monitor import client_id
+from streaming.daemons.query.sole_program import client_id
 
 
 @pytest.mark.parametrize(

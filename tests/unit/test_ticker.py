@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.daemons.monitor.ticker import Ticker
+from streaming.daemons.query.ticker import Ticker
 from streaming.kafka import clients
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.clients import Cluster
@@ -44,7 +44,7 @@ def ticking(
 
     Producer.errors, Producer.taken = deque(errors), 0
     monkeypatch.setattr(clients, "Producer", Producer)
-    with Ticker(CLUSTER, "queue-ticks", 1, is_due) as running:
+    with Ticker(CLUSTER, "queue-ticks", 1, 10_000, is_due) as running:
         yield running, Producer
 
 

@@ -8,7 +8,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec import Struct
 
-from streaming.core.activation.program_starts import ViewRow
+from streaming.core.activation.program_starts import Notified, ViewRow
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.clients import Cluster
@@ -174,6 +174,18 @@ class Notifications:
         with contextlib.suppress(KafkaException):
             found = self._consumer.list_topics(self._topic, timeout=_PROBE_TIMEOUT_S).topics[self._topic]
             self.problem = found.error.str() if found.error is not None else None
+
+
+def notified(record: Activation, is_old: bool) -> Notified:
+    """Returns a notification in the form that decisions use."""
+    return Notified(
+        record.notification_id,
+        record.sequence,
+        record.post_time,
+        record.reason or "",
+        record.unread_messages,
+        is_old,
+    )
 
 
 class MonitorsView:

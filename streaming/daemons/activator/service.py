@@ -17,12 +17,12 @@ from typing import Self
 
 from confluent_kafka import Message
 
-from streaming.core.activation.program_starts import Action, Decision, Notified, QueueActivator
+from streaming.core.activation.program_starts import Action, Decision, QueueActivator
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
-from streaming.daemons.activator.notifications import MonitorsView, Notifications
+from streaming.daemons.activator.notifications import MonitorsView, Notifications, notified
 from streaming.daemons.activator.programs import (
     AdoptedProgram,
     Exit,
@@ -40,6 +40,7 @@ from streaming.daemons.activator.settings import (
 )
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
+from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
@@ -96,6 +97,8 @@ class Activator:
             self._store = resources.enter_context(Store(settings.state_directory))
             self._about = self._store.about()
             self._about.config_file = ""  # empty while the activator starts
+            self._about.without_entry = []
+            self._without_entry = QueuesWithoutEntry(self._about.without_entry)
             with self._store.transaction():
                 self._store.save_about(self._about)
             group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
@@ -212,6 +215,7 @@ class Activator:
             step.note(None, "config refused, the previous one stays", str(error))
         else:
             self._about.config_error = None
+            self._without_entry.reconsider(self._config.current)
             step.note(None, "config", "reloaded")
             self._decide_all(step)
         self._save_about(step.now_ms)
@@ -222,8 +226,12 @@ class Activator:
         if record is None:
             return
         queue = record.queue
-        entry = self._config.current.entry_for(queue)
-        if entry is None or not entry.wants(record.notification):
+        entry, is_old = self._config.current.entry_for(queue), self._notifications.is_old(message)
+        if entry is None:
+            if self._without_entry.take(record, self._view.row(queue), is_old, step):
+                self._save_about(step.now_ms)
+            return
+        if not entry.wants(record.notification):
             return
         if (refusal := entry.refusal(queue)) is not None:
             step.note(queue, "refused", refusal)
@@ -233,16 +241,7 @@ class Activator:
             self._apply(queue, state.disabled(record.sequence), step)
             self._decide(queue, step)
             return
-        is_old = self._notifications.is_old(message)
-        new = Notified(
-            record.notification_id,
-            record.sequence,
-            record.post_time,
-            record.reason or "",
-            record.unread_messages,
-            is_old,
-        )
-        decisions = state.notified(new, self._view.row(queue), step.now_ms)
+        decisions = state.notified(notified(record, is_old), self._view.row(queue), step.now_ms)
         if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
             step.old += 1  # only counted: there may be thousands, and they change nothing
             return

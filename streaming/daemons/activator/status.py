@@ -46,6 +46,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
             "config_error": about.config_error,
             "kafka_problem": about.kafka_problem if is_running else None,
             "passed_over": about.passed_over,
+            "without_entry": about.without_entry,
             "queues": [
                 _queue_status(queue, record, pids.get(queue, []), now_ms) for queue, record in store.queues().items()
             ],
@@ -90,6 +91,9 @@ def show(status: Status) -> RenderableType:
         parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
     if status["passed_over"]:
         parts.append(Text(f"{status['passed_over']:,} records could not be decoded; the log names them", "yellow"))
+    if status["without_entry"]:
+        names = [printable(name) for name in status["without_entry"]]
+        parts.append(Text(f"notified, but without an entry in the config: {', '.join(names)}", "yellow"))
     if not status["queues"]:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))

@@ -8,7 +8,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -97,6 +97,7 @@ class About:
         config_error: Why a changed config was refused; None if it was not.
         kafka_problem: The present problem with Kafka; None if there is none.
         passed_over: Number of records since the start that could not be decoded.
+        without_entry: Queues that got a notification since the start, and have no entry in the config.
     """
 
     instance_id: str
@@ -108,6 +109,7 @@ class About:
     kafka_problem: str | None = None
     passed_over: int = 0
     salt: str = ""
+    without_entry: list[str] = field(default_factory=list)
 
 
 _about_decoder = msgspec.json.Decoder(About)

@@ -6,41 +6,18 @@ commits nothing.
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from streaming.core.activation.task_handlers import RecentTasks
-from streaming.errors import UserError
-from streaming.kafka.access import denial
 from streaming.kafka.clients import Cluster
-from streaming.kafka.errors import LASTING_ERRORS
-from streaming.system.stop_signals import GRACE_S
-from streaming.system.threads import within
+from streaming.kafka.group_member import GroupMember
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.output_records import StartActivatedTask
-
-# Defaults that a user's properties may override. A host that was killed keeps its share, and makes joining hosts wait,
-# until its session ends. Kafka's defaults are 3 s and 45 s, and a task that no host takes is lost after 60 s.
-_DEFAULTS = {"heartbeat.interval.ms": 500, "session.timeout.ms": 10_000}
-
-# The guarantee that each task is started once depends on these. With the cooperative strategy, a host could not go back
-# to its committed offsets.
-_FIXED = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",
-    "partition.assignment.strategy": "range",
-    "group.protocol": "classic",
-    "fetch.wait.max.ms": 100,
-}
-
-_COMMITTED_TIMEOUT_S = 1.0
 
 # A paused partition delivers its next record only half a second after it is resumed (librdkafka 2.16, measured). So
 # some records are kept here while all handlers are busy. They are not taken: the host that has the partition may still
@@ -95,8 +72,8 @@ class StartRecords:
         self._fetched: deque[Message] = deque()
         self._is_positioned = False
         self._is_paused = False
-        self._consumer = cluster.consumer(_FIXED | {"group.id": group_id}, _DEFAULTS)
-        self._join()
+        self._member = GroupMember(cluster, topic, group_id, self._on_assign, self._on_revoke)
+        self._consumer = self._member.consumer
 
     def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
         """Returns the next task if one is wanted and comes in time; keeps up the membership in any case.
@@ -109,8 +86,9 @@ class StartRecords:
         if not self._is_positioned:
             self._position()
         message = self._consumer.poll(0 if is_wanted and self._fetched else timeout_s)
-        if message is not None:
-            self._accept(message)
+        # Before the position is known, the record may be one that was taken. One that was not taken comes again.
+        if message is not None and self._member.check(message) and self._is_positioned:
+            self._fetched.append(message)
         if not self._is_paused and len(self._fetched) >= _MAX_FETCHED:
             self._is_paused = True
             self._consumer.pause(self._consumer.assignment())
@@ -130,14 +108,8 @@ class StartRecords:
         return TopicPartition(self._topic, record.partition, record.offset + 1, recent.text())
 
     def group_metadata(self) -> object | None:
-        """Returns what a transaction needs to commit offsets as this member; None if the host is no longer a member.
-
-        The order of the two calls matters: the metadata of an expelled host would name no member, and Kafka would take
-        offsets with it as if there were no group.
-        """
-        metadata = self._consumer.consumer_group_metadata()
-        member_id: str | None = self._consumer.memberid()  # may be None, unlike in confluent-kafka's type stub
-        return metadata if member_id else None
+        """Returns what a transaction needs to commit offsets as this member; None if the host is no longer a member."""
+        return self._member.group_metadata()
 
     def rewind(self) -> None:
         """Goes back to the committed offsets, because the outcome of the last transaction may be unknown."""
@@ -147,26 +119,11 @@ class StartRecords:
     def rejoin(self) -> None:
         """Leaves the group and joins it again as another member."""
         self.rewind()
-        self._consumer.unsubscribe()
-        self._join()
+        self._member.rejoin()
 
     def close(self) -> None:
         """Leaves the group at once, so that other hosts take over the records that are not committed."""
-        # Consumer.close waits 5 s for a Kafka that does not answer.
-        with suppress(TimeoutError, KafkaException):
-            within(GRACE_S, self._consumer.close)
-
-    def _join(self) -> None:
-        self._consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
-
-    def _accept(self, message: Message) -> None:
-        error = message.error()
-        if error is None:
-            # Before the position is known, the record may be one that was taken. One that was not taken comes again.
-            if self._is_positioned:
-                self._fetched.append(message)
-        elif error.fatal() or error.code() in LASTING_ERRORS:
-            raise UserError(f"topic {self._topic} cannot be read: {denial(error) or error.str()}")
+        self._member.close()
 
     def _record(self, message: Message) -> StartRecord | None:
         """Decodes a record; returns None if it is not a task."""
@@ -183,13 +140,8 @@ class StartRecords:
     def _position(self) -> None:
         """Goes to the committed offsets, and reads which tasks were taken last."""
         partitions = self._consumer.assignment()
-        try:
-            # Waits for the end of transactions that are being committed, because of isolation.level. If a broker takes
-            # longer, the next call asks again; in between, the host can react to a signal.
-            found = self._consumer.committed(partitions, timeout=_COMMITTED_TIMEOUT_S) if partitions else []
-        except KafkaException:
-            return
-        if any(each.error is not None for each in found):
+        found = self._member.committed(partitions)
+        if found is None:
             return
         self._recent = {each.partition: RecentTasks(each.metadata or "") for each in found}
         if found:

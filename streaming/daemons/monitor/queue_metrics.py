@@ -31,13 +31,9 @@ class QueuesByState:
     A queue waits for a reader while its state is NOTIFIED and it has unread messages. A RECEIVE ends the wait, a
     notification repeated after the time-out does not. If a RECEIVE and a new notification fall into the same batch,
     only a lower number of unread messages shows that there was a RECEIVE.
-
-    Attributes:
-        is_complete: Whether the view has been read to its end. Until then the counts are meaningless.
     """
 
     def __init__(self) -> None:
-        self.is_complete = False
         self._lock = Lock()
         self._states: dict[bytes, str] = {}
         self._counts: Counter[str] = Counter()
@@ -46,7 +42,6 @@ class QueuesByState:
 
     def clear(self) -> None:
         """Forgets all queues, because the view is about to be read again."""
-        self.is_complete = False
         with self._lock:
             self._states.clear()
             self._counts.clear()

@@ -1,22 +1,22 @@
-"""The project's own file in a checkpoint: the shards over which queues are spread, and the topics of the offsets."""
+"""The layout of the monitor's checkpoint: the shards over which queues are spread, and the topics of the offsets."""
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
 from msgspec import Struct, structs
 from pyspark.sql import SparkSession
 
 from streaming.core.activation.snapshot import FORMAT_VERSION
 from streaming.errors import UserError
 from streaming.kafka.topic_watch import replaced_topics
-from streaming.spark import checkpoint_files
+from streaming.spark import checkpoint_files, layout_file
+from streaming.spark.format_versions import refuse_newer_checkpoint
 from streaming.spark.session import shuffle_partitions
 from streaming.spark.shard_keys import DEFAULT_SHARDS, balanced_keys
 from streaming.wire.topics import Topics
 
-_FILE_NAME = "queue-activation.json"
+_PROGRAM = "monitor"
 
 
 class Layout(Struct):
@@ -98,31 +98,11 @@ def read_layout(spark: SparkSession, location: str) -> Layout | None:
     Raises:
         UserError: The checkpoint was written by a newer version, or the layout is damaged.
     """
-    path, file_system = checkpoint_files.open_path(spark, location, _FILE_NAME)
-    if not file_system.exists(path):
+    layout = layout_file.read(spark, location, Layout, _PROGRAM)
+    if layout is None:
         return None
-    layout = decode(checkpoint_files.read(spark, file_system, path), location)
-    if layout.format_version > FORMAT_VERSION:
-        raise UserError(
-            f"The checkpoint {location} has format {layout.format_version}, but this version reads only formats up to "
-            f"{FORMAT_VERSION}. Start the version that wrote it, or a newer one."
-        )
+    refuse_newer_checkpoint(location, layout.format_version, FORMAT_VERSION)
     return layout
-
-
-def decode(content: bytes, location: str) -> Layout:
-    """Returns the layout in the content of a checkpoint's file.
-
-    Raises:
-        UserError: The file is corrupt. After a power failure it may have its name but not its content.
-    """
-    try:
-        return msgspec.json.decode(content, type=Layout)
-    except msgspec.DecodeError:
-        raise UserError(
-            f"The checkpoint {location} is damaged: {_FILE_NAME} is corrupt. Restore the file from any backup of this "
-            "checkpoint; it never changes. If there is no backup, start with another --checkpoint-location."
-        ) from None
 
 
 def keep(spark: SparkSession, location: str, layout: Layout) -> None:
@@ -131,15 +111,7 @@ def keep(spark: SparkSession, location: str, layout: Layout) -> None:
     Raises:
         UserError: Another monitor has written a layout there since `settle`.
     """
-    found = read_layout(spark, location)
-    if found is None:
-        path, file_system = checkpoint_files.open_path(spark, location, _FILE_NAME)
-        checkpoint_files.write(file_system, path, path.suffix(".new"), msgspec.json.encode(layout))
-    elif found != layout:
-        raise UserError(
-            f"Another monitor has just begun the checkpoint {location}. Start this one again, or give it another "
-            "--checkpoint-location."
-        )
+    layout_file.keep(spark, location, layout, _PROGRAM)
 
 
 def id_of(spark: SparkSession, location: str, layout: Layout) -> str:

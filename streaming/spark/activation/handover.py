@@ -4,7 +4,6 @@ The older checkpoint is only read. Each shard of the new one gets its queues wit
 stored, every start reads the older checkpoint again, so a crash in between loses nothing.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +53,8 @@ def pending(spark: SparkSession, location: str, layout: Layout) -> Handover | No
             f"The checkpoint {older} is not complete. Start the monitor on it once more, wait for `monitor ready`, "
             "stop the monitor with SIGTERM, and try again."
         )
-    return Handover(_offsets(spark, older, newest), _spread(spark, _shards(spark, older), layout.keys))
+    offsets = progress_files.end_offsets(spark, older, newest)
+    return Handover(offsets, _spread(spark, _shards(spark, older), layout.keys))
 
 
 def end(spark: SparkSession, location: str, layout: Layout, query: StreamingQuery) -> bool:
@@ -76,13 +76,6 @@ def _is_complete(spark: SparkSession, location: str, layout: Layout | None) -> b
         return layout is not None
     marker, file_system = checkpoint_files.open_path(spark, location, _MARKER)
     return bool(file_system.exists(marker))
-
-
-def _offsets(spark: SparkSession, location: str, batch: int) -> dict[str, dict[str, int]]:
-    """Returns the offsets at which a batch ended. Spark's file has the version, metadata, and one line per source."""
-    lines = progress_files.read_batch(spark, location, "offsets", batch).decode().splitlines()[2:]
-    # `-` stands for a source from which nothing has been read yet.
-    return {topic: offsets for line in lines if line != "-" for topic, offsets in json.loads(line).items()}
 
 
 def _shards(spark: SparkSession, location: str) -> list[ShardState]:

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.activation.events import Event, MessageArrived
-from streaming.spark.activation.output_rows import SourceRecord
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
+from streaming.wire.dead_letters import SourceRecord
 from streaming.wire.decoding import Decoder
 from streaming.wire.topics import Topics
 

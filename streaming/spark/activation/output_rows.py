@@ -17,22 +17,17 @@ from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.tasks import Task
 from streaming.core.times import NEVER_MS, Clock, instant_or_none, iso_time
 from streaming.spark.activation.shard_settings import ServerNames
+from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.notifications import ActivationFormat, ActivationRecord, encode, headers_of
 from streaming.wire.output_records import (
     ActivatedTaskRow,
     BatchRecord,
-    Headers,
     MonitorRow,
     OutputRow,
     StartActivatedTask,
 )
 from streaming.wire.topics import Topics
 
-# Lengths at which a dead letter cuts the refused record: one near the broker's limit would not fit with its headers.
-DEAD_LETTER_KEY_BYTES = 1024
-DEAD_LETTER_VALUE_BYTES = 256 * 1024
-# Limited, because a reason may quote the record.
-DEAD_LETTER_REASON_LENGTH = 1_000
 # The most bytes of encoded events in a record of queue-batches. Each event fits, because it is an input record of at
 # most 64 KiB. A topic that accepts the longest dead letter accepts this log too.
 BATCH_EVENTS_BYTES = DEAD_LETTER_VALUE_BYTES
@@ -113,7 +108,7 @@ def _activation_row(
         expires_at=None if notification.expires_ms is None else iso_time(clock.wall_ms(notification.expires_ms)),
     )
     format_ = context.activation_format
-    return context.topics.activations, queue.encode(), encode(record, format_), headers_of(record, format_)
+    return context.topics.activations, queue.encode(), encode(record, format_), headers_of(record, format_), None
 
 
 def name_task(queue: str, context: OutputContext, sequence: int) -> str:
@@ -141,7 +136,7 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
     clock = context.clock
     for task_id, task in tasks.items():
         if task is None:
-            rows.append((context.topics.activated_tasks, task_id.encode(), None, None))
+            rows.append((context.topics.activated_tasks, task_id.encode(), None, None, None))
             continue
         if not task.is_confirmed:
             start = StartActivatedTask(
@@ -152,7 +147,7 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
                 sequence=task.sequence,
                 expires_at=iso_time(clock.wall_ms(task.started_ms + task_lease_ms)),
             )
-            rows.append((context.topics.tasks, queue.encode(), _encoder.encode(start), None))
+            rows.append((context.topics.tasks, queue.encode(), _encoder.encode(start), None, None))
         row = ActivatedTaskRow(
             task_id=task_id,
             database_name=database,
@@ -166,14 +161,14 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
             is_confirmed=task.is_confirmed,
             start_time=iso_time(clock.wall_ms(task.started_ms)),
         )
-        rows.append((context.topics.activated_tasks, task_id.encode(), _encoder.encode(row), None))
+        rows.append((context.topics.activated_tasks, task_id.encode(), _encoder.encode(row), None, None))
     return rows
 
 
 def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: OutputContext) -> OutputRow:
     """Returns the queue's row of the monitors view, or a tombstone for a queue that is gone."""
     if queue is None:
-        return context.topics.monitors, name.encode(), None, None
+        return context.topics.monitors, name.encode(), None, None, None
     database, schema, object_name = name_parts(name, context.names.default_database)
     clock = context.clock
     monitor, definition = queue.monitor, queue.definition
@@ -201,7 +196,7 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         row.task_failures, row.task_failure = tasks.failures, tasks.failure
         row.failing_since = _time_or_none(clock, tasks.failing_since_ms)
         row.failing_procedure = definition.procedure_name
-    return context.topics.monitors, name.encode(), _encoder.encode(row), None
+    return context.topics.monitors, name.encode(), _encoder.encode(row), None, None
 
 
 def _time_or_none(clock: Clock, instant_ms: int) -> str | None:
@@ -225,6 +220,7 @@ def batch_rows(queue: str, events: list[tuple[str, msgspec.Raw]], context: Outpu
             key,
             _encoder.encode(BatchRecord(queue, clock.batch_ms, clock.now_ms, number, len(parts), part)),
             None,
+            None,
         )
         for number, part in enumerate(parts, 1)
     ]
@@ -242,32 +238,3 @@ def _parts(events: list[tuple[str, msgspec.Raw]]) -> list[list[tuple[str, msgspe
         parts[-1].append(event)
         part_bytes += event_bytes
     return parts
-
-
-@dataclass(frozen=True)
-class SourceRecord:
-    """An input record as it arrived, possibly cut, and its origin."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    value_bytes: int
-
-
-def dead_letter_row(source: SourceRecord, reason: str, topics: Topics) -> OutputRow:
-    """Returns the dead letter for a record that breaks the contract."""
-    headers: Headers = [
-        ("reason", reason[:DEAD_LETTER_REASON_LENGTH].encode(errors="replace")),
-        ("source_topic", source.topic.encode()),
-        ("source_partition", b"%d" % source.partition),
-        ("source_offset", b"%d" % source.offset),
-        ("source_timestamp", b"%d" % source.timestamp_ms),
-    ]
-    key = source.key and source.key[:DEAD_LETTER_KEY_BYTES]
-    value = source.value and source.value[:DEAD_LETTER_VALUE_BYTES]
-    if source.value_bytes > len(value or b""):
-        headers.append(("value_bytes", b"%d" % source.value_bytes))
-    return topics.dead_letters, key, value, headers

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import Accumulator
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql.streaming import DataStreamWriter
 
@@ -48,11 +48,13 @@ class Beginning:
         starting_offsets: `earliest` or `latest`: where reading of arrivals and receives begins without a checkpoint.
         has_tick_source: Whether ticks have a source of their own; fixed by the checkpoint.
         handover: The offsets and states with which a new checkpoint begins instead, if it continues another one.
+        max_offsets_per_trigger: Limit of a batch, for each source.
     """
 
     starting_offsets: str
     has_tick_source: bool
     handover: Handover | None
+    max_offsets_per_trigger: int
 
 
 def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
@@ -78,17 +80,26 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     topics = Topics(shard_settings.topic_prefix)
     offsets = _starting_offsets(topics, beginning, partitions)
     shard, every_shard = shard_of("key", settings.shard_keys), F.lit(EVERY_SHARD)
+
+    def source(
+        of: Mapping[str, Mapping[str, int]], isolation_level: str, number: Column, its_shard: Column
+    ) -> KafkaSource:
+        # A tick older than the topic's retention is no loss. Arrivals that are gone stay gone, and a monitor that
+        # refuses to start loses more. Spark logs what it misses.
+        limit = beginning.max_offsets_per_trigger
+        return KafkaSource(of, isolation_level, number, its_shard, limit, fails_on_data_loss=False)
+
     arrivals = {topics.arrivals: offsets.pop(topics.arrivals)}
-    sources = [KafkaSource(arrivals, _COMMITTED, F.lit(Source.ARRIVALS.value), shard)]
+    sources = [source(arrivals, _COMMITTED, F.lit(Source.ARRIVALS.value), shard)]
     others = F.when(F.col("topic") == topics.commands, Source.COMMANDS.value).otherwise(Source.RECEIVES.value)
     if beginning.has_tick_source:
         ticks = {topics.ticks: offsets.pop(topics.ticks)}
-        sources.append(KafkaSource(offsets, _COMMITTED, others, shard))
-        sources.append(KafkaSource(ticks, _UNCOMMITTED, F.lit(Source.TICKS.value), every_shard))
+        sources.append(source(offsets, _COMMITTED, others, shard))
+        sources.append(source(ticks, _UNCOMMITTED, F.lit(Source.TICKS.value), every_shard))
     else:
         is_tick = F.col("topic") == topics.ticks
         others = F.when(is_tick, Source.TICKS.value).otherwise(others)
-        sources.append(KafkaSource(offsets, _COMMITTED, others, F.when(is_tick, every_shard).otherwise(shard)))
+        sources.append(source(offsets, _COMMITTED, others, F.when(is_tick, every_shard).otherwise(shard)))
     taken_over = beginning.handover.states if beginning.handover else {}
 
     def take_shard(key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:

@@ -7,15 +7,13 @@ from typing import cast
 
 import pyarrow as pa
 
+from streaming.core.activation.snapshot import FORMAT_VERSION
 from streaming.core.times import Clock
 from streaming.spark.activation.shard_settings import ShardSettings
-from streaming.spark.activation.shard_state import ShardState, StateRow, refuse_newer
+from streaming.spark.activation.shard_state import ShardState, StateRow
 from streaming.spark.activation.step_shard import step_shard
-from streaming.spark.shard_worker import TakenShard
-
-# Without an event the state is not written, and neither is the clock in it. But it is written at least this often, so
-# that a wall clock that is set back loses no more than this besides the jump.
-CLOCK_SAVE_INTERVAL_MS = 10_000
+from streaming.spark.format_versions import refuse_newer_state
+from streaming.spark.shard_worker import TakenShard, left_alone
 
 
 def run_shard(
@@ -41,13 +39,10 @@ def run_shard(
     if stored is None:
         shard = ShardState(Clock(batch_ms, batch_ms))
     else:
-        version, clock_ms, last_batch_ms, wake_ms, _ = stored
-        refuse_newer(version)
-        since_ms = batch_ms - last_batch_ms
-        is_idle = not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS
-        if is_idle and kept is not None:
-            # At a tick with nothing due the state is neither decoded nor written.
-            return TakenShard([], None, wake_ms - clock_ms - since_ms)
+        refuse_newer_state(stored[0], FORMAT_VERSION)
+        alone = left_alone(stored, batch, batch_ms)
+        if alone is not None and kept is not None:
+            return alone
         shard = ShardState.of_row(stored)
     shard.clock.advance(batch_ms)
     rows = step_shard(shard, batch, settings)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.core.activation import snapshot
 from streaming.core.times import FOREVER_MS, Clock
-from streaming.spark.compression import compress, decompress
+from streaming.spark.columns import pack_columns, unpack_columns
+from streaming.spark.format_versions import refuse_newer_state
 
 # The version is snapshot.FORMAT_VERSION; ShardState describes the other fields.
 STATE_SCHEMA = "format_version int, clock_ms long, batch_ms long, wake_ms long, queues binary"
@@ -32,12 +32,7 @@ _codec = pa.Codec("zstd", 1)
 
 msgpack_encoder = msgspec.msgpack.Encoder()
 snapshot_decoder = msgspec.msgpack.Decoder(list[Any])
-_columns_decoder = msgspec.msgpack.Decoder(tuple[memoryview, memoryview, memoryview, memoryview, memoryview])
 _older_queues_decoder = msgspec.msgpack.Decoder(dict[str, tuple[int, bytes]])
-
-
-class UnknownFormatError(RuntimeError):
-    """The checkpoint was written by a newer version."""
 
 
 @dataclass(slots=True)
@@ -66,8 +61,10 @@ class ShardState:
             UnknownFormatError: The row was written by a newer version.
         """
         version, clock_ms, batch_ms, wake_ms, stored = row
-        refuse_newer(version)
-        queues = _of_older(stored, version) if version < _COLUMNS_SINCE_VERSION else _unpack(stored)
+        refuse_newer_state(version, snapshot.FORMAT_VERSION)
+        queues = (
+            _of_older(stored, version) if version < _COLUMNS_SINCE_VERSION else unpack_columns(stored, QUEUES, _codec)
+        )
         return cls(Clock(clock_ms, batch_ms), wake_ms, {}, queues, queues.nbytes)
 
     def take_up(self, names: pa.Array | None = None) -> None:
@@ -113,20 +110,17 @@ class ShardState:
     def to_row(self) -> StateRow:
         """Returns the shard as a row of STATE_SCHEMA."""
         queues = pa.concat_batches([self.resting, _columns(self.queues)]) if self.queues else self.resting
-        return snapshot.FORMAT_VERSION, self.clock.now_ms, self.clock.batch_ms, self.wake_ms, _pack(queues)
+        return (
+            snapshot.FORMAT_VERSION,
+            self.clock.now_ms,
+            self.clock.batch_ms,
+            self.wake_ms,
+            pack_columns(queues, _codec),
+        )
 
 
 def _size_bytes(name: str, blob: bytes) -> int:
     return _QUEUE_FRAME_BYTES + len(name.encode()) + len(blob)
-
-
-def refuse_newer(version: int) -> None:
-    """Raises UnknownFormatError for the format of a newer version."""
-    if version > snapshot.FORMAT_VERSION:
-        raise UnknownFormatError(
-            f"The checkpoint has state of format {version}, but this version reads only formats up to "
-            f"{snapshot.FORMAT_VERSION}. Start the version that wrote it, or a newer one."
-        )
 
 
 def _columns(queues: dict[str, tuple[int, bytes]]) -> pa.RecordBatch:
@@ -139,39 +133,6 @@ def _columns(queues: dict[str, tuple[int, bytes]]) -> pa.RecordBatch:
         ],
         schema=QUEUES,
     )
-
-
-def _pack(queues: pa.RecordBatch) -> bytes:
-    """Returns the columns as bytes: texts as lengths and one text, which compress far better than Arrow's offsets."""
-    if not len(queues):
-        return b""
-    names, wakes, snapshots = queues.columns
-    packed = msgpack_encoder.encode((*_lengths_and_text(names), wakes.to_numpy().data, *_lengths_and_text(snapshots)))
-    return compress(packed, _codec)
-
-
-def _unpack(stored: bytes) -> pa.RecordBatch:
-    if not stored:
-        return _NO_QUEUES
-    name_lengths, names, wakes, snapshot_lengths, snapshots = _columns_decoder.decode(decompress(stored, _codec))
-    columns = [
-        _texts(name_lengths, names),
-        pa.array(np.frombuffer(wakes, np.int64).copy()),  # copied to an address that Arrow may compute with
-        _texts(snapshot_lengths, snapshots),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=QUEUES)
-
-
-def _lengths_and_text(column: pa.BinaryArray) -> tuple[memoryview, memoryview]:
-    _, offsets, text = column.buffers()
-    offsets = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    return np.diff(offsets).data, memoryview(text)[offsets[0] : offsets[-1]]
-
-
-def _texts(lengths: memoryview, text: memoryview) -> pa.BinaryArray:
-    offsets = np.concatenate(([0], np.cumsum(np.frombuffer(lengths, np.int32)))).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 def _of_older(stored: bytes, version: int) -> pa.RecordBatch:

@@ -15,13 +15,13 @@ from streaming.spark.activation.output_rows import (
     OutputContext,
     activation_rows,
     batch_rows,
-    dead_letter_row,
     monitor_row,
     name_task,
     task_rows,
 )
 from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.shard_state import ShardState, msgpack_encoder, snapshot_decoder
+from streaming.wire.dead_letters import dead_letter_row
 from streaming.wire.output_records import OutputRow
 from streaming.wire.topics import Topics
 
@@ -40,7 +40,7 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
             numbers = given.numbers_of(events, wrong)
             wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
         for number, reason in wrong.items():
-            rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics))
+            rows.append(dead_letter_row(given.origin(number, context.topics), reason, context.topics.dead_letters))
         if name is None or step is None:
             continue
         due.discard(name)

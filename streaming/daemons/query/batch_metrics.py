@@ -7,14 +7,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from streaming.spark.wake_times import Wakes
-from streaming.wire.topics import Topics
 
 # From batches at the shortest trigger interval to batches of a backlog on a slow machine.
 _DURATIONS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-# The monitor looks for due queues once per check interval, 1 s by default.
+# A program looks for due shards once per check interval, 1 s by default.
 _LATENESS_S = (0.1, 0.25, 0.5, 1, 1.5, 2, 5, 10, 30, 60, 300)
 
-ARRIVALS = "arrivals"
+# The source of all topics without a name of their own.
 OTHERS = "others"
 
 
@@ -26,27 +25,34 @@ class Batches:
         offsets: topic -> partition -> offset of the first record that no batch has read.
     """
 
-    def __init__(self, topics: Topics, registry: CollectorRegistry) -> None:
+    def __init__(self, prefix: str, sources: Mapping[str, str], registry: CollectorRegistry) -> None:
+        """Registers the metrics.
+
+        Args:
+            prefix: The beginning of their names.
+            sources: A topic of each source that is counted under a name -> that name.
+            registry: The registry.
+        """
         self.last_committed_s: float | None = None
         self.offsets: dict[str, dict[int, int]] = {}
-        self._topics = topics
+        self._sources = sources
         self._told: Wakes = {}
         self._durations = Histogram(
-            "queue_activation_batch_duration_seconds",
+            f"{prefix}_batch_duration_seconds",
             "Duration of a batch, from planning to commit",
             buckets=_DURATIONS_S,
             registry=registry,
         )
         self._input = Counter(
-            "queue_activation_input_records_total",
-            "Records read, by source; `others` are receives, commands and ticks",
+            f"{prefix}_input_records_total",
+            "Records read in committed batches, by source",
             ["source"],
             registry=registry,
         )
-        for source in (ARRIVALS, OTHERS):
+        for source in (*sources.values(), OTHERS):
             self._input.labels(source)
         self._lateness = Histogram(
-            "queue_activation_timer_lateness_seconds",
+            f"{prefix}_timer_lateness_seconds",
             "Delay from the time a shard was due to the start of the batch that checked it",
             buckets=_LATENESS_S,
             registry=registry,
@@ -63,7 +69,8 @@ class Batches:
         for source in progress["sources"]:
             # A source that has found no records yet has no offsets.
             ends: dict[str, dict[str, int]] = source["endOffset"] or {}
-            self._input.labels(ARRIVALS if self._topics.arrivals in ends else OTHERS).inc(source["numInputRows"])
+            names = [self._sources[topic] for topic in ends if topic in self._sources]
+            self._input.labels(names[0] if names else OTHERS).inc(source["numInputRows"])
             for topic, partitions in ends.items():
                 self.offsets[topic] = {int(number): offset for number, offset in partitions.items()}
         for shard, told in wakes.items():

@@ -1,0 +1,264 @@
+"""The metrics and probes of a program that runs a query, served over HTTP while it runs.
+
+Nothing here can delay a batch. Spark reports each batch after its commit from its own thread, another thread follows
+the program's views, and requests are answered with the values that both have stored.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException, Message
+from prometheus_client import disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from pyspark import Accumulator
+from pyspark.sql import SparkSession
+
+from streaming.daemons.query.batch_metrics import Batches
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.kafka.end_offsets import EndOffsets
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.spark.query_listener import Listener
+from streaming.spark.row_counts import CounterParam, RowCounts
+from streaming.spark.wake_times import Wakes
+from streaming.system.metrics_server import MetricsServer
+from streaming.wire.decoding import RecordDecoder
+
+# Even if nothing is due, a tick causes a batch within this time, or within a check interval that is longer.
+LONGEST_PAUSE_S = 10.0
+# Interval at which Kafka is asked for the end offsets of the topics.
+_LOOK_INTERVAL_S = 5.0
+# A program is not ready after this many intervals without a batch or without an answer from Kafka.
+_MISSED = 3
+_POLL_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MetricsSettings:
+    """The address and port of the metrics, and the program's check interval."""
+
+    host: str
+    port: int
+    check_interval_ms: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The topics of a query that its metrics report.
+
+    Attributes:
+        prefix: The topic prefix, which no label has.
+        sources: A topic of each source that is counted under a name -> that name.
+        inputs: The topics that the query reads.
+        outputs: The topics whose records are counted.
+        views: The topics of the views that the metrics follow.
+        row: The kind of their records, for messages.
+    """
+
+    prefix: str
+    sources: Mapping[str, str]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    views: Sequence[str]
+    row: str
+
+
+class QueryMetrics(MetricsServer):
+    """The metrics and probes of a query. A program adds the metrics of its views."""
+
+    working = "the query is running"
+    ready = "batches are committed, and Kafka answers"
+
+    def __init__(
+        self,
+        names: str,
+        settings: MetricsSettings,
+        cluster: Cluster,
+        measured: Measured,
+        partitions: Mapping[str, int],
+    ) -> None:
+        """Opens the port.
+
+        Args:
+            names: The beginning of the names of all metrics.
+            settings: Address, port and check interval.
+            cluster: The program's cluster.
+            measured: The topics to report.
+            partitions: The number of partitions of each topic.
+
+        Raises:
+            UserError: The port cannot be opened.
+        """
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        super().__init__()
+        self._names = names
+        self._cluster = cluster
+        self._measured = measured
+        self._check_interval_s = settings.check_interval_ms / 1000
+        self._is_active = False
+        self._wakes: Accumulator[Wakes] | None = None
+        self._written: Accumulator[RowCounts] | None = None
+        self._batches = Batches(names, measured.sources, self._registry)
+        self._ends = EndOffsets(cluster, partitions, measured.inputs)
+        self._is_view_complete = False
+        self._view = RecordDecoder(measured.row, self.apply, lambda line: _log.warning("%s", line))
+        port = self.open(settings.host, settings.port)
+        _log.info("Serving metrics on http://%s:%d/metrics", settings.host, port)
+
+    # The program's views
+
+    def apply(self, record: Message) -> None:
+        """Takes a record of a view; raises InvalidRecordError."""
+        raise NotImplementedError
+
+    def clear_view(self) -> None:
+        """Forgets the views, before they are read again from their starts."""
+        raise NotImplementedError
+
+    def of_view(self) -> Iterator[Metric]:
+        """Yields the metrics of the views, which are complete."""
+        raise NotImplementedError
+
+    def more(self) -> Iterator[Metric]:
+        """Yields further metrics of the program."""
+        yield from ()
+
+    # Spark's reports
+
+    def listen(self, spark: SparkSession, query_name: str, wakes: "Accumulator[Wakes]") -> "Accumulator[RowCounts]":
+        """Listens to the query that is started next; returns the counter for the records that its workers write.
+
+        Args:
+            spark: The session.
+            query_name: The query's name.
+            wakes: The wake-ups of the shards, as reported by the workers.
+        """
+        self._written = self.counter(spark)
+        self._wakes = wakes
+        spark.streams.addListener(Listener(query_name, self))
+        return self._written
+
+    def counter(self, spark: SparkSession) -> "Accumulator[RowCounts]":
+        """Returns an accumulator of counts, with which the workers can report more."""
+        return spark.sparkContext.accumulator(Counter(), CounterParam())
+
+    def query_is_active(self, is_active: bool) -> None:
+        """Notes that the query has begun or ended."""
+        self._is_active = is_active
+
+    def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
+        """Records a committed batch."""
+        self._batches.committed(progress, self._wakes.value if self._wakes else {})
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the metrics that are computed when the registry collects them."""
+        written = Counter() if self._written is None else self._written.value
+        outputs = CounterMetricFamily(
+            f"{self._names}_output_records", "Records written, by topic without its prefix", labels=["topic"]
+        )
+        for topic in self._measured.outputs:
+            outputs.add_metric([self._label(topic)], written[topic])
+        yield outputs
+        yield from self._of_inputs()
+        age_s = _seconds_since(self._batches.last_committed_s)
+        if age_s is not None:
+            yield GaugeMetricFamily(
+                f"{self._names}_last_batch_age_seconds", "Time since the last batch was committed", age_s
+            )
+        is_ready = self.why_not_ready() is None
+        yield GaugeMetricFamily(f"{self._names}_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
+        yield from self.more()
+        if self._is_view_complete:
+            yield from self.of_view()
+
+    def _of_inputs(self) -> Iterator[Metric]:
+        lag = GaugeMetricFamily(
+            f"{self._names}_lag_records",
+            "Offsets from the end of the last batch to the end of an input topic",
+            labels=["topic"],
+        )
+        for topic, offsets in self._ends.lag(self._batches.offsets).items():
+            lag.add_metric([self._label(topic)], offsets)
+        yield lag
+        hidden = GaugeMetricFamily(
+            f"{self._names}_open_transaction_age_seconds",
+            "How long an open transaction has hidden the records after it in an input topic; 0 if none is open",
+            labels=["topic"],
+        )
+        for topic, stands_still_s in self._ends.stands_still_s(time.monotonic()).items():
+            hidden.add_metric([self._label(topic)], stands_still_s)
+        yield hidden
+
+    def _label(self, topic: str) -> str:
+        return topic.removeprefix(self._measured.prefix)
+
+    # The probes
+
+    def why_not_working(self) -> str | None:
+        """Returns why the program does not work; None if it works."""
+        return None if self._is_active else "the query is not running"
+
+    def why_not_ready(self) -> str | None:
+        """Returns why the program is not ready; None if it is ready."""
+        batch_age_s, silence_s = _seconds_since(self._batches.last_committed_s), _seconds_since(self._ends.answered_s)
+        return why_not_ready(self._is_active, batch_age_s, self._check_interval_s, silence_s)
+
+    # The thread that reads from Kafka
+
+    def gather(self) -> None:
+        """Follows the views, and asks Kafka where the inputs end."""
+        while not self._is_stopped.is_set():
+            try:
+                self._follow_view()
+            except Exception as error:
+                is_known = isinstance(error, (UserError, KafkaException))
+                # The thread survives any error: batches do not depend on it, but the metrics do.
+                _log.warning("Reading the views again after an error: %s", error, exc_info=not is_known)
+                self._is_stopped.wait(_LOOK_INTERVAL_S)
+
+    def _follow_view(self) -> None:
+        self._is_view_complete = False
+        self.clear_view()
+        next_look_s = 0.0
+        with TopicFollower(self._cluster, list(self._measured.views), Start.BEGINNING) as follower:
+            while not self._is_stopped.is_set():
+                if time.monotonic() >= next_look_s:
+                    self._ends.look()
+                    next_look_s = time.monotonic() + _LOOK_INTERVAL_S
+                record = follower.poll(_POLL_S)
+                if record is not None:
+                    self._view.decode(record)
+                self._is_view_complete |= follower.is_at_end
+
+
+def why_not_ready(
+    is_active: bool, batch_age_s: float | None, check_interval_s: float, silence_s: float | None
+) -> str | None:
+    """Returns why the program is not ready; None if it is ready.
+
+    Args:
+        is_active: Whether the query is running.
+        batch_age_s: Time since the last batch was committed; None if there was none.
+        check_interval_s: The check interval.
+        silence_s: Time since Kafka last answered; None if it never has.
+    """
+    if not is_active:
+        return "the query is not running"
+    if batch_age_s is None:
+        return "no batch has been committed yet"
+    longest_s = _MISSED * max(LONGEST_PAUSE_S, check_interval_s)
+    if batch_age_s > longest_s:
+        return f"the last batch was committed {batch_age_s:.0f} s ago; the limit is {longest_s:.0f} s"
+    if silence_s is None or silence_s > _MISSED * _LOOK_INTERVAL_S:
+        return "Kafka does not answer"
+    return None
+
+
+def _seconds_since(instant_s: float | None) -> float | None:
+    return None if instant_s is None else time.monotonic() - instant_s

@@ -1,0 +1,273 @@
+"""The life of a program's query: its start, the wait for its end, and its stop after the batch in progress."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streaming.daemons.query.sole_program import Kind, SoleProgram
+from streaming.daemons.query.ticker import Ticker
+from streaming.kafka import access
+from streaming.kafka.access import RightMissingError
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_watch import TopicWatch
+from streaming.spark import class_archive, query_failure, session
+from streaming.system import logs, stop_signals
+from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
+from streaming.system.threads import WatchedThread
+from streaming.wire.topics import Topics
+
+# Interval at which the main thread checks for a stop signal and for a query that has ended by itself.
+_POLL_INTERVAL_S = 0.25
+_READY_POLL_INTERVAL_S = 0.05
+# Several times as long as it takes to cancel a batch.
+_STOP_TIMEOUT_S = 5.0
+# A program whose place was taken by one on the same checkpoint learns of it within one or two seconds.
+_HEARD_WITHIN_S = 4.0
+_MAX_RESTARTS = 3
+# Spark's status begins with this while it asks Kafka for the offsets of the next batch (MicroBatchExecution).
+_PLANNING = "Getting offsets from"
+
+_log = logging.getLogger(__name__)
+
+
+class Writer(Protocol):
+    """A part of the program that writes to Kafka beside the query.
+
+    Attributes:
+        task: Its task, for messages.
+        denied: The error if Kafka does not allow it to write; else None.
+    """
+
+    task: str
+    denied: RightMissingError | None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Returns the error that ended its work; None while it goes on."""
+
+
+@dataclass(frozen=True)
+class KafkaFound:
+    """The Kafka cluster and its topics, as a program has found them at its start."""
+
+    cluster: Cluster
+    admin: Admin
+    topics: Topics
+    partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+
+
+def until_stopped(run: Callable[[], int]) -> int:
+    """Runs a program until SIGTERM, Ctrl-C or a failure; returns the exit code."""
+    # Spark sets its own handler for SIGINT. It can raise KeyboardInterrupt in the instant before it is replaced.
+    with suppress(KeyboardInterrupt), stop_signals.taken():
+        return run()
+    return 0
+
+
+@contextmanager
+def spark_session(location: str, driver_memory: str) -> Iterator[tuple[SparkSession, StopSignals]]:
+    """Starts Spark, and stops it at the end of the block. Yields the session and the stop signals.
+
+    Raises:
+        UserError: Java or the jars are missing, or `driver_memory` is invalid.
+    """
+    spark = session.create(location, driver_memory)
+    with stop_signals.taken() as signals:
+        if session.is_submitted():
+            session.forward_signals(STOP_SIGNALS)
+        try:
+            yield spark, signals
+        finally:
+            if not _returns(spark.stop, signals):
+                session.kill()
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """A program that runs a query.
+
+    Attributes:
+        kind: The kind of program.
+        sole: The program's place.
+        signals: The stop signals.
+        spark: The session.
+        topic_watch: The watch on the topics whose offsets the checkpoint has.
+        ticker: The ticks.
+        writers: Further parts of the program that write.
+        start: Starts the query.
+        is_ready: Returns whether the query is ready; called several times a second until it is.
+        look: Called several times a second.
+    """
+
+    kind: Kind
+    sole: SoleProgram
+    signals: StopSignals
+    spark: SparkSession
+    topic_watch: TopicWatch
+    ticker: Ticker
+    writers: Sequence[Writer]
+    start: Callable[[], StreamingQuery]
+    is_ready: Callable[[StreamingQuery], bool]
+    look: Callable[[], None]
+
+    def run(self) -> int:
+        """Runs the query until a stop signal or a failure; returns the exit code.
+
+        Raises:
+            UserError: Another program has the place now.
+            AccessDeniedError: Kafka denies the program access.
+        """
+        query = self._undisturbed()
+        self.sole.check()
+        return self._end(query)
+
+    def _undisturbed(self) -> StreamingQuery:
+        """Runs the query, and again if the program whose place this one has taken disturbs it; returns the last one."""
+        query = self._run_once()
+        for _ in range(_MAX_RESTARTS):
+            if not self._is_disturbed(query):
+                break
+            _log.warning(
+                "The %s before this one was still writing to the checkpoint. Starting the query again", self.kind.name
+            )
+            query = self._run_once()
+        return query
+
+    def _run_once(self) -> StreamingQuery:
+        query = self.start()
+        if self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S):
+            class_archive.note_class_path(session.class_path(self.spark))
+            _say(self.kind.ready)
+            self._await(lambda: False, query, _POLL_INTERVAL_S)
+        return query
+
+    def _is_disturbed(self, query: StreamingQuery) -> bool:
+        """Returns whether the query failed only because the previous program was still writing to the checkpoint.
+
+        The previous program has lost its place to this one. It may write until it learns of that, and then ends. This
+        function also waits long enough for this program to learn whether it has lost its own place to another one.
+        """
+        if query.isActive or not query_failure.is_concurrent_write(query):
+            return False
+        deadline_s = time.monotonic() + _HEARD_WITHIN_S
+        while time.monotonic() < deadline_s and not self.sole.has_problem():
+            if self.signals.stop.wait(_READY_POLL_INTERVAL_S):
+                return False
+        return not self.sole.has_problem()
+
+    def _await(self, condition: Callable[[], bool], query: StreamingQuery, interval_s: float) -> bool:
+        """Waits for the condition. Returns False if the query ends or has to end first, or a signal asks for a stop."""
+        while query.isActive and not self.signals.stop.wait(interval_s) and not self._has_to_end():
+            if condition():
+                return True
+        return False
+
+    def _has_to_end(self) -> bool:
+        self.look()
+        is_broken = any(each.denied or each.failure for each in self._all_writers())
+        return bool(is_broken or self.sole.has_problem() or self.topic_watch.problem())
+
+    def _all_writers(self) -> list[Writer]:
+        return [self.ticker, *self.writers]
+
+    def _end(self, query: StreamingQuery) -> int:
+        """Ends the query, reports the reason unless a signal asked for the end, and returns the exit code.
+
+        Raises:
+            AccessDeniedError: Kafka denies the program access.
+        """
+        failure = query_failure.reason_of(query)
+        refusals = [each.denied for each in self._all_writers() if each.denied is not None]
+        denied = refusals[0] if refusals else access.java_denial(failure or "")
+        if denied is not None:
+            raise denied
+        is_asked = self.signals.stop.is_set()
+        problem = None if is_asked else self.topic_watch.problem_now()
+        if problem is not None:
+            logs.report(f"Topics were {problem}")
+            _returns(query.stop, self.signals)
+            return 1
+        if failure is not None:
+            logs.report(f"The {self.kind.name}'s query failed: {failure}")
+            return 1
+        broken = [each for each in self._all_writers() if each.failure is not None]
+        if broken and not is_asked:
+            logs.report(f"The {self.kind.name} can no longer {broken[0].task}: {broken[0].failure!r}")
+            _returns(query.stop, self.signals)
+            return 1
+        self.ticker.stop()
+        _await_batch(query, self.signals)
+        _returns(partial(_cancel, query), self.signals)
+        return 0
+
+
+def _cancel(query: StreamingQuery) -> None:
+    """Ends the query. Cancels the next batch if it has begun, and silences Spark, which would log that as errors."""
+    session.silence()
+    query.stop()
+
+
+def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
+    """Calls a function that ends a part of Spark, and returns whether it returns in time.
+
+    The limit is `_STOP_TIMEOUT_S`, or `GRACE_S` after a second signal. Spark's sources and sinks wait a minute for an
+    unreachable Kafka, even after they were told to stop. By then the checkpoint has everything that must be kept.
+    """
+    calling = WatchedThread("stop", call)
+    calling.start()
+    begin_s = time.monotonic()
+    while calling.is_alive():
+        limit_s = stop_signals.GRACE_S if signals.hurry.is_set() else _STOP_TIMEOUT_S
+        if time.monotonic() > begin_s + limit_s:
+            return False
+        calling.join(_READY_POLL_INTERVAL_S)
+    calling.check()
+    return True
+
+
+def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
+    """Waits for the end of the batch in progress, which query.stop() would cancel. A second signal ends the wait.
+
+    Recognises the batch by its number, because under steady traffic the next batch begins at once. The next batch is
+    cancelled, and runs again at the next start. While Spark asks Kafka for the offsets of a batch, there is nothing to
+    lose, so this function does not wait for a Kafka that does not answer.
+    """
+    in_progress = _last_batch(query) + 1
+    if not in_progress:
+        return  # The first batch since the start may take long, and nothing waits for its results yet.
+    planned_s = time.monotonic()
+    while query.isActive and _last_batch(query) < in_progress:
+        status = query.status
+        if not status["message"].startswith(_PLANNING):
+            planned_s = time.monotonic()
+        is_kafka_silent = time.monotonic() > planned_s + stop_signals.GRACE_S
+        if not status["isTriggerActive"] or is_kafka_silent or signals.hurry.wait(_READY_POLL_INTERVAL_S):
+            return
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    """Returns the number of the last batch that this query has committed; -1 if there is none."""
+    # Spark reports a batch's progress after the commit.
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def absolute(location: str) -> str:
+    """Returns the full path of a local folder; Spark would resolve a relative one in its own working directory."""
+    return str(Path(location).absolute()) if "://" not in location else location
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

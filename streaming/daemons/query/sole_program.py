@@ -1,0 +1,292 @@
+"""Prevents a second monitor, or a second router, on the topics of a running one: both would act on the same records.
+
+Programs of one kind are members of a consumer group on the topic of ticks, through which they read nothing. Only the
+program that has the topic's partitions may run. Kafka's cooperative assignment leaves the partitions with the member
+that has them, so a newcomer gets none. The member's id (`group.instance.id`) is the checkpoint's id. So a program that
+was killed has its place back as soon as it is started again. A program with another checkpoint gets the place when
+Kafka has received no heartbeat from the killed one for the session time-out.
+"""
+
+import logging
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from streaming.errors import UserError
+from streaming.kafka.access import RightMissingError, denial
+from streaming.kafka.admin import Admin, GroupMember
+from streaming.kafka.clients import Cluster
+
+# Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms), and a busy machine may be silent for some
+# seconds.
+SESSION_TIMEOUT_S = 10.0
+# The time within which a program learns that it has lost its place. Kafka's default is 3 s.
+_HEARTBEAT_INTERVAL_S = 1.0
+# After this time Kafka has removed a killed program from the group.
+_PATIENCE_S = SESSION_TIMEOUT_S + 3.0
+# By default a group's first member waits for 3 s (group.initial.rebalance.delay.ms), and a new cluster first creates
+# its topic of consumer groups.
+_JOIN_TIMEOUT_S = 60.0
+_POLL_INTERVAL_S = 0.1
+_LOOK_INTERVAL_S = 1.0
+# Short, because the main thread asks and must react to Ctrl-C.
+_LOOK_TIMEOUT_S = 2.0
+_LEAVE_TIMEOUT_S = 2.0
+_LEAVE_POLL_INTERVAL_S = 0.02
+# Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
+_CLOSE_TIMEOUT_S = 3.0
+_NOT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME_LENGTH = 64
+
+_ADVICE = "Stop one of them, or give it its own --topic-prefix."
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of program of which only one may run on the topics of a prefix.
+
+    Attributes:
+        name: Its name, for messages.
+        group_id: The consumer group of the programs of a topic prefix; the prefix is put before it.
+        harm: The harm that two of them would do, as a sentence.
+        ready: The line that it prints when it is ready.
+    """
+
+    name: str
+    group_id: str
+    harm: str
+    ready: str
+
+
+def client_id(location: str) -> str:
+    """Returns the name that a program shows to others: host, process id, last part of its checkpoint's location."""
+    parts = (socket.gethostname(), str(os.getpid()), location.rstrip("/").rpartition("/")[2])
+    return "_".join(_NOT_FOR_A_NAME.sub("-", part)[:_MAX_NAME_LENGTH] for part in parts)
+
+
+class SoleProgram:
+    """The place that one program of a kind and a topic prefix can have. A thread keeps it while the block runs."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (the parts of the place)
+        self, cluster: Cluster, admin: Admin, kind: Kind, prefix: str, topic: str, partitions: int
+    ) -> None:
+        """Prepares the place; `join` asks for it.
+
+        Args:
+            cluster: The Kafka cluster of the topics.
+            admin: Lists the members of the consumer group.
+            kind: The kind of program.
+            prefix: The topic prefix.
+            topic: The topic whose partitions make up the place.
+            partitions: The topic's number of partitions.
+        """
+        self._cluster = cluster
+        self._admin = admin
+        self._kind = kind
+        self._group_id = prefix + kind.group_id
+        self._topic = topic
+        self._partitions = partitions
+        self._owned: set[int] = set()
+        # Kafka moves some of several partitions to a newcomer. A program needs all of them to start, or to go on after
+        # it has lost them; otherwise a running program needs only one.
+        self._least = partitions
+        self._holds = threading.Event()
+        self._is_doubted = False
+        self._is_fenced = False
+        self._is_stopped = threading.Event()
+        self._problem: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Gives up the place at once, for any other program. Waits at most `_CLOSE_TIMEOUT_S` for Kafka."""
+        self._is_stopped.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def join(self, checkpoint_id: str, name: str) -> None:
+        """Asks for the place, and returns at once.
+
+        Args:
+            checkpoint_id: The program's id in the group. Another one with the same id loses its place to this one.
+            name: The name shown to others; see `client_id`.
+
+        Raises:
+            UserError: The Kafka client does not accept its properties.
+        """
+        self._checkpoint_id = checkpoint_id
+        self._client_id = name
+        config = {
+            "client.id": name,
+            "group.id": self._group_id,
+            "group.instance.id": checkpoint_id,
+            "group.protocol": "classic",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": str(int(SESSION_TIMEOUT_S * 1000)),
+            "heartbeat.interval.ms": str(int(_HEARTBEAT_INTERVAL_S * 1000)),
+            "enable.auto.commit": "false",
+        }
+        consumer = self._cluster.consumer(config)
+        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        self._thread = threading.Thread(target=self._run, args=(consumer,), name="sole-program", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits for the place.
+
+        Raises:
+            UserError: Another program has the place, or Kafka does not let this one into the group.
+        """
+        begin_s = time.monotonic()
+        next_look_s = begin_s + _LOOK_INTERVAL_S
+        is_told = False
+        while not self._holds.wait(_POLL_INTERVAL_S):
+            self.check()
+            now_s = time.monotonic()
+            if now_s < next_look_s:
+                continue
+            next_look_s = now_s + _LOOK_INTERVAL_S
+            others = self._others()
+            if others and now_s >= begin_s + self._patience_s():
+                raise UserError(
+                    f"Another {self._kind.name} runs on the same topics: {_names(others)}. {self._kind.harm} {_ADVICE}"
+                )
+            if now_s >= begin_s + _JOIN_TIMEOUT_S:
+                raise UserError(
+                    f"Kafka has not let this {self._kind.name} into the consumer group {self._group_id} for "
+                    f"{_JOIN_TIMEOUT_S:.0f} s. Check that the brokers are healthy, and start the {self._kind.name} "
+                    "again."
+                )
+            if others and not is_told:
+                is_told = True
+                _log.warning(
+                    "Another %s runs on the same topics: %s. Waiting up to %.0f s for it to end",
+                    self._kind.name,
+                    _names(others),
+                    self._patience_s(),
+                )
+
+    def check(self) -> None:
+        """Raises the error that must end the program, if there is one.
+
+        Raises:
+            UserError: Another program has the place now, or Kafka does not allow this user to use the consumer group.
+            Exception: The thread has failed.
+        """
+        if self._problem is not None:
+            raise self._problem
+
+    def has_problem(self) -> bool:
+        """Returns whether `check` would raise."""
+        return self._problem is not None
+
+    def _run(self, consumer: Consumer) -> None:
+        try:
+            self._keep(consumer)
+        except Exception as error:
+            self._problem = error
+        # Takes 10 s if Kafka does not answer.
+        consumer.close()
+
+    def _keep(self, consumer: Consumer) -> None:
+        next_look_s = 0.0
+        while not self._is_stopped.is_set() and self._problem is None:
+            message = consumer.poll(_POLL_INTERVAL_S)
+            error = message.error() if message is not None else None
+            if error is not None:
+                self._take(error)
+            if self._is_doubted and time.monotonic() >= next_look_s:
+                next_look_s = time.monotonic() + _LOOK_INTERVAL_S
+                self._look_for_a_successor()
+        if not self._is_fenced:
+            self._leave(consumer)
+
+    def _take(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL:
+            # FENCED_INSTANCE_ID is the only fatal error of a consumer.
+            self._is_fenced = True
+            self._problem = UserError(
+                f"Another {self._kind.name} was started on the same checkpoint and has taken this one's place. Run "
+                f"only one of them. ({error.str()})"
+            )
+            return
+        denied = denial(error)
+        # A missing right ends the program, because waiting does not help. A rejected login may be accepted again later,
+        # so it ends only a program that has not had the place yet.
+        if isinstance(denied, RightMissingError) or (denied is not None and not self._holds.is_set()):
+            self._problem = denied
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # Any offset will do, because nothing is read. With an explicit one the client does not ask Kafka for it.
+        consumer.incremental_assign([TopicPartition(self._topic, each.partition, 0) for each in partitions])
+        consumer.pause(partitions)
+        self._owned |= {each.partition for each in partitions}
+        if len(self._owned) >= self._least:
+            self._least = 1
+            self._holds.set()
+        self._is_doubted = self._holds.is_set() and len(self._owned) < self._least
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._owned -= {each.partition for each in partitions}
+
+    def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        # Kafka does not answer, or has received no heartbeat for too long. The member joins again, and gets all
+        # partitions back unless another program has come.
+        self._owned.clear()
+        self._least = self._partitions
+
+    def _look_for_a_successor(self) -> None:
+        """Ends the program if another one has its place. If none has the place, the topic may be gone."""
+        others = [each for each in self._others() if each.partitions]
+        if others:
+            self._problem = UserError(
+                f"Kafka has received no heartbeat from this {self._kind.name} for more than {SESSION_TIMEOUT_S:.0f} s. "
+                f"Meanwhile another one was started on the same topics: {_names(others)}. {_ADVICE}"
+            )
+
+    def _others(self) -> list[GroupMember]:
+        """Returns the other programs; only those with a partition, if there are any. Empty if Kafka does not answer."""
+        try:
+            members = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
+        except UserError:
+            return []
+        others = [each for each in members if each.instance_id != self._checkpoint_id]
+        return [each for each in others if each.partitions] or others
+
+    def _patience_s(self) -> float:
+        # Two programs that start at once on a topic of several partitions may get some partitions each. The one without
+        # partition 0 gives up first.
+        return _PATIENCE_S * (2 if 0 in self._owned else 1)
+
+    def _leave(self, consumer: Consumer) -> None:
+        """Leaves the group: a consumer with its own id that is only closed stays a member until its session ends."""
+        consumer.unsubscribe()
+        deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
+        while time.monotonic() < deadline_s and self._is_member():
+            consumer.poll(_LEAVE_POLL_INTERVAL_S)
+
+    def _is_member(self) -> bool:
+        try:
+            members = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
+        except UserError:
+            return False
+        me = (self._checkpoint_id, self._client_id)
+        return any((each.instance_id, each.client_id) == me for each in members)
+
+
+def _names(members: Sequence[GroupMember]) -> str:
+    return "; ".join(f"{each.client_id} at {each.host}, checkpoint id {each.instance_id}" for each in members)

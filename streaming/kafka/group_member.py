@@ -1,0 +1,126 @@
+"""A member of a consumer group whose offsets are committed in Kafka transactions.
+
+The members share the partitions of one topic. Each record takes effect once, because a transaction commits its offset
+together with what the record causes.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from streaming.errors import UserError
+from streaming.kafka.access import denial
+from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import LASTING_ERRORS
+from streaming.system.stop_signals import GRACE_S
+from streaming.system.threads import within
+
+# Defaults that a user's properties may override. A member that was killed keeps its share, and makes joining members
+# wait, until its session ends. Kafka's defaults are 3 s and 45 s, and a task that no host takes is lost after 60 s.
+_DEFAULTS = {"heartbeat.interval.ms": 500, "session.timeout.ms": 10_000}
+
+# That each record takes effect once depends on these. With the cooperative strategy, a member could not go back to the
+# offset at which it has to begin.
+_FIXED = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "range",
+    "group.protocol": "classic",
+    "fetch.wait.max.ms": 100,
+}
+
+# The longest wait for an answer of Kafka, so that the caller can react to a signal and ask again.
+ANSWER_TIMEOUT_S = 1.0
+
+Rebalanced = Callable[[Consumer, list[TopicPartition]], None]
+
+
+class GroupMember:
+    """A member of a consumer group.
+
+    Attributes:
+        consumer: Its consumer, for reading.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (the group, and the answers to it)
+        self,
+        cluster: Cluster,
+        topic: str,
+        group_id: str,
+        on_assign: Rebalanced,
+        on_revoke: Rebalanced,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Starts to join the group, which gives out partitions later, while the consumer is polled.
+
+        Args:
+            cluster: The Kafka cluster.
+            topic: The topic.
+            group_id: The consumer group.
+            on_assign: Called when the group gives partitions to this member.
+            on_revoke: Called when the group takes partitions away.
+            defaults: Further properties that the user's own properties override.
+
+        Raises:
+            UserError: The client rejects its properties.
+        """
+        self._topic = topic
+        self._on_assign, self._on_revoke = on_assign, on_revoke
+        self.consumer = cluster.consumer(_FIXED | {"group.id": group_id}, {**_DEFAULTS, **(defaults or {})})
+        self._join()
+
+    def check(self, message: Message) -> bool:
+        """Returns whether a message of the consumer is a record.
+
+        Raises:
+            UserError: It is an error from which the consumer does not recover.
+        """
+        error = message.error()
+        if error is None:
+            return True
+        if error.fatal() or error.code() in LASTING_ERRORS:
+            raise UserError(f"topic {self._topic} cannot be read: {denial(error) or error.str()}")
+        return False
+
+    def committed(self, partitions: list[TopicPartition]) -> list[TopicPartition] | None:
+        """Returns the committed offsets of partitions; None if Kafka does not answer in time.
+
+        Waits for the end of transactions that are being committed, because of isolation.level. If a broker takes
+        longer, the caller asks again; in between, it can react to a signal.
+        """
+        try:
+            found = self.consumer.committed(partitions, timeout=ANSWER_TIMEOUT_S) if partitions else []
+        except KafkaException:
+            return None
+        return None if any(each.error is not None for each in found) else found
+
+    def group_metadata(self) -> object | None:
+        """Returns what a transaction needs to commit offsets as this member; None if it is no longer a member.
+
+        The order of the two calls matters: the metadata of an expelled member would name no member, and Kafka would
+        take offsets with it as if there were no group.
+        """
+        metadata = self.consumer.consumer_group_metadata()
+        member_id: str | None = self.consumer.memberid()  # may be None, unlike in confluent-kafka's type stub
+        return metadata if member_id else None
+
+    def rejoin(self) -> None:
+        """Leaves the group and joins it again as another member, because the outcome of a transaction is unknown.
+
+        What the transaction may still commit belongs to no member then, and Kafka refuses it.
+        """
+        self.consumer.unsubscribe()
+        self._join()
+
+    def close(self) -> None:
+        """Leaves the group at once, so that other members take over."""
+        # Consumer.close waits 5 s for a Kafka that does not answer.
+        with suppress(TimeoutError, KafkaException):
+            within(GRACE_S, self.consumer.close)
+
+    def _join(self) -> None:
+        self.consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)

@@ -1,0 +1,26 @@
+"""Refuses checkpoints and states in the format of a newer version of this project."""
+
+from streaming.errors import UserError
+
+
+class UnknownFormatError(RuntimeError):
+    """The checkpoint was written by a newer version."""
+
+
+def refuse_newer_state(version: int, newest: int) -> None:
+    """Raises UnknownFormatError for a shard's state in a format after the newest that this version reads."""
+    if version > newest:
+        raise UnknownFormatError(_problem("The checkpoint has state of", version, newest))
+
+
+def refuse_newer_checkpoint(location: str, version: int, newest: int) -> None:
+    """Raises UserError for a checkpoint whose layout has a format after the newest that this version reads."""
+    if version > newest:
+        raise UserError(_problem(f"The checkpoint {location} has", version, newest))
+
+
+def _problem(beginning: str, version: int, newest: int) -> str:
+    return (
+        f"{beginning} format {version}, but this version reads only formats up to {newest}. Start the version that "
+        "wrote it, or a newer one."
+    )

@@ -1,0 +1,125 @@
+"""Runs several programs as one: they start together, and when one of them ends, the others are stopped in order."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from streaming.system.processes import ChildProcess
+from streaming.system.stop_signals import StopSignals
+
+_POLL_INTERVAL_S = 0.1
+# Longest time for a program to end after SIGTERM, several times that of a batch. After a second signal it is shorter.
+_STOP_TIMEOUT_S = 60.0
+_HURRIED_TIMEOUT_S = 10.0
+# The output of a program may stay open in a process that it has started.
+_OUTPUT_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of several.
+
+    Attributes:
+        name: Its name, which begins each of its lines.
+        command: Its command line.
+        ready: The line that it prints when it is ready.
+    """
+
+    name: str
+    command: Sequence[str]
+    ready: str
+
+
+class Together:
+    """Programs that run together. Their lines go to standard output, each after the name of its program."""
+
+    def __init__(self, programs: Sequence[Program], environment: Mapping[str, str], ready: str) -> None:
+        """Prepares the programs.
+
+        Args:
+            programs: The programs, in the order in which they are stopped.
+            environment: Their environment.
+            ready: The line to print when all of them are ready.
+        """
+        self._programs = programs
+        self._environment = environment
+        self._ready = ready
+        self._width = max(len(program.name) for program in programs)
+        self._lock = threading.Lock()
+        self._unready = {program.name for program in programs}
+
+    def run(self, signals: StopSignals) -> int:
+        """Runs the programs until a stop signal arrives or one of them ends; returns the exit code.
+
+        It is that of the program which ended first by itself, or failed while it was stopped.
+        """
+        with ExitStack() as stack:
+            children = [(program, self._start(program, stack)) for program in self._programs]
+            ended = 0
+            while not ended and not signals.stop.wait(_POLL_INTERVAL_S):
+                codes = [(program, code) for program, child in children if (code := child.poll()) is not None]
+                if codes:
+                    program, code = codes[0]
+                    self._say(program.name, f"ended with exit code {_shell_code(code)}. Stopping the others")
+                    # Together they are not complete, even if this one ended without an error.
+                    ended = _shell_code(code) or 1
+            stopped = [self._stop(child, signals) for _, child in children]
+            return ended or next((_shell_code(code) for code in stopped if code), 0)
+
+    def _start(self, program: Program, stack: ExitStack) -> ChildProcess:
+        reading, writing = os.pipe()
+        follower = threading.Thread(target=self._follow, args=(program, reading), name=program.name, daemon=True)
+        stack.callback(follower.join, _OUTPUT_TIMEOUT_S)
+        try:
+            child = ChildProcess(program.command, env=self._environment, output=writing)
+        finally:
+            os.close(writing)
+            follower.start()
+        return stack.enter_context(child)
+
+    def _follow(self, program: Program, reading: int) -> None:
+        """Prints the lines of a program until its output ends."""
+        with open(reading, "rb") as lines:
+            for line in lines:
+                text = line.decode(errors="replace").rstrip("\n")
+                self._say(program.name, text)
+                if text == program.ready:
+                    self._is_ready(program)
+
+    def _is_ready(self, program: Program) -> None:
+        with self._lock:
+            is_last = self._unready == {program.name}
+            self._unready.discard(program.name)
+        if is_last:
+            self._write(self._ready)
+
+    def _say(self, name: str, text: str) -> None:
+        self._write(f"{name:<{self._width}} | {text}")
+
+    def _write(self, text: str) -> None:
+        with self._lock, suppress(OSError):  # the other end of the pipe may be closed
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+
+    def _stop(self, child: ChildProcess, signals: StopSignals) -> int:
+        """Stops a program, and returns its exit code. A second signal is passed on."""
+        child.terminate()
+        is_hurried = False
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        while (code := child.poll()) is None and time.monotonic() < deadline_s:
+            if signals.hurry.is_set() and not is_hurried:
+                is_hurried = True
+                child.terminate()
+                deadline_s = min(deadline_s, time.monotonic() + _HURRIED_TIMEOUT_S)
+            time.sleep(_POLL_INTERVAL_S)
+        # Kills what does not end.
+        return child.stop(0.0) if code is None else code
+
+
+def _shell_code(code: int) -> int:
+    """Returns the exit code as a shell shows it; that of a program which a signal has ended is negative here."""
+    return 128 - code if code < 0 else code

@@ -1,0 +1,94 @@
+"""Programs that run as one: their lines, the end of one of them, and the order in which they are stopped."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from streaming.system import stop_signals
+from streaming.system.together import Program, Together
+from tests.support.waiting import wait_until
+
+# Prints the line of a ready program, then waits for SIGTERM, and then writes its name into a file.
+PROGRAM = """
+import signal, sys, time
+name, order, code = sys.argv[1:]
+def end(*_):
+    with open(order, "a") as file:
+        file.write(name + "\\n")
+    sys.exit(int(code))
+signal.signal(signal.SIGTERM, end)
+print(f"{name} ready", flush=True)
+time.sleep(60)
+"""
+
+
+def waiting(name: str, order: Path, code: int = 0) -> Program:
+    return Program(name, [sys.executable, "-c", PROGRAM, name, str(order), str(code)], f"{name} ready")
+
+
+def run(programs: list[Program]) -> int:
+    with stop_signals.taken() as signals:
+        signals.only_note()
+        return Together(programs, dict(os.environ), "all ready").run(signals)
+
+
+class Signaller:
+    """Sends this process SIGTERM when the programs have said a line."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str], line: str) -> None:
+        self.said = ""
+        self._capfd = capfd
+        self._line = line
+        self._thread = threading.Thread(target=self._wait)
+
+    def __enter__(self) -> "Signaller":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self.said += self._capfd.readouterr().out
+
+    def _wait(self) -> None:
+        def is_said() -> bool:
+            self.said += self._capfd.readouterr().out
+            return self._line in self.said
+
+        wait_until(is_said, 20, self._line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    order = tmp_path / "order"
+    with Signaller(capfd, "all ready") as signaller:
+        assert run([waiting("b", order), waiting("long", order), waiting("a", order)]) == 0
+    assert order.read_text().split() == ["b", "long", "a"]
+    lines = signaller.said.splitlines()
+    assert sorted(lines[:3]) == ["a    | a ready", "b    | b ready", "long | long ready"]
+    assert lines[3:] == ["all ready"]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 7", 7), ("exit 0", 1), ("kill -9 $$", 137)], ids=["fails", "ends", "is killed"]
+)
+def test_when_one_ends_the_others_are_stopped(
+    script: str, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    order = tmp_path / "order"
+    first = waiting("first", order)
+    # Ends once the other one is ready to be stopped.
+    other = Program("other", ["/bin/sh", "-c", f"sleep 1; {script}"], "other ready")
+    assert run([first, other]) == code
+    assert order.read_text().split() == ["first"]
+    assert "other | ended with exit code" in capfd.readouterr().out
+
+
+def test_a_failure_while_they_are_stopped_is_the_exit_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    order = tmp_path / "order"
+    with Signaller(capfd, "all ready"):
+        assert run([waiting("a", order, code=3), waiting("b", order)]) == 3
+    assert order.read_text().split() == ["a", "b"]
