@@ -1,0 +1,62 @@
+"""The command `queue-activation transport`: carries out the router's decisions."""
+
+import logging
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    KafkaConfig,
+    LogFormatOption,
+    MetricsHost,
+    MetricsPort,
+    TopicPrefix,
+    cluster,
+    option,
+)
+from streaming.system import logs, stop_signals
+from streaming.system.logs import LogFormat
+
+_log = logging.getLogger(__name__)
+
+
+@stop_signals.orderly("transport")
+def transport(
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    group_id: Annotated[
+        str,
+        option(
+            "--group-id",
+            "Consumer group of the transports that share the work. Default: PREFIXqueue-activation-transport.",
+        ),
+    ] = "",
+    topic_prefix: TopicPrefix = "",
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    log_format: LogFormatOption = LogFormat.TEXT,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Put messages into the topics of queues, as the router has decided, until Ctrl-C or SIGTERM.
+
+    Prints `transport ready`. Any number of transports share the partitions of service-decisions. A message whose
+    delivery fails goes back to the router, or to service-dead-letters if it can never be delivered. If decisions of a
+    partition are lost, the transport stops carrying out that partition, says so each minute, and ends with exit code 1.
+    """
+    from streaming.daemons.transport.transport import READY, Transport, TransportSettings
+
+    logs.configure(log_format)
+    say = logs.line_printer(_log, log_format, READY)
+    kafka = cluster(bootstrap_servers, kafka_config)
+    settings = TransportSettings(kafka, topic_prefix, group_id, metrics_port, metrics_host)
+    with stop_signals.taken() as signals, Transport(settings, say) as running:
+        signals.only_note()
+        is_whole = running.run(signals.stop)
+    if not is_whole:
+        raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command of this module."""
+    app.command()(transport)

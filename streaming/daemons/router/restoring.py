@@ -1,0 +1,306 @@
+"""Restores a router whose checkpoint is lost, or of which only an older copy is left.
+
+The last router may have decided more than the copy says. So the new checkpoint goes on behind everything that it has
+read, and each conversation that may have gone on since the copy ends with an Error to both sides. Without a copy, every
+open conversation does. docs/operations.md has this as a runbook.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from streaming.core.conversations.restoring import Suspect
+from streaming.daemons.router.traces import Traces
+from streaming.errors import UserError
+from streaming.kafka.admin import ADMIN_TIMEOUT_S
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.spark import progress_files
+from streaming.spark.routing.checkpoint_layout import RouterLayout
+from streaming.spark.routing.restoration import Restoration, ShardFields
+from streaming.spark.routing.run_shard import StateRow, number_of
+from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.envelope import decode_envelope
+from streaming.wire.service_decisions import DeliverFields, decode_decisions
+from streaming.wire.topics import Topics
+
+# The word that --restore takes in place of the location of a copy.
+NO_COPY = "none"
+_NEWER_COPY = f"Use a newer copy, or restore with `--restore {NO_COPY}`."
+_POLL_S = 0.5
+# A decision may be this much older than its batch: the clocks of machines differ.
+_MARGIN_MS = 600_000
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The copy of a checkpoint.
+
+    Attributes:
+        generation: Its generation.
+        states: The state of each partition's shard; None: it has none yet.
+        ends: Topic, with the prefix -> partition -> the offset up to which it has read.
+    """
+
+    generation: int
+    states: list[StateRow | None]
+    ends: Mapping[str, Mapping[str, int]]
+
+
+class _EndpointRow(Struct):
+    """The fields of a record of service-conversations that are needed here; a router may have millions of them."""
+
+    state: str
+    service: str
+    database: str
+    far_service: str
+    conversation_group_id: str
+
+
+_endpoint_decoder = msgspec.json.Decoder(_EndpointRow)
+
+
+def read_copy(spark: SparkSession, location: str, layout: RouterLayout) -> Copy:
+    """Returns the copy of a checkpoint as of its last complete batch.
+
+    Raises:
+        UserError: It has no complete batch.
+    """
+    progress_files.require_whole(spark, location)
+    batch = progress_files.newest_batch(spark, location, "commits")
+    if batch is None:
+        raise UserError(f"The checkpoint {location} has no complete batch. Restore with `--restore {NO_COPY}` instead.")
+    spark.streams.active  # noqa: B018  (creates the coordinator that the reader needs; SPARK-58973)
+    rows = spark.read.format("statestore").load(location).select("key.*", "value.groupState.*").collect()
+    states = {row[0]: cast("StateRow", tuple(row)[1:]) for row in rows}
+    return Copy(
+        layout.generation,
+        [states.get(key) for key in layout.shard_keys],
+        progress_files.end_offsets(spark, location, batch),
+    )
+
+
+def gather(cluster: Cluster, topics: Topics, partitions: int, traces: Traces, copy: Copy | None) -> Restoration:
+    """Returns the beginning of a restored router.
+
+    Args:
+        cluster: The Kafka cluster.
+        topics: The topics.
+        partitions: The number of partitions of service-messages.
+        traces: The newest work of the last router.
+        copy: The copy of its checkpoint; None: there is none.
+
+    Raises:
+        UserError: The copy is older than the records that Kafka still has, or Kafka cannot be reached.
+    """
+    if copy is not None:
+        _require_records(cluster, topics, copy)
+    ends = [_ends(traces, copy, topics, number) for number in range(partitions)]
+    suspects = _suspects(cluster, topics, traces, copy, ends)
+    offsets = {
+        topic: {str(number): ends[number][place] for number in range(partitions)}
+        for place, topic in enumerate((topics.service_messages, topics.service_incoming))
+    }
+    reports = topics.service_reports
+    known = copy.ends.get(reports, {}) if copy else _of(traces, topics, reports)
+    offsets[reports] = dict(known)
+    shards = [
+        ShardFields(copy.states[number] if copy else None, ends[number], suspects[number])
+        for number in range(partitions)
+    ]
+    return Restoration(traces.generation + 1, offsets, shards)
+
+
+def _require_records(cluster: Cluster, topics: Topics, copy: Copy) -> None:
+    """Raises UserError if records are gone by which the conversations that have gone on could be found."""
+    consumer = cluster.consumer({"group.id": "queue-activation-router-restore", "enable.auto.commit": False})
+    topic, decisions = topics.service_messages, topics.service_decisions
+    try:
+        for number, state in enumerate(copy.states):
+            first, _ = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ADMIN_TIMEOUT_S)
+            copied = copy.ends.get(topic, {}).get(str(number), 0)
+            if first > copied:
+                raise UserError(
+                    f"The copy is too old: it has read partition {number} of {topic} up to offset {copied}, and Kafka "
+                    f"has deleted the records below {first}. {_NEWER_COPY}"
+                )
+            decided = _first_decided(consumer, TopicPartition(decisions, number))
+            last = copy.generation, 0 if state is None else number_of(state)
+            if is_gap(decided, last):
+                raise UserError(
+                    f"The copy is too old: Kafka has deleted decisions that were made after it, in partition {number} "
+                    f"of {decisions}. {_NEWER_COPY}"
+                )
+    except KafkaException as error:
+        raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None
+    finally:
+        consumer.close()
+
+
+def _first_decided(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+    """Returns generation and number of the first decision record that is left; None if none was deleted."""
+    first, end = consumer.get_watermark_offsets(place, timeout=ADMIN_TIMEOUT_S)
+    if not first or first == end:
+        return None
+    consumer.assign([TopicPartition(place.topic, place.partition, first)])
+    deadline_s = time.monotonic() + ADMIN_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        message = consumer.poll(_POLL_S)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+        with contextlib.suppress(InvalidRecordError):
+            record = decode_decisions(message.value())
+            return record.generation, record.number
+    raise UserError(f"Partition {place.partition} of {place.topic} cannot be read. Check that Kafka runs.")
+
+
+def is_gap(first: tuple[int, int] | None, last: tuple[int, int]) -> bool:
+    """Returns whether decisions are missing between the last ones of a copy and the first ones that are left.
+
+    Args:
+        first: Generation and number of the first record that is left; None if none was deleted.
+        last: Generation and number of the copy's last record.
+    """
+    return first is not None and first > (last[0], last[1] + 1)
+
+
+def _of(traces: Traces, topics: Topics, topic: str) -> Mapping[str, int]:
+    return traces.ends.get(topic.removeprefix(topics.prefix), {})
+
+
+def _ends(traces: Traces, copy: Copy | None, topics: Topics, number: int) -> tuple[int, int]:
+    """Returns the offsets of messages and incoming behind everything that a router has read of a partition."""
+    found = []
+    for topic in (topics.service_messages, topics.service_incoming):
+        seen = _of(traces, topics, topic).get(str(number), 0)
+        copied = copy.ends.get(topic, {}).get(str(number), 0) if copy else 0
+        found.append(max(seen, copied))
+    return found[0], found[1]
+
+
+def _suspects(
+    cluster: Cluster, topics: Topics, traces: Traces, copy: Copy | None, ends: list[tuple[int, int]]
+) -> list[list[Suspect]]:
+    """Returns, for each partition, the conversations that may have gone on since the copy."""
+    name = topics.service_messages.removeprefix(topics.prefix)
+    # Without a copy, the views show all conversations with messages that were read in committed batches.
+    read = copy.ends.get(topics.service_messages, {}) if copy else traces.committed.get(name, {})
+    said = _said_since(cluster, topics.service_messages, read, ends)
+    known = _viewed_conversations(cluster, topics)
+    suspects: list[dict[str, Suspect]] = [{} for _ in ends]
+    if copy is None:
+        for name, (number, suspect) in known.items():
+            suspects[number][name] = suspect
+    for number, found in enumerate(said):
+        for name, suspect in found.items():
+            suspects[number][name] = known.get(name, (number, suspect))[1]
+    if copy is not None:
+        for number, name in _decided_since(cluster, topics, copy):
+            suspects[number].setdefault(name, known.get(name, (number, _closed(name)))[1])
+    return [[found[name] for name in sorted(found)] for found in suspects]
+
+
+def _said_since(
+    cluster: Cluster, topic: str, read: Mapping[str, int], ends: list[tuple[int, int]]
+) -> list[dict[str, Suspect]]:
+    """Returns, for each partition, the conversations with messages that the last router has read since then.
+
+    Their times say nothing: a router that was stopped for long reads messages that are old.
+
+    Args:
+        cluster: The Kafka cluster.
+        topic: The topic of messages.
+        read: Partition -> the offset up to which it had been read then.
+        ends: The offsets of messages and incoming behind everything that a router has read, for each partition.
+    """
+    found: list[dict[str, Suspect]] = [{} for _ in ends]
+    begins = {number: read.get(str(number), 0) for number in range(len(ends))}
+    with TopicFollower(cluster, [topic], Start.BEGINNING, offsets=begins) as follower:
+        for message in follower.to_end():
+            number = message.partition() or 0
+            suspect = _suspect_of(message) if (message.offset() or 0) < ends[number][0] else None
+            if suspect is not None:
+                found[number].setdefault(suspect.conversation_id, suspect)
+    return found
+
+
+def _suspect_of(message: Message) -> Suspect | None:
+    try:
+        envelope = decode_envelope(cast("list[tuple[str, bytes | None]] | None", message.headers()))
+    except InvalidRecordError:
+        return None
+    group = envelope.conversation_group_id or envelope.conversation_id
+    services, databases = (envelope.from_service, envelope.to_service), (envelope.from_database, None)
+    groups = (group, envelope.conversation_id)
+    if not envelope.is_initiator:
+        return Suspect(envelope.conversation_id, services[::-1], databases[::-1], groups[::-1])
+    return Suspect(envelope.conversation_id, services, databases, groups)
+
+
+def _decided_since(cluster: Cluster, topics: Topics, copy: Copy) -> Iterator[tuple[int, str]]:
+    """Yields partition and conversation of the deliveries that were decided after the copy."""
+    times = [state[2] for state in copy.states if state is not None]
+    since_ms = max(0, min(times, default=0) - _MARGIN_MS)
+    numbers = [0 if state is None else number_of(state) for state in copy.states]
+    for message in _records(cluster, topics.service_decisions, since_ms):
+        with contextlib.suppress(InvalidRecordError):
+            record, number = decode_decisions(message.value()), message.partition() or 0
+            if (record.generation, record.number) > (copy.generation, numbers[number]):
+                for decision in record.decisions:
+                    if isinstance(decision, DeliverFields):
+                        yield number, decision.conversation_id
+
+
+def _viewed_conversations(cluster: Cluster, topics: Topics) -> dict[str, tuple[int, Suspect]]:
+    """Returns the conversations in the views, with their partitions."""
+    sides: dict[str, dict[bool, _EndpointRow]] = {}
+    places: dict[str, int] = {}
+    for message in _records(cluster, topics.service_conversations, 0):
+        name, _, side = (message.key() or b"").decode(errors="replace").rpartition("/")
+        is_initiator = side == "initiator"
+        value = message.value()
+        if value is None:
+            sides.get(name, {}).pop(is_initiator, None)
+            continue
+        with contextlib.suppress(InvalidRecordError):
+            row = decode_json(_endpoint_decoder, value)
+            sides.setdefault(name, {})[is_initiator] = row
+            places[name] = message.partition() or 0
+    return {name: (places[name], _suspect_of_views(name, rows)) for name, rows in sides.items()}
+
+
+def _closed(name: str) -> Suspect:
+    """Returns a conversation of which nobody has to be told unless the copy has it."""
+    return Suspect(name, ("", ""), (None, None), (name, name))
+
+
+def _suspect_of_views(name: str, rows: Mapping[bool, _EndpointRow]) -> Suspect:
+    if all(row.state == "CD" for row in rows.values()):
+        return _closed(name)
+    initiator, target = rows.get(True), rows.get(False)
+    services = (initiator.service, initiator.far_service) if initiator else ("", "")
+    if target and not initiator:
+        services = (target.far_service, target.service)
+    return Suspect(
+        name,
+        services,
+        (initiator.database if initiator else None, target.database if target else None),
+        (
+            initiator.conversation_group_id if initiator else name,
+            target.conversation_group_id if target else name,
+        ),
+    )
+
+
+def _records(cluster: Cluster, topic: str, since_ms: int) -> Iterator[Message]:
+    with TopicFollower(cluster, [topic], Start.BEGINNING, since_ms=since_ms or None) as follower:
+        yield from follower.to_end()

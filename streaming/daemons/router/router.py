@@ -1,0 +1,280 @@
+"""Runs the router: checks its requirements, starts the query and the tick, and stops both after the current batch."""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec import structs
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from streaming.core.routing.conversation import Instance
+from streaming.daemons.query.metrics import MetricsSettings
+from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
+from streaming.daemons.query.sole_program import SoleProgram, client_id
+from streaming.daemons.query.ticker import Ticker
+from streaming.daemons.router.metrics import RouterMetrics
+from streaming.daemons.router.progress import ProgressWriter
+from streaming.daemons.router.restoring import NO_COPY, Copy, gather, read_copy
+from streaming.daemons.router.sole_router import GROUP_ID, ROUTER
+from streaming.daemons.router.traces import Planned, Traces, problem_of, read_traces
+from streaming.errors import UserError
+from streaming.kafka import client_properties
+from streaming.kafka.access import Rights, rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_watch import TopicWatch
+from streaming.spark import progress_files, query_failure
+from streaming.spark.query_listener import Listener
+from streaming.spark.routing import checkpoint_layout, restoration
+from streaming.spark.routing.checkpoint_layout import RouterLayout, Wanted
+from streaming.spark.routing.query import MAX_KEY_BYTES, MAX_VALUE_BYTES, QUERY_NAME, prepare_query
+from streaming.spark.routing.restoration import Restoration
+from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.sharded_query import QuerySettings, WorkerReports
+from streaming.spark.wake_times import WakesParam, WakeTimes
+from streaming.system import logs
+from streaming.system.stop_signals import StopSignals
+from streaming.wire.topics import Topics
+
+# Interval at which the router checks whether a shard is due, as the monitor does by default.
+CHECK_INTERVAL_MS = 1_000
+# A tick is written at least this often, so that shards clean up and write their clocks.
+LONGEST_PAUSE_MS = 10_000
+_POLL_INTERVAL_S = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RouterSettings:
+    """The options of `queue-activation router`. `restore`: a copy of a lost checkpoint, or NO_COPY."""
+
+    bootstrap_servers: str
+    kafka_properties: Mapping[str, str]
+    checkpoint_location: str
+    topic_prefix: str
+    instance: Instance
+    keep_ms: int
+    trigger_interval_ms: int
+    metrics: MetricsSettings | None
+    driver_memory: str
+    restore: str | None = None
+
+
+def run(settings: RouterSettings) -> int:
+    """Runs the router until SIGTERM, Ctrl-C or a failure; returns the exit code.
+
+    Raises:
+        UserError: A requirement is missing or wrong, and the user can correct it.
+    """
+    return until_stopped(partial(_run, settings))
+
+
+def _run(settings: RouterSettings) -> int:
+    topics = Topics(settings.topic_prefix)
+    cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
+    admin = Admin(cluster)
+    partitions = admin.require_topics(_rights(topics))
+    if problem := problem_of_partitions(topics, partitions):
+        raise UserError(problem)
+    admin.require_group(settings.topic_prefix + GROUP_ID)
+    # Without its decisions, the state would go on with numbers that the transport does not expect.
+    topic_ids = admin.topic_ids([*topics.service_inputs(), topics.service_decisions])
+    for sentence in admin.other_settings([spec for spec in topics.service_specs() if spec.name in partitions]):
+        _log.warning("%s", sentence)
+    kafka = KafkaFound(cluster, admin, topics, partitions, topic_ids)
+    ticks = topics.service_ticks
+    with (
+        RouterMetrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
+        SoleProgram(cluster, admin, ROUTER, topics.prefix, ticks, partitions[ticks]) as sole,
+    ):
+        return _run_query(settings, kafka, metrics, sole)
+
+
+def _rights(topics: Topics) -> Rights:
+    written = (
+        topics.service_decisions,
+        topics.service_definitions,
+        topics.service_conversations,
+        topics.service_transmissions,
+        topics.service_progress,
+        topics.service_dead_letters,
+        topics.service_ticks,
+    )
+    # The router reads its own traces when it starts.
+    return rights(reads=[*topics.service_inputs(), topics.service_decisions, topics.service_progress], writes=written)
+
+
+def problem_of_partitions(topics: Topics, partitions: Mapping[str, int]) -> str | None:
+    """Returns which topics have another number of partitions than the router needs; None if all have the right one."""
+    wanted = partitions[topics.service_messages]
+    alike = (
+        topics.service_incoming,
+        topics.service_decisions,
+        topics.service_conversations,
+        topics.service_transmissions,
+    )
+    alone = (topics.service_commands, topics.service_reports)
+    wrong = [f"{name} has {partitions[name]} instead of {wanted}" for name in alike if partitions[name] != wanted]
+    wrong += [f"{name} has {partitions[name]} instead of 1" for name in alone if partitions[name] != 1]
+    if not wrong:
+        return None
+    return (
+        f"Topics have a wrong number of partitions: {', '.join(wrong)}. Their partitions correspond to those of "
+        f"{topics.service_messages}. Delete these topics, or use another --topic-prefix, and run `queue-activation "
+        "topics`."
+    )
+
+
+def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetrics | None, sole: SoleProgram) -> int:
+    """Starts Spark and the query, waits for the query's end, and returns the exit code."""
+    location = absolute(settings.checkpoint_location)
+    with spark_session(location, settings.driver_memory) as (spark, signals):
+        progress_files.require_whole(spark, location)
+        partitions = kafka.partitions[kafka.topics.service_messages]
+        wanted = Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
+        layout, is_there = checkpoint_layout.settle(spark, location, wanted)
+        sole.join(layout.id, client_id(location))
+        # From here on no other router can add traces or batches.
+        sole.wait()
+        layout, restored = _begin(spark, settings, kafka, location, layout, is_there=is_there)
+        shard_settings = RouterShardSettings(
+            settings.topic_prefix, partitions, layout.generation, settings.instance, settings.keep_ms
+        )
+        wakes = spark.sparkContext.accumulator({}, WakesParam())
+        query_settings = _query_settings(settings, location, layout)
+        reports = WorkerReports(wakes, metrics.listen(spark, QUERY_NAME, wakes) if metrics is not None else None)
+        decided = metrics.count_decisions(spark) if metrics is not None else None
+        prepare = partial(prepare_query, spark, query_settings, restored)
+        writer = prepare(shard_settings, kafka.partitions, reports, decided)
+        checkpoint_layout.keep(spark, location, layout)
+        older = checkpoint_layout.unfinished(spark, location, shard_settings)
+        signals.only_note()
+        if older is not None and not _finish(prepare(older, kafka.partitions, reports, decided), signals):
+            return 0 if signals.stop.is_set() else 1
+        checkpoint_layout.keep_settings(spark, location, shard_settings)
+        wake_times = WakeTimes(layout.shard_keys)
+        with (
+            ProgressWriter(kafka.cluster, kafka.topics, layout.generation) as progress,
+            _ticker(kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+        ):
+            spark.streams.addListener(Listener(QUERY_NAME, progress))
+            return QueryRun(
+                ROUTER,
+                sole,
+                signals,
+                spark,
+                TopicWatch(kafka.admin, kafka.topic_ids, checkpoint_layout.advice_about),
+                ticker,
+                (progress,),
+                writer.start,
+                partial(_is_ready, spark, location, layout, restored),
+                lambda: None,
+            ).run()
+
+
+def _finish(writer: DataStreamWriter, signals: StopSignals) -> bool:
+    """Runs the last batch again with its own settings, and further ones to the ends of the topics, so none is left.
+
+    Returns whether it could.
+    """
+    _log.info("Completing the last batch with the settings with which it was begun")
+    query = writer.trigger(availableNow=True).start()
+    while query.isActive and not signals.stop.wait(_POLL_INTERVAL_S):
+        pass
+    failure = query_failure.reason_of(query)
+    if failure is not None:
+        logs.report(f"The router's query failed: {failure}")
+    return failure is None and not signals.stop.is_set()
+
+
+def _is_ready(
+    spark: SparkSession, location: str, layout: RouterLayout, restored: Restoration | None, query: StreamingQuery
+) -> bool:
+    if restored is not None:
+        return restoration.end(spark, location, len(layout.shard_keys), query)
+    return query.lastProgress is not None
+
+
+def _ticker(kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
+    return Ticker(kafka.cluster, kafka.topics.service_ticks, CHECK_INTERVAL_MS, LONGEST_PAUSE_MS, is_due)
+
+
+def _begin(  # noqa: PLR0913  (the parts of the router)
+    spark: SparkSession,
+    settings: RouterSettings,
+    kafka: KafkaFound,
+    location: str,
+    layout: RouterLayout,
+    *,
+    is_there: bool,
+) -> tuple[RouterLayout, Restoration | None]:
+    """Returns the layout, and the beginning of a restored router if this is one whose shards are not all stored yet.
+
+    Raises:
+        UserError: The checkpoint is older than the work of the last router, or missing, and is not to be restored.
+    """
+    traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
+    if settings.restore is None or is_there or not traces.generation:
+        restored = restoration.read(spark, location)
+        begun = restored.offsets if restored is not None else {}
+        _refuse_older(spark, kafka, location, layout if is_there else None, traces, begun)
+        return layout, restored
+    copy = None if settings.restore == NO_COPY else _read_copy(spark, settings, kafka)
+    restored = gather(kafka.cluster, kafka.topics, len(layout.shard_keys), traces, copy)
+    ended = sum(len(shard.suspects) for shard in restored.shards)
+    _log.warning("Restoring. %d conversations may have gone on since the copy, and end with an Error", ended)
+    restoration.save(spark, location, restored)
+    return structs.replace(layout, generation=restored.generation), restored
+
+
+def _read_copy(spark: SparkSession, settings: RouterSettings, kafka: KafkaFound) -> Copy:
+    location = absolute(str(settings.restore))
+    partitions = kafka.partitions[kafka.topics.service_messages]
+    layout, is_there = checkpoint_layout.settle(
+        spark, location, Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
+    )
+    if not is_there:
+        raise UserError(
+            f"There is no checkpoint of a router at {location}. `--restore {NO_COPY}` restores without a copy."
+        )
+    return read_copy(spark, location, layout)
+
+
+def _refuse_older(  # noqa: PLR0913, PLR0917  (the parts of the router)
+    spark: SparkSession,
+    kafka: KafkaFound,
+    location: str,
+    layout: RouterLayout | None,
+    traces: Traces,
+    begun: Mapping[str, Mapping[str, int]],
+) -> None:
+    """Raises UserError if no router may start on the checkpoint; `begun`: the offsets with which it was restored."""
+    planned = None
+    if layout is not None:
+        batch = progress_files.newest_batch(spark, location, "offsets")
+        ends = {**begun, **({} if batch is None else progress_files.end_offsets(spark, location, batch))}
+        prefix = kafka.topics.prefix
+        planned = Planned(
+            layout.generation, batch, {topic.removeprefix(prefix): found for topic, found in ends.items()}
+        )
+    problem = problem_of(traces, planned, location)
+    if problem is not None:
+        raise UserError(problem)
+
+
+def _query_settings(settings: RouterSettings, location: str, layout: RouterLayout) -> QuerySettings:
+    return QuerySettings(
+        name=QUERY_NAME,
+        bootstrap_servers=settings.bootstrap_servers,
+        kafka_options=settings.kafka_properties,
+        checkpoint_location=location,
+        shard_keys=layout.shard_keys,
+        trigger_interval_ms=settings.trigger_interval_ms,
+        max_key_bytes=MAX_KEY_BYTES,
+        max_value_bytes=MAX_VALUE_BYTES,
+        longest_valid_bytes=MAX_VALUE_BYTES,
+    )

@@ -1,0 +1,1 @@
+"""The transport: carries out the router's decisions."""

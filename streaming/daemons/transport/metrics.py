@@ -1,0 +1,159 @@
+"""A transport's metrics and probes, served over HTTP while it runs.
+
+The main thread counts; requests read the counts. Another thread asks Kafka where the decisions end.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from streaming.kafka.clients import Cluster
+from streaming.kafka.end_offsets import EndOffsets
+from streaming.system.metrics_server import MetricsServer
+from streaming.system.service_labels import OTHER, ServiceLabels
+
+# Interval at which Kafka is asked for the ends of the decisions.
+_LOOK_INTERVAL_S = 5.0
+# A transport is not ready after this many intervals without an answer.
+_MISSED = 3
+# A transport that works does a step at least this often: a transaction gives up after half of this time.
+_LONGEST_STEP_S = 60.0
+
+
+@dataclass
+class Counts:
+    """The notes of the main thread.
+
+    Attributes:
+        delivered: Label of a service -> messages that were put into its queue.
+        dead_letters: Label of a service -> dead letters that were written of records for it.
+        refused: Deliveries that were returned to the router.
+        passed_over: Reason -> records of decisions that were passed over.
+        aborted: Transactions that were aborted.
+        offsets: Partition -> offset of the next record of decisions.
+        stopped: Partition -> why it has stopped.
+        is_member: Whether the transport has its share of the decisions.
+        problem: Why decisions wait; None: they do not.
+        stepped_s: The time of the last step, by time.monotonic().
+    """
+
+    delivered: Counter[str] = field(default_factory=lambda: Counter({OTHER: 0}))
+    dead_letters: Counter[str] = field(default_factory=lambda: Counter({OTHER: 0}))
+    refused: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
+    aborted: int = 0
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    stopped: Mapping[int, str] = field(default_factory=dict)
+    is_member: bool = False
+    problem: str | None = None
+    stepped_s: float = 0.0
+    _labels: ServiceLabels = field(default_factory=ServiceLabels, init=False)
+
+    def add(self, delivered: Mapping[str, int], dead_letters: Mapping[str, int]) -> None:
+        """Counts the work of a transaction; both by service."""
+        for service, count in delivered.items():
+            label = self._labels.of(service)
+            self.delivered[label] += count
+            # A counter that begins at 1 shows no increase.
+            self.dead_letters[label] += 0
+        # A program may invent the services that a refused record is for. Those of deliveries exist.
+        for service, count in dead_letters.items():
+            self.dead_letters[self._labels.known(service)] += count
+
+    def why_not_ready(self, silence_s: float | None) -> str | None:
+        """Returns why the transport is not ready; None if it is ready.
+
+        Args:
+            silence_s: Time since Kafka last answered; None if it never has.
+        """
+        if not self.is_member:
+            return "it waits for its share of the decisions"
+        for partition, reason in self.stopped.items():
+            return f"partition {partition} has stopped: {reason}"
+        if self.problem is not None:
+            return f"decisions wait: {self.problem}"
+        if silence_s is None or silence_s > _MISSED * _LOOK_INTERVAL_S:
+            return "Kafka does not answer"
+        return None
+
+
+class Metrics(MetricsServer):
+    """A transport's metrics and probes."""
+
+    working = "it works"
+    ready = "decisions are carried out"
+
+    def __init__(self, address: tuple[str, int], cluster: Cluster, topic: str, partitions: int, counts: Counts) -> None:
+        """Opens the port.
+
+        Args:
+            address: The address and the port.
+            cluster: The cluster.
+            topic: The topic service-decisions.
+            partitions: The number of its partitions.
+            counts: The notes of the main thread.
+
+        Raises:
+            UserError: The port cannot be opened.
+        """
+        super().__init__()
+        self._counts = counts
+        self._topic = topic
+        self._ends = EndOffsets(cluster, {topic: partitions}, [topic])
+        self.open(*address)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the metrics."""
+        counts = self._counts
+        for name, help_text, count in (
+            ("refused_deliveries", "Deliveries returned to the router", counts.refused),
+            ("aborted_transactions", "Transactions that were aborted", counts.aborted),
+        ):
+            yield CounterMetricFamily(f"queue_activation_transport_{name}", help_text, count)
+        for name, help_text, label, found in (
+            ("delivered_messages", "Messages put into queues, by service", "service", counts.delivered),
+            (
+                "dead_letters",
+                "Records written to service-dead-letters, by the service that they are for",
+                "service",
+                counts.dead_letters,
+            ),
+            (
+                "passed_over_records",
+                "Records of decisions that were passed over, by reason",
+                "reason",
+                counts.passed_over,
+            ),
+        ):
+            family = CounterMetricFamily(f"queue_activation_transport_{name}", help_text, labels=[label])
+            for each, count in [*found.items()]:
+                family.add_metric([each], count)
+            yield family
+        lag = self._ends.lag({self._topic: counts.offsets}).get(self._topic, 0)
+        for name, help_text, value in (
+            ("lag_records", "Offsets from the next record to carry out to the end of service-decisions", lag),
+            ("partitions", "Partitions of service-decisions that this transport has", len(counts.offsets)),
+            ("stopped_partitions", "Partitions that have stopped because decisions are lost", len(counts.stopped)),
+            ("ready", "1 if /readyz answers with 200, else 0", int(self.why_not_ready() is None)),
+        ):
+            yield GaugeMetricFamily(f"queue_activation_transport_{name}", help_text, value)
+
+    def why_not_working(self) -> str | None:
+        """Returns why the transport does not work; None if it works."""
+        age_s = time.monotonic() - self._counts.stepped_s
+        return f"the last step began {age_s:.0f} s ago" if age_s > _LONGEST_STEP_S else None
+
+    def why_not_ready(self) -> str | None:
+        """Returns why the transport is not ready; None if it is ready."""
+        answered_s = self._ends.answered_s
+        return self._counts.why_not_ready(None if answered_s is None else time.monotonic() - answered_s)
+
+    def gather(self) -> None:
+        """Asks Kafka where the decisions end."""
+        while not self._is_stopped.is_set():
+            self._ends.look()
+            self._is_stopped.wait(_LOOK_INTERVAL_S)

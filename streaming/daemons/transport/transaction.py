@@ -1,0 +1,281 @@
+"""One transaction: decisions that are carried out together, with everything that must take effect with them."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+from confluent_kafka import Message
+
+from streaming.core.conversations.carrying import DecisionBatch, Failure
+from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Source
+from streaming.core.conversations.marks import LostDecisionsError
+from streaming.daemons.transport.queue_topics import QueueTopics
+from streaming.daemons.transport.records import Records
+from streaming.daemons.transport.share import Partition, Share
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.wire.decoding import InvalidRecordError, RecordDecoder
+from streaming.wire.delivered import Headers, dead_letter, delivered
+from streaming.wire.envelope import decode_envelope
+from streaming.wire.input_records import MessageArrived
+from streaming.wire.service_decisions import (
+    MARK,
+    decode_decisions,
+    encoder,
+    mark_of,
+    refusal_key,
+    refusal_record,
+    report_of,
+)
+from streaming.wire.topics import Topics
+
+# The limits of a transaction. Readers of committed records wait for its end, so it must be short.
+MAX_DECISIONS = 10_000
+MAX_BYTES = 32 * 1024 * 1024
+_MAX_S = 0.5
+_CLOCK_EVERY = 16
+
+# A decision: partition, offset of its record, and its index there; _WHOLE: the record itself.
+DecisionId = tuple[int, int, int]
+_WHOLE = -1
+
+
+class Context:
+    """The objects that all transactions use.
+
+    Attributes:
+        topics: The topics.
+        share: The partitions of this transport.
+        records: The records of service-messages and service-incoming.
+        queues: The topics of queues.
+        failures: The deliveries that are known to fail, because Kafka has refused their records.
+        bare: The decisions whose dead letters are written without a value, because Kafka has refused these too.
+    """
+
+    def __init__(
+        self, topics: Topics, share: Share, records: Records, queues: QueueTopics, say: Callable[[str], None]
+    ) -> None:
+        self.topics = topics
+        self.share = share
+        self.records = records
+        self.queues = queues
+        self.failures: dict[DecisionId, Failure] = {}
+        self.bare: set[DecisionId] = set()
+        self._decoder = RecordDecoder("record of decisions", _decode, say)
+
+    def blame(self, identity: DecisionId, failure: Failure, *, is_delivery: bool) -> None:
+        """Notes that Kafka refuses the record of a decision, which was the only one of its transaction."""
+        if is_delivery:
+            self.failures[identity] = failure
+        else:
+            self.bare.add(identity)
+
+    def forget_faults(self) -> None:
+        """Forgets the decisions that Kafka has refused, after a commit."""
+        if self.failures or self.bare:
+            self.failures.clear()
+            self.bare.clear()
+
+    @property
+    def invalid_records(self) -> int:
+        """The number of invalid records of service-decisions."""
+        return self._decoder.passed_over
+
+    def decode(self, message: Message) -> DecisionBatch | None:
+        """Returns the decisions of a record; None if it is invalid."""
+        return self._decoder.decode(message)
+
+
+def _decode(message: Message) -> DecisionBatch:
+    return decode_decisions(message.value()).batch(message.offset() or 0)
+
+
+class Transaction:
+    """The decisions that one transaction carries out.
+
+    Attributes:
+        written: The decisions of which records were written to queues or dead letters, and whether to a queue.
+        delivered: Queue -> number of messages.
+        services: Service -> number of messages that were delivered to it; 0 if its deliveries have failed.
+        dead_letters: Service, empty if the record names none -> number of dead letters.
+        clean_ups: Partition -> offset of the last CLEAN_UP's record, and the CLEAN_UP.
+        lost: Partition -> why it has to stop.
+        touched: The partitions of which records were carried out or passed over.
+    """
+
+    def __init__(self, context: Context, producer: TransactionalProducer, limit: int) -> None:
+        """Begins empty.
+
+        Args:
+            context: What all transactions use.
+            producer: The producer, with an open transaction.
+            limit: The most records to write to queues and dead letters.
+        """
+        self._context = context
+        self._topics = context.topics
+        self._producer = producer
+        self._limit = limit
+        self._bytes = 0
+        context.queues.begin()
+        self._end_s = time.monotonic() + _MAX_S
+        self._taken: list[Message] = []
+        self._is_unfinished = False
+        self.written: list[tuple[DecisionId, bool]] = []
+        self.delivered: Counter[str] = Counter()
+        self.services: Counter[str] = Counter()
+        self.dead_letters: Counter[str] = Counter()
+        self.clean_ups: dict[int, tuple[int, CleanUp]] = {}
+        self.lost: dict[int, str] = {}
+        self.touched: set[int] = set()
+
+    def fill(self, is_asked_to_stop: Callable[[], bool]) -> None:
+        """Carries out waiting records, up to the limits of a transaction.
+
+        Raises:
+            RecordsUnavailableError: Kafka does not answer in time.
+            TopicsUnknownError: As before.
+            UserError: Kafka does not grant a right.
+            KafkaException: A record cannot be written.
+        """
+        waiting, partitions = self._context.share.waiting, self._context.share.partitions
+        while waiting and not self._is_full() and not is_asked_to_stop():
+            message = waiting.popleft()
+            self._taken.append(message)
+            number = message.partition() or 0
+            if number not in self.lost:
+                self._carry_out_record(partitions[number], message)
+
+    def finish(self) -> None:
+        """Writes arrivals, reports and marks."""
+        produce, topics = self._producer.produce, self._topics
+        for queue, count in self.delivered.items():
+            produce(topics.arrivals, msgspec.json.encode(MessageArrived(queue, count)), queue.encode())
+        for number in self.touched:
+            carrying = self._context.share.partitions[number].carrying
+            for report in carrying.reports:
+                record = encoder.encode(report_of(number, report))
+                produce(topics.service_reports, record, report.direction[0].encode())
+            for direction, refusal in carrying.changed_refusals().items():
+                value = None if refusal is None else encoder.encode(refusal_record(refusal))
+                produce(topics.service_marks, value, refusal_key(*direction), (), number)
+            mark = encoder.encode(mark_of(carrying.position, len(carrying.refusals)))
+            produce(topics.service_marks, mark, MARK, (), number)
+
+    def committed(self) -> None:
+        """Puts back the last record if it is not finished."""
+        if self._is_unfinished:
+            self._context.share.waiting.appendleft(self._taken[-1])
+
+    def aborted(self) -> None:
+        """Puts back all records."""
+        self._context.share.waiting.extendleft(reversed(self._taken))
+
+    def _is_full(self) -> bool:
+        written = len(self.written)
+        if written >= self._limit or self._bytes >= MAX_BYTES:
+            return True
+        # Asked for the time less often, because the question takes a while.
+        return written % _CLOCK_EVERY == 0 and time.monotonic() >= self._end_s
+
+    def _carry_out_record(self, partition: Partition, message: Message) -> None:
+        carrying, offset = partition.carrying, message.offset() or 0
+        self.touched.add(partition.number)
+        record = self._context.decode(message)
+        if record is None:
+            source = self._topics.service_decisions, partition.number, offset
+            reason = "the record is not a valid record of decisions"
+            self._bury((partition.number, offset, _WHOLE), source, message, reason, None)
+            carrying.skip(offset)
+            return
+        self._context.queues.look({each.queue for each in record.decisions if isinstance(each, Deliver)})
+        position = carrying.position
+        try:
+            for decision in carrying.take(record):
+                index = position.done - 1
+                if isinstance(decision, Deliver):
+                    self._deliver(partition, decision, record, index)
+                elif isinstance(decision, DeadLetter):
+                    self._bury_source(partition, decision, record, index)
+                else:
+                    self.clean_ups[partition.number] = offset, decision
+                if self._is_full():
+                    self._is_unfinished = True
+                    return
+        except LostDecisionsError as error:
+            self.lost[partition.number] = str(error)
+
+    def _deliver(self, partition: Partition, delivery: Deliver, record: DecisionBatch, index: int) -> None:
+        number, queue = partition.number, delivery.queue
+        identity = number, record.offset, index
+        self.services[delivery.service] += 0
+        failure = self._context.failures.get(identity)
+        message: Message | None = None
+        if failure is None:
+            problem = self._context.queues.problem(queue)
+            failure = None if problem is None else Failure(is_lasting=False, reason=problem)
+        if delivery.offset >= 0 and (failure is None or failure.is_lasting):
+            message = self._read(Source.MESSAGES, number, delivery.offset, record, index)
+            if message is None:
+                failure = Failure(is_lasting=True, reason="the record of the message is gone")
+            elif message.key() != delivery.conversation_id.encode():
+                failure = Failure(is_lasting=True, reason="the record of the message has another key")
+        if failure is None:
+            try:
+                key, value, headers = delivered(delivery, message)
+            except InvalidRecordError as error:
+                failure = Failure(is_lasting=True, reason=f"the record of the message is invalid: {error}")
+            else:
+                self._producer.produce(queue, value, key, headers)
+                self.delivered[queue] += 1
+                self.services[delivery.service] += 1
+                self.written.append((identity, True))
+                self._bytes += 0 if value is None else len(value)
+                return
+        if failure.is_lasting and delivery.offset >= 0:
+            source = self._topics.service_messages, number, delivery.offset
+            self._bury(identity, source, message, failure.reason, failure.number, delivery.service)
+        partition.carrying.fail(delivery, failure)
+
+    def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
+        message = self._read(Source(decision.source), partition.number, decision.offset, record, index)
+        source = self._topic_of(Source(decision.source)), partition.number, decision.offset
+        self._bury((partition.number, record.offset, index), source, message, decision.reason, decision.number)
+
+    def _bury(  # noqa: PLR0913, PLR0917  (the fields of a dead letter)
+        self,
+        identity: DecisionId,
+        source: tuple[str, int, int],
+        message: Message | None,
+        reason: str,
+        number: int | None,
+        service: str = "",
+    ) -> None:
+        key, value, headers = dead_letter(source, message, reason, number, is_bare=identity in self._context.bare)
+        self._producer.produce(self._topics.service_dead_letters, value, key, headers)
+        self.written.append((identity, False))
+        self.dead_letters[service or _to_service(headers)] += 1
+        self._bytes += 0 if value is None else len(value)
+
+    def _read(self, source: Source, number: int, offset: int, record: DecisionBatch, index: int) -> Message | None:
+        def upcoming() -> list[int]:
+            return sorted({found for each in record.decisions[index:] if (found := _offset_in(source, each)) >= 0})
+
+        return self._context.records.get(self._topic_of(source), number, offset, upcoming)
+
+    def _topic_of(self, source: Source) -> str:
+        return self._topics.service_messages if source is Source.MESSAGES else self._topics.service_incoming
+
+
+def _to_service(headers: Headers) -> str:
+    """Returns the service that the record of a dead letter is for; empty if the record has no valid envelope."""
+    with suppress(InvalidRecordError):
+        return decode_envelope(headers).to_service
+    return ""
+
+
+def _offset_in(source: Source, decision: Decision) -> int:
+    """Returns the offset of the record that a decision names in this topic; -1 if it names none there."""
+    if isinstance(decision, Deliver):
+        return decision.offset if source is Source.MESSAGES else -1
+    return decision.offset if isinstance(decision, DeadLetter) and decision.source == source else -1

@@ -1,0 +1,372 @@
+"""The transport: delivers messages into the topics of queues, as the router has decided, each once and in order.
+
+Everything that a decision causes is one Kafka transaction with the marks and the consumer group's offsets: the
+messages, their arrivals, dead letters, and reports of failed deliveries.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from streaming.core.conversations.carrying import Failure
+from streaming.daemons.transport.clean_up import CleanUps
+from streaming.daemons.transport.metrics import Counts, Metrics
+from streaming.daemons.transport.queue_topics import QueueTopics, TopicsUnknownError
+from streaming.daemons.transport.records import Records, RecordsUnavailableError
+from streaming.daemons.transport.share import Share
+from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, DecisionId, Transaction
+from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError, Rights, rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import (
+    ClientRefusedError,
+    ClientUnusableError,
+    TransactionAbortedError,
+    is_rebalance,
+    kafka_error,
+)
+from streaming.kafka.transactions import TransactionalProducer
+from streaming.system.threads import within
+from streaming.wire.topics import Topics
+
+# The consumer group of all transports of a topic prefix; the prefix is put before it.
+GROUP_ID = "queue-activation-transport"
+# The line that a transport prints when it has its share of the decisions. Programs wait for exactly this line.
+READY = "transport ready"
+STEP_S = 0.2
+_AGAIN_AFTER_S = 0.2
+# As for the task host: calls of librdkafka that take longer never return.
+_COMMIT_TIMEOUT_S = 30.0
+_STOPPED_INTERVAL_S = 60.0
+
+_PRODUCER = {
+    # The broker decides what is too large, by the topic's own limit.
+    "message.max.bytes": 1_000_000_000,
+    # A queue's topic that is missing must not be created by accident.
+    "allow.auto.create.topics": False,
+    "linger.ms": 5,
+    "delivery.report.only.error": True,
+}
+# The fate of the other records of a transaction that is aborted.
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE)
+_TOPIC_FAULTS = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+)
+# A delivery that fails this often, alone in its transaction, is refused even if Kafka's reason is another one.
+_MAX_REFUSALS = 3
+# Kafka is away, or this producer is fenced: no record is at fault.
+_NO_FAULT = (
+    KafkaError._TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+)
+
+
+@dataclass(frozen=True)
+class TransportSettings:
+    """The settings of `queue-activation transport`.
+
+    Attributes:
+        cluster: The Kafka cluster.
+        topic_prefix: The beginning of the names of the topics.
+        group_id: The consumer group of all transports; empty: the topic prefix and `queue-activation-transport`.
+        metrics_port: The port of the metrics; None: they are not served.
+        metrics_host: The address on which they are served.
+    """
+
+    cluster: Cluster
+    topic_prefix: str = ""
+    group_id: str = ""
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+
+
+class Transport:
+    """A context manager. In its block, call either `run`, or `step` repeatedly.
+
+    Attributes:
+        counts: What it has done, and how far it is.
+    """
+
+    def __init__(self, settings: TransportSettings, say: Callable[[str], None]) -> None:
+        """Stores the settings.
+
+        Args:
+            settings: The transport's settings.
+            say: Writes a line to the transport's log; READY when it has its share of the decisions.
+        """
+        self._settings = settings
+        self._say = say
+        self._topics = Topics(settings.topic_prefix)
+        self._producer: TransactionalProducer | None = None
+        self._limit = MAX_DECISIONS
+        self._again_s = 0.0
+        self.counts = Counts()
+        self._refusals: Counter[DecisionId] = Counter()
+        self._refused: KafkaError | None = None
+        self._has_lost = False
+        self._tell_lost_s = 0.0
+        self._is_stopping: Callable[[], bool] = lambda: False
+
+    def __enter__(self) -> Self:
+        """Joins the consumer group of the transports.
+
+        Raises:
+            UserError: Kafka denies access or cannot be reached, or a topic is missing.
+        """
+        cluster, topics = self._settings.cluster, self._topics
+        group_id = self._settings.group_id or self._settings.topic_prefix + GROUP_ID
+        self._admin = admin = Admin(cluster)
+        partitions = admin.require_topics(needed_rights(topics))
+        admin.require_group(group_id)
+        with ExitStack() as resources:
+            if self._settings.metrics_port is not None:
+                topic = topics.service_decisions
+                address = self._settings.metrics_host, self._settings.metrics_port
+                resources.enter_context(Metrics(address, cluster, topic, partitions[topic], self.counts))
+            self._producer = self._open()
+            self._share = Share(cluster, topics.service_decisions, topics.service_marks, group_id)
+            self._records = Records(cluster)
+            self._queues = QueueTopics(admin, topics)
+            self._clean_ups = CleanUps(admin, topics, self._say)
+            self._context = Context(topics, self._share, self._records, self._queues, self._say)
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._resources:
+            self._share.close()
+            self._records.close()
+            if self._producer is not None:
+                self._producer.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """Returns whether the consumer group has given the transport its share, and it knows where to begin."""
+        return self._share.is_member
+
+    def run(self, stop: Event) -> bool:
+        """Carries out decisions until `stop` is set, and finishes the transaction in progress.
+
+        Returns:
+            Whether nothing was lost. Otherwise a partition has stopped.
+        """
+        self._is_stopping = stop.is_set
+        has_said = False
+        while not stop.is_set():
+            self.step(STEP_S)
+            if self.is_ready and not has_said:
+                has_said = True
+                self._say(READY)
+        return not self._has_lost
+
+    def step(self, timeout_s: float) -> None:
+        """Waits up to `timeout_s` for decisions, and carries out those that are there.
+
+        Raises:
+            UserError: Kafka does not grant a right that the transport needs.
+        """
+        share = self._share
+        has_to_wait = time.monotonic() < self._again_s
+        share.fill(0 if share.waiting and not has_to_wait else timeout_s)
+        self._records.keep_only(share.partitions)
+        self._clean_ups.look()
+        self._note_share()
+        self._tell_lost()
+        if not share.waiting or time.monotonic() < self._again_s:
+            return
+        try:
+            self._producer = self._producer or within(_COMMIT_TIMEOUT_S, self._open)
+            self._carry_out(self._producer)
+        except ClientRefusedError as error:
+            self._require_rights()
+            self._wait(str(error))
+        except AccessDeniedError:
+            raise
+        except (TransactionAbortedError, RecordsUnavailableError, TopicsUnknownError) as error:
+            self._wait(str(error))
+        except (ClientUnusableError, UserError, TimeoutError) as error:
+            # The outcome of the transaction is unknown.
+            self._producer = None
+            share.rejoin()
+            self._wait(str(error))
+
+    def _carry_out(self, producer: TransactionalProducer) -> None:
+        """Carries out waiting decisions in one transaction."""
+        group = self._share.group_metadata()
+        if group is None:
+            return  # It was expelled from the group; the next steps join it again.
+        done = Transaction(self._context, producer, self._limit)
+        self._refused = None
+
+        def attempt() -> None:
+            with producer.transaction():
+                done.fill(self._is_stopping)
+                done.finish()
+                if done.touched:
+                    producer.send_offsets(self._share.offsets(done.touched), group)
+
+        try:
+            within(_COMMIT_TIMEOUT_S, attempt)
+        except Exception as error:
+            for number in done.touched:
+                self._share.partitions[number].carrying.roll_back()
+            done.aborted()
+            self.counts.aborted += 1
+            if self._can_go_on_at_once(error, done):
+                return
+            raise
+        self._committed(done)
+
+    def _committed(self, done: Transaction) -> None:
+        self._limit = min(2 * self._limit, MAX_DECISIONS)
+        self._context.forget_faults()
+        self._refusals.clear()
+        if self.counts.problem is not None:
+            self.counts.problem = None
+            self._say("decisions are carried out again")
+        done.committed()
+        partitions = self._share.partitions
+        self._count(done)
+        try:
+            for number in done.touched:
+                carrying = partitions[number].carrying
+                carrying.commit(self._share.end_of(number) if carrying.reports else 0)
+        except KafkaException:
+            # What is stored is right, so a new member begins with it.
+            self._share.rejoin()
+            return
+        for number, (offset, clean_up) in done.clean_ups.items():
+            self._clean_ups.start(partitions[number], offset, clean_up)
+        for number, reason in done.lost.items():
+            self._share.stop(partitions[number], reason)
+
+    def _count(self, done: Transaction) -> None:
+        """Counts what a committed transaction has done."""
+        counts = self.counts
+        counts.add(done.services, done.dead_letters)
+        counts.passed_over["INVALID"] = self._context.invalid_records
+        for number in done.touched:
+            carrying = self._share.partitions[number].carrying
+            counts.refused += sum(len(report.returned) for report in carrying.reports)
+            for verdict, count in carrying.passed_over.items():
+                if count:
+                    counts.passed_over[verdict.value] += count
+
+    def _can_go_on_at_once(self, error: Exception, done: Transaction) -> bool:
+        """Looks for the delivery because of which Kafka has aborted a transaction.
+
+        If it is not known, the next transaction has one delivery, and each one after it has twice as many as the one
+        before. So a delivery that fails is soon alone.
+        """
+        if not isinstance(error, (TransactionAbortedError, ClientRefusedError)):
+            return False
+        cause = error.__cause__
+        # The failure of a record can make the next call fail with a reason that does not name it.
+        reason = self._refused or (kafka_error(cause) if isinstance(cause, KafkaException) else None)
+        if isinstance(error, TransactionAbortedError):
+            if is_rebalance(error):
+                return True
+            if reason is None or reason.code() in _NO_FAULT:
+                self._limit = max(self._limit // 2, 1)
+                return False
+        self._renew_producer()
+        self._queues.forget()
+        self._limit = 1
+        if len(done.written) != 1 or reason is None:
+            return bool(done.written)
+        [(identity, is_delivery)] = done.written
+        self._refusals[identity] += 1
+        if reason.code() in (*_TOO_LARGE, *_TOPIC_FAULTS) or self._refusals[identity] == _MAX_REFUSALS:
+            failure = Failure(reason.code() in _TOO_LARGE, f"Kafka refuses the record: {reason.str()}")
+            self._context.blame(identity, failure, is_delivery=is_delivery)
+            return True
+        return False
+
+    def _renew_producer(self) -> None:
+        """Closes the producer, because Kafka has refused one of its records.
+
+        In the next transaction of the same producer Kafka would find a gap in its sequence numbers (librdkafka 2.16).
+        """
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _wait(self, problem: str) -> None:
+        """Says once why nothing is carried out, and waits a moment."""
+        if self.counts.problem is None:
+            self._say(f"decisions wait: {problem}")
+        self.counts.problem = problem
+        self._again_s = time.monotonic() + _AGAIN_AFTER_S
+
+    def _note_share(self) -> None:
+        counts, partitions = self.counts, self._share.partitions
+        counts.stepped_s = time.monotonic()
+        counts.is_member = self._share.is_member
+        counts.offsets = {number: each.carrying.position.offset for number, each in partitions.items()}
+        counts.stopped = {number: each.stopped for number, each in partitions.items() if each.stopped is not None}
+
+    def _tell_lost(self) -> None:
+        """Says once a minute which partitions have stopped."""
+        now_s, stopped = time.monotonic(), self.counts.stopped
+        if not stopped or now_s < self._tell_lost_s:
+            return
+        self._has_lost = True
+        self._tell_lost_s = now_s + _STOPPED_INTERVAL_S
+        for number, reason in stopped.items():
+            self._say(
+                f"error: {self._topics.service_decisions}[{number}] has stopped, and its conversations wait: {reason}"
+            )
+
+    def _require_rights(self) -> None:
+        """Raises AccessDeniedError if a right is missing that the transport cannot do without."""
+        try:
+            self._admin.require_topics(needed_rights(self._topics))
+        except AccessDeniedError:
+            raise
+        except UserError:
+            return  # Kafka does not answer.
+
+    def _open(self) -> TransactionalProducer:
+        # Each producer has a transactional id of its own, so transports do not fence each other. The consumer group
+        # assigns the partitions, and Kafka checks the membership with each commit.
+        return TransactionalProducer(self._settings.cluster, fixed={**_PRODUCER, "on_delivery": self._take_report})
+
+    def _take_report(self, error: KafkaError | None, _message: Message) -> None:
+        """Remembers why Kafka has refused a record of the open transaction."""
+        if error is not None and error.code() not in _PURGED:
+            self._refused = self._refused or error
+
+
+def needed_rights(topics: Topics) -> Rights:
+    """Returns the rights that a transport needs on topics other than the queues'."""
+    return rights(
+        reads=[topics.service_decisions, topics.service_messages, topics.service_incoming, topics.service_marks],
+        writes=[topics.service_marks, topics.service_reports, topics.service_dead_letters, topics.arrivals],
+    )

@@ -1,0 +1,198 @@
+"""The conversations of a shard, in memory and as the one value that Spark keeps of them.
+
+They are columns, compressed. A batch makes Python objects only of the conversations that it touches. The others rest in
+their columns, where finding those that are due, or that a changed definition concerns, is a comparison of numbers.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.core.conversations import snapshot
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
+from streaming.core.conversations.looking import wake_ms
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.databases import Changes
+from streaming.core.routing.stable_hash import stable_hash
+from streaming.core.times import FOREVER_MS
+from streaming.spark.columns import pack_columns, unpack_columns
+
+# `wake_ms` is the instant at which the conversation is due, 0 for at once. `held_to_...` is the hash of the service for
+# which messages are held, 0 if none are. `..._service` is the hash of an endpoint's database and service.
+COLUMNS = pa.schema(
+    [
+        ("conversation_id", pa.binary()),
+        ("wake_ms", pa.int64()),
+        ("lowest_offset", pa.int64()),
+        ("held_to_initiator", pa.int64()),
+        ("held_to_target", pa.int64()),
+        ("initiator_service", pa.int64()),
+        ("target_service", pa.int64()),
+        ("snapshot", pa.binary()),
+    ]
+)
+_NONE = pa.RecordBatch.from_pylist([], COLUMNS)
+_codec = pa.Codec("zstd", 1)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class ConversationStore:
+    """The conversations of a shard.
+
+    Attributes:
+        taken: The conversations taken up as Python objects, by id.
+        held_before: For each of them the number of messages that each direction held when it was taken up.
+    """
+
+    def __init__(self, stored: bytes = b"") -> None:
+        """Opens what `pack` has returned; without it, there are no conversations."""
+        self._resting = unpack_columns(stored, COLUMNS, _codec) if stored else _NONE
+        self._wakes: dict[str, int] = {}
+        # Those that are due and have not been looked at.
+        self._due: set[str] = set()
+        self.taken: dict[str, Conversation] = {}
+        self.held_before: dict[str, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._resting) + len(self.taken)
+
+    def mark(self, changes: Changes) -> None:
+        """Makes the conversations due that changed definitions concern."""
+        if not changes or not len(self._resting):
+            return
+        held = [self._numbers("held_to_initiator"), self._numbers("held_to_target")]
+        if changes.is_all:
+            is_due = (held[0] != 0) | (held[1] != 0)
+        else:
+            routed = _hashes((name,) for name in changes.routed)
+            is_due = np.isin(held[0], routed) | np.isin(held[1], routed)
+        services = _hashes(changes.services)
+        for column in ("initiator_service", "target_service"):
+            is_due |= np.isin(self._numbers(column), services)
+        wakes = np.where(is_due, 0, self._numbers("wake_ms"))
+        self._resting = self._resting.set_column(1, COLUMNS.field("wake_ms"), pa.array(wakes))
+
+    def take_up(self, ids: Iterable[str]) -> None:
+        """Takes up the conversations with these ids."""
+        wanted = pa.array({each.encode() for each in ids} if len(self._resting) else [], pa.binary())
+        if len(wanted):
+            self._take_up(pc.is_in(self._resting.column("conversation_id"), value_set=wanted))
+
+    def take_up_due(self, now_ms: int, limit: int) -> list[Conversation]:
+        """Takes up the conversations that are due, those with the oldest messages first, up to a limit.
+
+        Those that are not `looked_at` stay due.
+        """
+        wakes, lowest = self._numbers("wake_ms"), self._numbers("lowest_offset")
+        due = np.flatnonzero(wakes <= now_ms)
+        if len(due) > limit:
+            due = due[np.argsort(lowest[due], kind="stable")][:limit]
+        if len(due):
+            is_taken = np.zeros(len(wakes), dtype=bool)
+            is_taken[due] = True
+            self._take_up(pa.array(is_taken))
+        found = [each for name, each in self.taken.items() if self._wakes.get(name, FOREVER_MS) <= now_ms]
+        self._due = {each.conversation_id for each in found}
+        found.sort(key=lambda each: (each.lowest_offset(), each.conversation_id))
+        return found[:limit]
+
+    def _take_up(self, is_taken: pa.BooleanArray) -> None:
+        found = self._resting.filter(is_taken)
+        if not len(found):
+            return
+        self._resting = self._resting.filter(pc.invert(is_taken))
+        for wake, blob in zip(found.column("wake_ms").to_pylist(), found.column("snapshot").to_pylist(), strict=True):
+            conversation = snapshot.restore(_decode(blob))
+            name = conversation.conversation_id
+            self.taken[name] = conversation
+            self._wakes[name] = wake
+            self.held_before[name] = held_by(conversation)
+
+    def looked_at(self, conversation: Conversation) -> None:
+        """Notes that a conversation that was due has been looked at."""
+        self._due.discard(conversation.conversation_id)
+
+    def add(self, conversation: Conversation) -> None:
+        """Adds a new conversation."""
+        self.taken[conversation.conversation_id] = conversation
+        self.held_before[conversation.conversation_id] = (0, 0)
+
+    def remove(self, conversation: Conversation) -> None:
+        """Removes a conversation that was taken up."""
+        del self.taken[conversation.conversation_id]
+
+    def pack(self, settings: ConversationSettings) -> tuple[bytes, int, int]:
+        """Returns the conversations as bytes, the earliest wake-up, and the lowest offset that any refers to."""
+        table = self._resting
+        if self.taken:
+            table = pa.concat_batches([table, _columns(self.taken.values(), settings, self._due)])
+        if not len(table):
+            return b"", FOREVER_MS, FOREVER_MS
+        return (
+            pack_columns(table, _codec),
+            pc.min(table.column("wake_ms")).as_py(),
+            pc.min(table.column("lowest_offset")).as_py(),
+        )
+
+    def _numbers(self, column: str) -> npt.NDArray[np.int64]:
+        numbers: npt.NDArray[np.int64] = self._resting.column(column).to_numpy(zero_copy_only=False)
+        return numbers
+
+
+def held_by(conversation: Conversation) -> tuple[int, int]:
+    """Returns the number of messages that are held for the initiator and for the target."""
+    return len(conversation.directions[INITIATOR].waiting), len(conversation.directions[TARGET].waiting)
+
+
+def _columns(
+    conversations: Iterable[Conversation], settings: ConversationSettings, due: Collection[str]
+) -> pa.RecordBatch:
+    rows = [_row(conversation, settings, conversation.conversation_id in due) for conversation in conversations]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), COLUMNS, strict=True)],
+        schema=COLUMNS,
+    )
+
+
+def _row(conversation: Conversation, settings: ConversationSettings, is_due: bool) -> tuple[Any, ...]:
+    held = [
+        _hash((conversation.services[side],)) if conversation.directions[side].waiting else 0
+        for side in (INITIATOR, TARGET)
+    ]
+    services = [
+        0 if endpoint is None else _hash((endpoint.database, name))
+        for endpoint, name in zip(conversation.endpoints, conversation.services, strict=True)
+    ]
+    return (
+        conversation.conversation_id.encode(),
+        0 if is_due else wake_ms(conversation, settings),
+        conversation.lowest_offset(),
+        *held,
+        *services,
+        _encode(snapshot.take(conversation)),
+    )
+
+
+# There are at most 10,000 services, each with and without its database.
+@lru_cache(maxsize=20_000)
+def _hash(names: tuple[str, ...]) -> int:
+    return int.from_bytes(stable_hash(*names), "big", signed=True) or 1
+
+
+def _hashes(names: Iterable[tuple[str, ...]]) -> npt.NDArray[np.int64]:
+    return np.array([_hash(each) for each in names], np.int64)
+
+
+def views_of(store: ConversationStore) -> Iterator[tuple[Conversation, tuple[int, int]]]:
+    """Yields the conversations whose views must be written, with the numbers of messages that they held before."""
+    for name, conversation in store.taken.items():
+        before = store.held_before[name]
+        if conversation.is_view_stale or before != held_by(conversation):
+            yield conversation, before

@@ -1,0 +1,99 @@
+"""The definitions in a shard's state: decoded once per change and worker, although every shard has a copy.
+
+All shards take the same commands in the same batch. The first shard of a worker applies them, and the others get its
+result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from streaming.core.routing import snapshot
+from streaming.core.routing.databases import Changes
+from streaming.core.routing.definition_rules import RefusedDefinitionError
+from streaming.core.routing.definitions import Definitions
+from streaming.spark.compression import compress, decompress
+from streaming.spark.routing.shard_records import Record
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.service_commands import decode
+
+_codec = pa.Codec("zstd", 1)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """Definitions after a batch's commands.
+
+    Attributes:
+        definitions: The definitions; they are shared, so nobody may change them.
+        stored: The form that the state keeps.
+        changes: The changes by this batch's commands and by routes that have expired.
+        refused: The commands that were refused, with the reasons.
+    """
+
+    definitions: Definitions
+    stored: bytes
+    changes: Changes
+    refused: list[tuple[Record, str]]
+
+
+def advance(stored: bytes, commands: Sequence[Record], batch_ms: int) -> Advanced:
+    """Takes definitions to a batch: expires routes, and applies the batch's commands in order.
+
+    Args:
+        stored: The form that the state keeps; none for a new instance.
+        commands: The commands.
+        batch_ms: The batch's timestamp.
+    """
+    # One object, replaced whole: Spark's workers have one thread for this.
+    global _latest  # noqa: PLW0603
+    known = (stored, tuple(commands), batch_ms)
+    if _latest is not None and _latest[0] == known:
+        return _latest[1]
+    definitions = _open(stored, batch_ms)
+    # From here on the object in memory is no longer that of the result.
+    _latest = None
+    version = definitions.version
+    definitions.advance(batch_ms)
+    refused = [(command, reason) for command in commands if (reason := _apply(definitions, command)) is not None]
+    if not stored or definitions.version != version:
+        stored = compress(_encode(snapshot.take(definitions)), _codec)
+    result = Advanced(definitions, stored, definitions.take_changes(), refused)
+    _latest = known, result
+    return result
+
+
+_latest: tuple[tuple[bytes, tuple[Record, ...], int], Advanced] | None = None
+
+
+def opened(stored: bytes) -> Definitions:
+    """Returns definitions from the form that the state keeps; without it, none at all."""
+    return snapshot.restore(_decode(decompress(stored, _codec))) if stored else Definitions()
+
+
+def _open(stored: bytes, batch_ms: int) -> Definitions:
+    """Returns the definitions of the state, from the memory of this worker if it has exactly these."""
+    if not stored:
+        return Definitions.of_new_instance()
+    # A batch that is done again may need those of an earlier instant.
+    if _latest is not None and _latest[1].stored == stored and _latest[1].definitions.now_ms <= batch_ms:
+        return _latest[1].definitions
+    return opened(stored)
+
+
+def _apply(definitions: Definitions, record: Record) -> str | None:
+    """Applies a command. Returns the reason if it is refused."""
+    if record.value is not None and record.value_bytes > len(record.value):
+        return f"the record has {record.value_bytes} bytes, which is too long"
+    try:
+        decode(record.key, record.value).apply(definitions, record.timestamp_ms)
+    except InvalidRecordError as error:
+        return str(error)
+    except RefusedDefinitionError as error:
+        return error.reason_and_number
+    return None

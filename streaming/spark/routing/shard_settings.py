@@ -1,0 +1,28 @@
+"""The settings that a worker needs to take a shard of the router through a batch; they are pickled with the query."""
+
+from dataclasses import dataclass, field
+
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.conversation import Instance
+from streaming.wire.topics import DAY_MS
+
+
+@dataclass(frozen=True)
+class RouterShardSettings:
+    """The settings of `run_shard` in every worker; a batch that is done again needs the same.
+
+    Attributes:
+        topic_prefix: The prefix of all topics.
+        partitions: The number of partitions of service-messages.
+        generation: The generation of the checkpoint.
+        instance: This instance's addresses, and whether it forwards messages.
+        keep_ms: How long records are kept that no conversation refers to.
+        conversations: The limits and times of conversations.
+    """
+
+    topic_prefix: str
+    partitions: int
+    generation: int
+    instance: Instance
+    keep_ms: int = DAY_MS
+    conversations: ConversationSettings = field(default_factory=ConversationSettings)

@@ -1,0 +1,146 @@
+"""The router's views: rows of compacted topics for definitions, conversations and held messages.
+
+A view is written when something in it has changed, and deleted with what it shows.
+"""
+
+from typing import Any
+
+import msgspec
+
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.routing.definitions import Definitions
+from streaming.core.times import Clock, instant_or_none, iso_time
+from streaming.spark.routing.conversation_store import held_by
+from streaming.wire.output_records import OutputRow
+from streaming.wire.service_definitions import view_of
+from streaming.wire.topics import Topics
+
+_encode = msgspec.json.Encoder().encode
+
+# The names of sys.conversation_endpoints.state_desc.
+STATE_NAMES = {
+    State.SO: "STARTED_OUTBOUND",
+    State.CO: "CONVERSING",
+    State.DI: "DISCONNECTED_INBOUND",
+    State.DO: "DISCONNECTED_OUTBOUND",
+    State.ER: "ERROR",
+    State.CD: "CLOSED",
+}
+_SIDES = ("initiator", "target")
+
+
+def definition_rows(before: Definitions, after: Definitions, topics: Topics, batch_ms: int) -> list[OutputRow]:
+    """Returns the rows of service-definitions that differ."""
+    old, new = view_of(before), view_of(after)
+    time = iso_time(batch_ms)
+    rows: list[OutputRow] = [
+        (topics.service_definitions, key, _encode({**row, "update_time": time}), None, None)
+        for key, row in new.items()
+        if old.get(key) != row
+    ]
+    rows += [(topics.service_definitions, key, None, None, None) for key in old if key not in new]
+    return rows
+
+
+def conversation_rows(
+    conversation: Conversation, before: tuple[int, int], topics: Topics, partition: int, clock: Clock
+) -> list[OutputRow]:
+    """Returns the rows of a conversation after a batch.
+
+    Args:
+        conversation: The conversation.
+        before: The number of messages that were held for the initiator and for the target before the batch.
+        topics: The topics.
+        partition: The partition of the conversation.
+        clock: The shard's clock.
+    """
+    rows: list[OutputRow] = []
+    for side in (INITIATOR, TARGET):
+        key = view_key(conversation.conversation_id, side)
+        if conversation.is_view_stale and conversation.endpoints[side] is not None:
+            value = _encode(_endpoint_fields(conversation, side, clock))
+            rows.append((topics.service_conversations, key, value, None, partition))
+        # Messages to a side are held by the endpoint of the other one.
+        sender_key, held = view_key(conversation.conversation_id, TARGET - side), held_by(conversation)[side]
+        if held:
+            value = _encode(_transmission_fields(conversation, side, held, clock))
+            rows.append((topics.service_transmissions, sender_key, value, None, partition))
+        elif before[side]:
+            rows.append((topics.service_transmissions, sender_key, None, None, partition))
+    return rows
+
+
+def removal_rows(conversation: Conversation, topics: Topics, partition: int) -> list[OutputRow]:
+    """Returns the rows that delete the views of a conversation."""
+    return [
+        (topics.service_conversations, view_key(conversation.conversation_id, side), None, None, partition)
+        for side in (INITIATOR, TARGET)
+        if conversation.endpoints[side] is not None
+    ]
+
+
+def forgotten_rows(conversation_id: str, topics: Topics, partition: int, *, is_kept: bool) -> list[OutputRow]:
+    """Returns the rows that delete views of a lost checkpoint, which the state knows nothing of.
+
+    If the conversation is kept, they are only those of held messages.
+    """
+    views = [topics.service_transmissions] if is_kept else [topics.service_transmissions, topics.service_conversations]
+    return [
+        (topic, view_key(conversation_id, side), None, None, partition)
+        for topic in views
+        for side in (INITIATOR, TARGET)
+    ]
+
+
+def view_key(conversation_id: str, side: int) -> bytes:
+    """Returns the key of an endpoint's views."""
+    return f"{conversation_id}/{_SIDES[side]}".encode()
+
+
+def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dict[str, Any]:
+    """Returns a row of sys.conversation_endpoints, with more fields."""
+    endpoint, far = conversation.endpoints[side], conversation.endpoints[TARGET - side]
+    assert endpoint is not None  # noqa: S101 - told to the type checker
+    return {
+        "conversation_id": conversation.conversation_id,
+        "is_initiator": side == INITIATOR,
+        "state": endpoint.state.name,
+        "state_desc": STATE_NAMES[endpoint.state],
+        "service": conversation.services[side],
+        "database": endpoint.database,
+        "far_service": conversation.services[TARGET - side],
+        "far_database": None if far is None else far.database,
+        "far_broker_instance": conversation.to_broker_instance if side == INITIATOR else None,
+        "conversation_group_id": endpoint.group_id,
+        "send_sequence": conversation.directions[TARGET - side].next_sequence,
+        "receive_sequence": conversation.directions[side].due_sequence,
+        "lifetime_end": _time(conversation.ends_ms, clock),
+        "dialog_timer": _time(endpoint.timer_ms, clock),
+        "last_statement": _time(conversation.spoken_ms, clock),
+        "update_time": iso_time(clock.batch_ms),
+    }
+
+
+def _transmission_fields(conversation: Conversation, to: int, held: int, clock: Clock) -> dict[str, Any]:
+    """Returns a row of sys.transmission_queue: the messages of one direction that are held, and why."""
+    direction, sender = conversation.directions[to], conversation.endpoints[TARGET - to]
+    return {
+        "conversation_id": conversation.conversation_id,
+        "is_initiator": to == TARGET,
+        "from_service": conversation.services[TARGET - to],
+        "from_database": None if sender is None else sender.database,
+        "to_service": conversation.services[to],
+        "to_broker_instance": conversation.to_broker_instance if to == TARGET else None,
+        "messages": held,
+        "held_since": _time(direction.held_since_ms, clock),
+        "number": direction.number,
+        "reason": direction.reason,
+        "next_try": _time(direction.retry_ms, clock) if direction.retry_ms else None,
+        "update_time": iso_time(clock.batch_ms),
+    }
+
+
+def _time(instant_ms: int, clock: Clock) -> str | None:
+    found = instant_or_none(instant_ms)
+    return None if found is None else iso_time(clock.wall_ms(found))

@@ -1,0 +1,57 @@
+"""`queue-activation run`: a message to a service reaches its queue and activates a reader."""
+
+import json
+import os
+import signal
+import uuid
+from pathlib import Path
+
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.last_records import last_records
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
+from tests.support.routers import PARTITIONS, Routed
+from tests.support.waiting import wait_until
+
+DEADLINE_S = 90.0
+
+
+def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    routed = Routed(broker.bootstrap_servers, tmp_path)
+    topics, queue = Topics(routed.prefix), f"stock-{uuid.uuid4().hex[:8]}"
+    cluster = Cluster(broker.bootstrap_servers, {})
+    Admin(cluster).create_topics(topics.specs(), 2, 1)
+    routed.shell.run("queue", "create", queue)
+    for database, service, of_queue in (("Shop", "//Shop", "shop"), ("Warehouse", "//Stock", queue)):
+        routed.shell.run("database", "create", database)
+        routed.shell.run("service", "create", service, "--database", database, "--queue", of_queue)
+    options = tmp_path / "options.toml"
+    options.write_text('driver-memory = "512m"\n')
+    place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", routed.prefix]
+    command = [*THIS_COMMAND, "--config", str(options), "run", *place, "--checkpoints", str(tmp_path / "checkpoints")]
+    log_file = tmp_path / "run.log"
+    with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
+        process.wait_until_said("run ready", DEADLINE_S)
+        for number in range(3):
+            routed.send("c", b"body %d" % number, begin=number == 0)
+        routed.flush()
+        found = wait_until(
+            lambda: messages if len(messages := last_records(cluster, queue, 1, 100)) >= 3 else None,
+            DEADLINE_S,
+            "the messages",
+        )
+        assert [record.value() for record in found or []][:3] == [b"body 0", b"body 1", b"body 2"]
+        activations = wait_until(lambda: last_records(cluster, topics.activations, 2, 100), DEADLINE_S, "an activation")
+        assert {json.loads(record.value() or b"")["queue"] for record in activations} == {queue}
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+    said = log_file.read_text().splitlines()
+    assert said[-1] == "run stopped"
+    stopped = [line.split(" | ")[1] for line in said if line.endswith(" stopped") and " | " in line]
+    assert stopped == ["router stopped", "transport stopped", "monitor stopped"]
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"monitor", "router"}
+    assert (
+        len(json.loads((tmp_path / "checkpoints/router/queue-activation.json").read_text())["shard_keys"]) == PARTITIONS
+    )
