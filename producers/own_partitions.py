@@ -17,11 +17,13 @@ class OwnPartition:
         position: The offset up to which the partition was read; None if nothing has been read yet.
         is_at_end: Whether no message has come since the last PARTITION_EOF.
         committed: The offset that is known to be committed for the consumer group; None if none is known.
+        is_start_checked: Whether its first messages are known to be uncommitted ones.
     """
 
     position: int | None = None
     is_at_end: bool = False
     committed: int | None = None
+    is_start_checked: bool = False
 
 
 class OwnPartitions:

@@ -2,21 +2,16 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import msgspec
-from confluent_kafka import KafkaException
 
 from producers.queue_topics import check_queue_names, check_topics
+from producers.transactional_client import TransactionalClient
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS, TransactionalProducer
-from streaming.system.stop_signals import GRACE_S, ends_program
-from streaming.system.threads import within
+from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.topics import Topics
 
@@ -41,7 +36,7 @@ class Message:
     headers: Headers = ()
 
 
-class QueueProducer:
+class QueueProducer(TransactionalClient):
     """Sends messages to queues whose messages are in Kafka.
 
     A context manager. One thread at a time may use it.
@@ -74,7 +69,7 @@ class QueueProducer:
         self._admin = Admin(cluster)
         # Checked first: this reports problems sooner, and in better words, than a transactional producer.
         self._admin.find_topics(rights(writes=[self._topics.arrivals]))
-        self._producer = TransactionalProducer(cluster, transaction_timeout_ms=transaction_timeout_ms)
+        super().__init__(cluster, transaction_timeout_ms)
 
     def send(
         self, queue: str, value: bytes, *, conversation_group_id: str | None = None, headers: Headers = ()
@@ -104,23 +99,6 @@ class QueueProducer:
             for queue, count in counts.items():
                 record = msgspec.json.encode(MessageArrived(queue, count))
                 self._producer.produce(self._topics.arrivals, record, queue.encode())
-
-    def close(self) -> None:
-        """Disconnects."""
-        self._producer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if ends_program(error):
-            # If Kafka does not answer, this fails, which does not matter: the process ends.
-            with suppress(TimeoutError, KafkaException):
-                within(GRACE_S, self.close)
-        else:
-            self.close()
 
     def _check(self, queues: Collection[str]) -> None:
         """Checks the queues that this producer has not sent to yet."""

@@ -1,15 +1,19 @@
 """The consumer inside a queue reader: messages, ends of partitions and rebalances, but no reports to the monitor."""
 
 import logging
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from producers.conversations import Statements
 from producers.own_partitions import OwnPartition, OwnPartitions
+from producers.received_message import ReceivedMessage
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import LASTING_ERRORS, unusable
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.delivered import decoded_headers
 
 _log = logging.getLogger(__name__)
 
@@ -39,31 +43,9 @@ _FIXED = {
     "partition.assignment.strategy": "cooperative-sticky",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class ReceivedMessage:
-    """A message of a queue.
-
-    Attributes:
-        value: The body; empty if the record has none.
-        key: The record's key: the conversation group, as bytes; None if the message belongs to none.
-        headers: Kafka record headers.
-        partition: The partition of the queue's topic.
-        offset: The offset there.
-        timestamp_ms: The record's timestamp in milliseconds since 1970.
-    """
-
-    value: bytes
-    key: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-    @property
-    def conversation_group_id(self) -> str | None:
-        """The conversation group. Bytes that are not UTF-8 are escaped with their numbers."""
-        return None if self.key is None else self.key.decode(errors="backslashreplace")
+# Kafka tells the committed offset at the end of a transaction with offsets, at the latest at its time-out. Until then
+# a reader asks again at its next poll.
+_COMMITTED_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
@@ -86,9 +68,17 @@ class Batch:
 class QueueConsumer:
     """A member of the queue's consumer group."""
 
-    def __init__(self, cluster: Cluster, queue: str, consumer_group: str) -> None:
-        """Joins the group. The consumer gets its partitions later, while it is polled."""
+    def __init__(self, cluster: Cluster, queue: str, consumer_group: str, statements: Statements) -> None:
+        """Joins the group. The consumer gets its partitions later, while it is polled.
+
+        Args:
+            cluster: The Kafka cluster.
+            queue: The queue's name, which is also its topic's.
+            consumer_group: The consumer group of all its readers.
+            statements: Takes the answers to its messages.
+        """
         self.partitions = OwnPartitions()
+        self._statements = statements
         self._queue = queue
         self._consumer = cluster.consumer(_FIXED | {"group.id": consumer_group}, _DEFAULTS)
         self._consumer.subscribe([queue], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -108,7 +98,8 @@ class QueueConsumer:
         if taken and max_messages > 1:
             self._accept(self._consumer.consume(max_messages - 1, 0), taken)
         # A partition may have been revoked while more messages were taken. Its messages are now another reader's.
-        batch.messages = [message for partition, message in taken if self._is_own(message.partition, partition)]
+        own = [(partition, message) for partition, message in taken if self._is_own(message.partition, partition)]
+        batch.messages = self._without_committed(own)
         batch.member_id = self._member_id()
         if batch.messages and batch.member_id is None:
             # An expelled member continues to fetch until it learns of that. Its messages are no longer its own.
@@ -119,12 +110,7 @@ class QueueConsumer:
     def seek_back(self, batch: Batch) -> None:
         """Goes back, so that the batch is delivered again: to this reader, if the partitions are still its own."""
         for number, offset in batch.first_offsets().items():
-            self.partitions.seek(number, offset)
-            try:
-                self._consumer.seek(TopicPartition(self._queue, number, offset))
-            except KafkaException as exception:
-                # The partition is no longer the reader's own. Its next reader continues at the committed offset.
-                _log.info("no seek in %s[%d]: %s", self._queue, number, exception)
+            self._seek(number, offset)
 
     def offsets_to_commit(self, batch: Batch) -> list[TopicPartition] | None:
         """Returns the positions after the batch; None if its partitions have been lost.
@@ -160,13 +146,49 @@ class QueueConsumer:
         """Leaves the consumer group, which frees its partitions at once."""
         self._consumer.close()
 
+    def _without_committed(self, own: list[tuple[OwnPartition, ReceivedMessage]]) -> list[ReceivedMessage]:
+        """Returns the messages of partitions that were entered at the committed offset, and moves the others there.
+
+        While a transaction with offsets of the group is open, for example a killed reader's, Kafka does not tell the
+        committed offset. If the group gives this consumer other partitions meanwhile, librdkafka does not ask again
+        (rd_kafka_assignment_apply_offsets), and begins where `auto.offset.reset` says: at the start of the queue.
+        """
+        begun: dict[int, tuple[OwnPartition, int]] = {}
+        for partition, message in own:
+            if not partition.is_start_checked:
+                begun.setdefault(message.partition, (partition, message.offset))
+        committed = self._committed_offsets(begun) if begun else {}
+        for number, (partition, offset) in begun.items():
+            partition.is_start_checked = committed.get(number, math.inf) <= offset
+            if not partition.is_start_checked:
+                self._seek(number, committed.get(number, offset))
+        return [message for partition, message in own if partition.is_start_checked]
+
+    def _committed_offsets(self, numbers: Iterable[int]) -> dict[int, int]:
+        """Returns the group's committed offsets, negative for none, of the partitions for which Kafka tells them."""
+        asked = [TopicPartition(self._queue, number) for number in numbers]
+        try:
+            found = self._consumer.committed(asked, timeout=_COMMITTED_TIMEOUT_S)
+        except KafkaException as exception:
+            _log.info("queue %s: no committed offsets: %s", self._queue, exception)
+            return {}
+        return {each.partition: each.offset for each in found if each.error is None}
+
+    def _seek(self, number: int, offset: int) -> None:
+        self.partitions.seek(number, offset)
+        try:
+            self._consumer.seek(TopicPartition(self._queue, number, offset))
+        except KafkaException as exception:
+            # The partition is no longer the reader's own. Its next reader continues at the committed offset.
+            _log.info("no seek in %s[%d]: %s", self._queue, number, exception)
+
     def _accept(self, events: Iterable[Message], taken: list[tuple[OwnPartition, ReceivedMessage]]) -> None:
         for event in events:
             error = event.error()
             if error is not None:
                 self._accept_error(event, error)
                 continue
-            message = _received(event)
+            message = self._received(event)
             partition = self.partitions.message(message.partition, message.offset)
             if partition is not None:
                 taken.append((partition, message))
@@ -196,10 +218,26 @@ class QueueConsumer:
     def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         self.partitions.lose()
 
+    def _headers(self, event: Message) -> tuple[tuple[str, bytes | None], ...]:
+        try:
+            return tuple(decoded_headers(event))
+        except InvalidRecordError as error:
+            # An exception here would lose the messages that were taken with this one.
+            _log.warning(
+                "queue %s[%s]: a message is read without its headers: %s", self._queue, event.partition(), error
+            )
+            return ()
 
-def _received(event: Message) -> ReceivedMessage:
-    partition, offset = event.partition(), event.offset()
-    assert partition is not None  # noqa: S101 - every message has both; for the type checker
-    assert offset is not None  # noqa: S101
-    headers = cast("list[tuple[str, bytes | None]]", event.headers() or [])  # a received message has a list
-    return ReceivedMessage(event.value() or b"", event.key(), tuple(headers), partition, offset, event.timestamp()[1])
+    def _received(self, event: Message) -> ReceivedMessage:
+        partition, offset = event.partition(), event.offset()
+        assert partition is not None  # noqa: S101 - every message has both; for the type checker
+        assert offset is not None  # noqa: S101
+        return ReceivedMessage(
+            event.value() or b"",
+            event.key(),
+            self._headers(event),
+            partition,
+            offset,
+            event.timestamp()[1],
+            self._statements,
+        )

@@ -1,15 +1,21 @@
 """Checks and creates the topics of queues: the queue `orders` is the topic `orders`."""
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import AclOperation
 
 from streaming.errors import UserError
-from streaming.kafka.access import Rights
+from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.topics import Topics, TopicSpec, topic_name_problem
+
+_log = logging.getLogger(__name__)
+
+# There may be thousands of queues.
+_MAX_TOLD = 10
 
 
 def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
@@ -22,6 +28,8 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     kafka_config: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Creates the topics of queues, and returns the queues whose topic is new. Existing topics stay as they are.
+
+    If existing topics have another number of partitions, one line of the log says so.
 
     Args:
         bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
@@ -40,7 +48,12 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         return []
     admin = Admin(Cluster(bootstrap_servers, kafka_config or {}))
     created = admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
-    admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # so that messages can be sent at once
+    found = admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # so that messages can be sent at once
+    others = [f"{name} ({found[name]})" for name in sorted(found.keys() - created) if found[name] != partitions]
+    if others:
+        more = f" and {len(others) - _MAX_TOLD:,} more" if len(others) > _MAX_TOLD else ""
+        told = ", ".join(others[:_MAX_TOLD]) + more
+        _log.warning("these topics exist with another number of partitions than %d: %s", partitions, told)
     return created
 
 
@@ -56,6 +69,11 @@ def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
             problem = "a queue's name has one to three parts of 1-128 characters with dots between them"
         if problem is not None:
             raise UserError(f"Queue {queue!r} cannot be a Kafka topic: {problem}")
+
+
+def check_service_topics(admin: Admin, topics: Topics) -> None:
+    """Checks that statements of conversations can be sent; raises UserError as `check_topics` does."""
+    check_topics(admin, rights(writes=[topics.service_messages]), topics.service_messages)
 
 
 def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:

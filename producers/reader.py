@@ -12,9 +12,11 @@ from typing import Self
 import msgspec
 from confluent_kafka import KafkaException
 
+from producers.conversations import Statements
 from producers.emptiness import EmptinessProbe, NothingFound
-from producers.queue_consumer import Batch, QueueConsumer, ReceivedMessage
-from producers.queue_topics import check_queue_names, check_topics
+from producers.queue_consumer import Batch, QueueConsumer
+from producers.queue_topics import check_queue_names, check_service_topics, check_topics
+from producers.received_message import ReceivedMessage
 from producers.session_reports import SessionReports
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
@@ -111,7 +113,11 @@ class QueueReader:
         admin.require_group(consumer_group)
         self._probe = EmptinessProbe(admin.client, queue, consumer_group)
         self._producer = TransactionalProducer(cluster)
-        self._consumer = QueueConsumer(cluster, queue, consumer_group)
+        self._statements = Statements(
+            lambda: check_service_topics(admin, topics), max_bytes=cluster.max_message_bytes()
+        )
+        self._service_messages_topic = topics.service_messages
+        self._consumer = QueueConsumer(cluster, queue, consumer_group, self._statements)
         self._reports = SessionReports(cluster, topics.receives, queue, self.session_id)
 
     @property
@@ -131,6 +137,8 @@ class QueueReader:
     @contextmanager
     def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
         """Receives messages. Commits them at the end of the `with` block, or rolls back if the block raises.
+
+        The statements of the messages' conversations are sent with the commit, in the same Kafka transaction.
 
         The list is empty if no message came in time. Only if `has_found_nothing` is true is this an empty result, and
         reported as one.
@@ -154,6 +162,7 @@ class QueueReader:
                 yield []
                 return
             transaction_id = str(uuid.uuid4())
+            self._statements.open()
             try:
                 self._report_messages(batch, transaction_id)
                 yield batch.messages
@@ -161,6 +170,8 @@ class QueueReader:
             except BaseException:
                 self._roll_back(batch, transaction_id)
                 raise
+            finally:
+                self._statements.close()
         finally:
             self._is_receiving = False
 
@@ -300,7 +311,9 @@ class QueueReader:
         record = msgspec.json.encode(Commit(self._queue, self.session_id, transaction_id))
         with self._producer.transaction():
             self._producer.produce(self._receives_topic, record, self._queue.encode())
+            self._statements.produce(self._producer, self._service_messages_topic)
             self._producer.send_offsets(offsets, group_metadata)
+        self._statements.sent()
         self._consumer.committed(offsets)
 
     def _roll_back(self, batch: Batch, transaction_id: str) -> None:

@@ -1,23 +1,26 @@
 """The reader program: reads a queue until it is empty, then exits."""
 
-import sys
 import time
+from collections.abc import Callable
 
 from producers.reader import QueueReader
+from producers.received_message import ReceivedMessage
 from streaming.errors import UserError
 
 # A reader that joins must wait while another reader is in the middle of a long piece of work.
 JOIN_TIMEOUT_S = 300.0
 
 
-def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work_s: float) -> int:
-    """Prints each message on its own line; returns the number of messages.
+def read_until_empty(
+    reader: QueueReader, max_messages: int, wait_s: float, work: Callable[[list[ReceivedMessage]], None]
+) -> int:
+    """Works on messages until there are none; returns the number of messages.
 
     Args:
         reader: The reader of the queue.
         max_messages: The largest number of messages to receive at a time, in one transaction.
         wait_s: The time to wait for more messages before the queue counts as empty.
-        work_s: The time that the work on a message takes, for demonstrations.
+        work: Works on messages of one transaction.
 
     Raises:
         UserError: For JOIN_TIMEOUT_S, the reader received no message and did not learn whether the queue is empty.
@@ -26,10 +29,7 @@ def read_until_empty(reader: QueueReader, max_messages: int, wait_s: float, work
     known_s = time.monotonic()
     while True:
         with reader.receive(max_messages, wait_s) as messages:
-            for message in messages:
-                time.sleep(work_s)
-                sys.stdout.write((message.value or b"").decode(errors="replace") + "\n")
-            sys.stdout.flush()
+            work(messages)
         if reader.has_found_nothing:
             return total
         total += len(messages)

@@ -8,6 +8,7 @@ would report.
 import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -149,35 +150,41 @@ def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int
 Pace = Callable[[float], None]
 
 
-def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: Pace) -> int:
-    """Reports the timeline's arrivals and receives to the monitor; returns the number of messages that arrived."""
+def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: Pace) -> Counter[str]:
+    """Reports the timeline's arrivals and receives to the monitor; returns queue -> number of messages that arrived."""
     producer = cluster.producer({"linger.ms": 5})
-    messages = 0
+    messages: Counter[str] = Counter()
     for happening in timeline(settings):
         pace(happening.at_ms)
         record = happening.record
         topic = topics.receives
         if isinstance(record, MessageArrived):
             topic = topics.arrivals
-            messages += record.count
+            messages[record.queue] += record.count
         _produce(producer, topic, record.queue.encode(), msgspec.json.encode(record))
     producer.flush()
     return messages
 
 
-def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> int:
-    """Sends the timeline's messages as real ones, in several conversation groups per queue; returns their number."""
+def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> Counter[str]:
+    """Sends the timeline's messages as real ones, in several conversation groups per queue.
+
+    Returns:
+        Queue -> number of messages.
+    """
     rng = random.Random(settings.seed)  # noqa: S311
-    messages = 0
+    messages: Counter[str] = Counter()
+    sent = 0
     for happening in timeline(replace(settings, has_readers=False)):
         pace(happening.at_ms)
         record = happening.record
         assert isinstance(record, MessageArrived)  # noqa: S101  (for the type checker: there are no readers)
         producer.send_many(
-            Message(record.queue, f"message {messages + number + 1}".encode(), f"group-{rng.randint(1, GROUPS)}")
+            Message(record.queue, f"message {sent + number + 1}".encode(), f"group-{rng.randint(1, GROUPS)}")
             for number in range(record.count)
         )
-        messages += record.count
+        sent += record.count
+        messages[record.queue] += record.count
     return messages
 
 

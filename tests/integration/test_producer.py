@@ -180,9 +180,12 @@ def test_a_producer_that_another_one_has_fenced_is_unusable(
     assert values(monitor_topics, queue) == [b"1", b"3"]
 
 
-def test_creating_queue_topics_is_idempotent(monitor_topics: MonitorTopics) -> None:
+def test_creating_queue_topics_is_idempotent(monitor_topics: MonitorTopics, caplog: pytest.LogCaptureFixture) -> None:
     queue = monitor_topics.queue(partitions=2)
+    create_queue_topics(monitor_topics.bootstrap_servers, [queue], partitions=2, replication_factor=1)
+    assert caplog.messages == []
     create_queue_topics(monitor_topics.bootstrap_servers, [queue, queue], partitions=5, replication_factor=1)
+    assert caplog.messages == [f"these topics exist with another number of partitions than 5: {queue} (2)"]
     create_queue_topics(monitor_topics.bootstrap_servers, [], partitions=5, replication_factor=1)
     admin = AdminClient({"bootstrap.servers": monitor_topics.bootstrap_servers})
     assert len(admin.list_topics(queue).topics[queue].partitions) == 2

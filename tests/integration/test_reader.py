@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kafka import KafkaProducer
 
 from producers import session_reports
 from producers.reader import SESSION_ID_VARIABLE, QueueReader
@@ -68,6 +69,29 @@ def test_messages_then_commit(monitor_topics: MonitorTopics) -> None:
     with monitor_topics.reader(queue) as next_reader:
         monitor_topics.send(queue, b"4")
         assert receive(next_reader) == [b"4"]
+
+
+class NotUtf8(str):
+    """The name of a header as no well-behaved client writes it."""
+
+    __slots__ = ()
+
+    def encode(self, *_how: Any) -> bytes:
+        return b"\xff"
+
+
+def test_a_header_that_cannot_be_decoded_loses_no_message(monitor_topics: MonitorTopics) -> None:
+    queue = monitor_topics.queue()
+    producer = KafkaProducer(bootstrap_servers=monitor_topics.bootstrap_servers, linger_ms=1_000)
+    for value, name in ((b"1", "good"), (b"2", NotUtf8("bad")), (b"3", "good")):
+        producer.send(queue, value, headers=[(name, b"")])
+    producer.close()
+    with monitor_topics.reader(queue) as reader, reader.receive(10, DEADLINE_S) as messages:
+        assert [(each.value, each.headers) for each in messages] == [
+            (b"1", (("good", b""),)),
+            (b"2", ()),
+            (b"3", (("good", b""),)),
+        ]
 
 
 def test_an_exception_rolls_back(monitor_topics: MonitorTopics) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from producers import reader as reader_module
 from producers.producer import Message
+from producers.queue_consumer import QueueConsumer
 from producers.reader import QueueReader
 from streaming.kafka.errors import ReceiveRolledBackError
 from tests.integration.test_reader import COMMIT, EMPTY, MESSAGES, ROLLBACK, SESSION_ENDED, WAITING, receive
@@ -251,3 +253,30 @@ def _peek(reader: QueueReader) -> bool:
             raise ZeroDivisionError if messages else AssertionError
     except ZeroDivisionError:
         return True
+
+
+def test_a_consumer_that_begins_before_the_committed_offset_delivers_nothing_again(
+    monitor_topics: MonitorTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library may begin there, in a rebalance while the offsets of a killed reader's transaction are pending."""
+    queue = monitor_topics.queue(partitions=2)
+    for number in range(2):
+        monitor_topics.send(queue, b"1", b"2", b"3", group=group_in_partition(number, 2))
+    with monitor_topics.reader(queue) as reader:
+        wait_until(lambda: receive(reader, max_messages=1) == [b"1"], DEADLINE_S, "a message")
+    tell = QueueConsumer._on_assign
+
+    def begin_at_the_start(self: QueueConsumer, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        tell(self, consumer, partitions)
+        consumer.incremental_assign([TopicPartition(queue, each.partition, 0) for each in partitions])
+
+    monkeypatch.setattr(QueueConsumer, "_on_assign", begin_at_the_start)
+    received: list[bytes] = []
+    with monitor_topics.reader(queue) as reader:
+
+        def finds_nothing() -> bool:
+            received.extend(receive(reader, timeout=1))
+            return reader.has_found_nothing
+
+        wait_until(finds_nothing, DEADLINE_S, "the end")
+    assert sorted(received) == [b"1", b"2", b"2", b"3", b"3"]

@@ -1,12 +1,14 @@
 """The partitions that are a queue reader's own, and its positions in them."""
 
+from producers.conversations import Statements
 from producers.emptiness import are_read_to_end
 from producers.own_partitions import OwnPartitions
-from producers.queue_consumer import Batch, ReceivedMessage
+from producers.queue_consumer import Batch
+from producers.received_message import ReceivedMessage
 
 
 def message(partition: int, offset: int, key: bytes | None = None) -> ReceivedMessage:
-    return ReceivedMessage(b"", key, (), partition, offset, 0)
+    return ReceivedMessage(b"", key, (), partition, offset, 0, Statements(lambda: None))
 
 
 def test_without_an_assignment_nothing_is_at_its_end() -> None:

@@ -2,7 +2,13 @@
 
 import itertools
 
+import pytest
+from typer.testing import CliRunner
+
 from producers.workload import WorkloadSettings, timeline
+from streaming.cli.main import app
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system import durations
 from streaming.wire.input_records import Commit, MessageArrived, Receive
 
@@ -37,3 +43,24 @@ def test_what_arrives_is_read_once_and_never_before() -> None:
             unread -= taken[record.session_id, record.transaction_id]
             assert unread >= 0
     assert unread == 0
+
+
+class Nowhere:
+    """A producer that sends nothing."""
+
+    def produce(self, topic: str, key: bytes, value: bytes) -> None:
+        pass
+
+    def poll(self, timeout_s: float) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+
+def test_a_workload_says_how_many_of_its_queues_got_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Admin, "require_topics", lambda _admin, _rights: {})
+    monkeypatch.setattr(Cluster, "producer", lambda _cluster, _config: Nowhere())
+    done = CliRunner().invoke(app, ["workload", "--queues", "5", "--rate", "50", "--duration", "300ms"])
+
+    assert done.output == "12 messages to 4 of 5 queues in 300ms (seed 1)\n"

@@ -1,0 +1,21 @@
+"""Answers the orders that wait in a queue, then exits: a reader program for the activator.
+
+usage: python examples/services/stock.py [QUEUE]
+"""
+
+import os
+import sys
+
+from producers.reader import QueueReader
+
+servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
+prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
+queue = sys.argv[1] if len(sys.argv) > 1 else "stock"
+
+with QueueReader(servers, queue, topic_prefix=prefix) as reader:
+    while not reader.has_found_nothing:
+        with reader.receive(max_messages=10, timeout=5.0) as messages:
+            for message in messages:
+                if message.kind == "MESSAGE":
+                    message.conversation.send(b"reserved: " + message.value)
+                message.conversation.end()

@@ -1,0 +1,189 @@
+"""Begins conversations with services, by their names."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+from msgspec import Struct
+
+from producers import conversations
+from producers.conversations import Conversation, Statements
+from producers.queue_topics import check_service_topics
+from producers.reader import QueueReader
+from producers.transactional_client import TransactionalClient
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
+from streaming.wire.decoding import decode_json
+from streaming.wire.topics import Topics
+
+
+class _ServiceRow(Struct):
+    queue: str
+
+
+_row_decoder = msgspec.json.Decoder(_ServiceRow)
+
+
+class ServiceClient(TransactionalClient):
+    """Begins conversations of the services of a database, and reads their answers.
+
+    A context manager. One thread at a time may use it.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        database: str,
+        *,
+        topic_prefix: str = "",
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        kafka_config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Connects.
+
+        Args:
+            bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
+            database: The database of the services that begin conversations.
+            topic_prefix: The prefix of the instance's topics.
+            transaction_timeout_ms: The time after which Kafka aborts the transaction of a client that has died.
+            kafka_config: More librdkafka properties, for example for security. The properties that transactions and the
+                contract of the topics depend on cannot be changed.
+
+        Raises:
+            UserError: Kafka cannot be reached or refuses the client, or there are no topics for services.
+        """
+        self._connection = bootstrap_servers, topic_prefix, kafka_config
+        self._cluster = Cluster(bootstrap_servers, kafka_config or {})
+        self._topics = Topics(topic_prefix)
+        self._database = database
+        # The services that have begun a conversation.
+        self._known: set[str] = set()
+        check_service_topics(Admin(self._cluster), self._topics)
+        super().__init__(self._cluster, transaction_timeout_ms)
+        self._statements = Statements(lambda: None, self._send, self._cluster.max_message_bytes())
+
+    def begin(
+        self,
+        from_service: str,
+        to_service: str,
+        *,
+        lifetime_s: int | None = None,
+        conversation_group_id: str | None = None,
+        broker_instance: str | None = None,
+    ) -> Conversation:
+        """Begins a conversation, which exists from its first statement on.
+
+        Args:
+            from_service: The service of the database that begins it, and gets the answers.
+            to_service: The service to talk to, wherever it is.
+            lifetime_s: The time after which the conversation ends with an error, in seconds; None: no limit.
+            conversation_group_id: The group in which its answers arrive; None: a group of its own.
+            broker_instance: The broker instance of the database that has the service to talk to; None: the routes
+                decide.
+
+        Raises:
+            UserError: The router does not know the service that begins it. The other service may come later: messages
+                for it wait.
+        """
+        if from_service not in self._known:
+            queue_of(self._cluster, self._topics, self._database, from_service)
+            self._known.add(from_service)
+        return conversations.begin(
+            self._statements,
+            self._database,
+            from_service,
+            to_service,
+            lifetime_s=lifetime_s,
+            group_id=conversation_group_id,
+            broker_instance=broker_instance,
+        )
+
+    def resume(
+        self,
+        conversation_id: str,
+        service: str,
+        far_service: str,
+        *,
+        is_initiator: bool = True,
+        conversation_group_id: str | None = None,
+    ) -> Conversation:
+        """Returns a conversation that was begun before, perhaps by another process.
+
+        Args:
+            conversation_id: Its identifier.
+            service: This side's service, of the client's database.
+            far_service: The service of the other side.
+            is_initiator: Whether this side has begun it.
+            conversation_group_id: The group of this side, for conversations that it begins; None: that of the
+                conversation's id.
+        """
+        return Conversation(
+            self._statements,
+            conversation_id=conversation_id,
+            is_initiator=is_initiator,
+            database=self._database,
+            service=service,
+            far_service=far_service,
+            conversation_group_id=conversation_group_id,
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Sends the statements of a `with` block together: all of them, or none if the block raises.
+
+        Without this block, each statement is sent at once.
+
+        Raises:
+            TransactionAbortedError: Kafka did not accept the statements. None is visible, and they can be made again.
+            ClientUnusableError: This client cannot continue, and it is unknown whether the statements were sent.
+            RuntimeError: There is an open transaction already.
+        """
+        self._statements.open()
+        try:
+            yield
+            self._send()
+        finally:
+            self._statements.close()
+
+    def reader(self, service: str, *, group_id: str | None = None) -> QueueReader:
+        """Returns a queue reader for the messages that a service of the database gets.
+
+        Args:
+            service: The service. All services of a queue share its readers.
+            group_id: The consumer group of all readers of the queue; the queue's name if None.
+
+        Raises:
+            UserError: The router does not know the service; and what QueueReader raises.
+        """
+        bootstrap_servers, topic_prefix, kafka_config = self._connection
+        queue = queue_of(self._cluster, self._topics, self._database, service)
+        return QueueReader(
+            bootstrap_servers, queue, group_id=group_id, topic_prefix=topic_prefix, kafka_config=kafka_config
+        )
+
+    def _send(self) -> None:
+        with self._producer.transaction():
+            self._statements.produce(self._producer, self._topics.service_messages)
+        self._statements.sent()
+
+
+def queue_of(cluster: Cluster, topics: Topics, database: str, service: str) -> str:
+    """Returns the queue of a service, as the router knows it.
+
+    Raises:
+        UserError: The router does not know the service, or Kafka refuses or cannot be reached.
+    """
+    key, value = msgspec.json.encode(["service", database, service]), None
+    with TopicFollower(cluster, [topics.service_definitions], Start.BEGINNING) as follower:
+        for message in follower.to_end():
+            if message.key() == key:
+                value = message.value()
+    if value is None:
+        raise UserError(
+            f"The router knows no service {service!r} of database {database!r}. `queue-activation service list` shows "
+            "the services; a new one is known as soon as the router runs."
+        )
+    return decode_json(_row_decoder, value).queue

@@ -1,0 +1,99 @@
+"""Services from end to end: programs send to a name, and messages come into the right queue, once and in order."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streaming.core.conversations.decisions import END_DIALOG, ERROR
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
+from tests.support.transporting import headers_of
+from tests.support.waiting import wait_until
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScene]:
+    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("services"))
+    scene.define()
+    with scene.running(scene.program("router"), scene.program("transport"), scene.program("monitor")):
+        yield scene
+
+
+def test_a_request_and_its_answer_activate_both_queues(scene: ServiceScene) -> None:
+    name = new_id()
+    scene.say("MESSAGE", name, b"3 apples", begin=True, message_type_name="//stock/Reserve")
+    scene.flush()
+    [request] = scene.read(scene.reserve, 1)
+    headers = headers_of(request)
+    assert request.value() == b"3 apples"
+    assert (headers["service"], headers["from_service"]) == (RESERVE, ORDERS)
+    scene.say("MESSAGE", name, b"reserved", is_initiator=False)
+    scene.say("END", name, is_initiator=False)
+    scene.flush()
+    answer, end = scene.read(scene.orders, 2)
+    assert (answer.value(), headers_of(answer)["is_initiator"]) == (b"reserved", "false")
+    assert headers_of(end)["message_type_name"] == END_DIALOG
+    both = {scene.orders.encode(), scene.reserve.encode()}
+    wait_until(lambda: both <= {m.key() for m in scene.read(scene.topics.activations, 0)}, DEADLINE_S, "activations")
+    scene.say("END", name)
+    scene.flush()
+    ends = {f"{name}/initiator": "CD", f"{name}/target": "CD"}
+    wait_until(lambda: states(scene) == ends, DEADLINE_S, "closed endpoints")
+
+
+def states(scene: ServiceScene) -> dict[str, str]:
+    return {key: row["state"] for key, row in scene.rows(scene.topics.service_conversations).items()}
+
+
+def test_messages_to_a_service_that_is_not_there_yet_are_held_with_a_reason_and_arrive_in_order(
+    scene: ServiceScene,
+) -> None:
+    ids = [new_id() for _ in range(20)]
+    for number in range(200):
+        more = {"begin": True} if number < len(ids) else {}
+        scene.say("MESSAGE", ids[number % len(ids)], b"%d" % number, to_service="//later", **more)
+    scene.flush()
+    wait_until(lambda: sum(row["messages"] for row in held(scene)) == 200, DEADLINE_S, "200 held messages")
+    assert {row["number"] for row in held(scene)} == {9796}
+    later = scene.create_queue("later")
+    scene.shell.run("service", "create", "//later", "--database", "stock", "--queue", later)
+    messages = scene.read(later, 200)
+    expected = {name: [(str(i), b"%d" % (n + 20 * i)) for i in range(10)] for n, name in enumerate(ids)}
+    assert seen(messages) == expected
+    wait_until(lambda: not held(scene), DEADLINE_S, "nothing held")
+
+
+def held(scene: ServiceScene) -> list[dict[str, Any]]:
+    return [*scene.rows(scene.topics.service_transmissions).values()]
+
+
+def test_a_dropped_service_ends_its_conversations_with_an_error(scene: ServiceScene) -> None:
+    name, gone = new_id(), scene.create_queue("gone")
+    scene.shell.run("service", "create", "//gone", "--database", "stock", "--queue", gone)
+    scene.say("MESSAGE", name, b"1", begin=True, to_service="//gone")
+    scene.flush()
+    scene.read(gone, 1)
+    scene.shell.run("service", "drop", "//gone", "--database", "stock")
+    errors = wait_until(
+        lambda: [m for m in scene.read(scene.orders, 0) if headers_of(m)["conversation_id"] == name],
+        DEADLINE_S,
+        "an error",
+    )
+    assert [headers_of(message)["message_type_name"] for message in errors] == [ERROR]
+    assert b"-8470" in (errors[0].value() or b"")
+
+
+def test_what_an_endpoint_refuses_is_a_dead_letter_with_its_number(scene: ServiceScene) -> None:
+    name = new_id()
+    scene.say("MESSAGE", name, b"nobody", is_initiator=False)
+    scene.flush()
+    letters = wait_until(
+        lambda: [m for m in scene.read(scene.topics.service_dead_letters, 0) if m.key() == name.encode()],
+        DEADLINE_S,
+        "a dead letter",
+    )
+    assert letters[0].value() == b"nobody"
+    assert headers_of(letters[0])["number"] == "8426"

@@ -1,0 +1,72 @@
+"""The creation of topics, with a Kafka that has some topics already."""
+
+import pytest
+from typer.testing import CliRunner
+
+from producers.queue_topics import create_queue_topics
+from streaming.cli.main import app
+from streaming.kafka.access import RightMissingError, Rights
+from streaming.kafka.admin import Admin
+from streaming.wire.topics import Topics, TopicSpec
+
+SERVERS = "localhost:1"
+
+
+@pytest.fixture
+def existing(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Replaces Kafka; returns its topics with the numbers of their partitions, which may be changed."""
+    topics: dict[str, int] = {}
+
+    def create(_admin: Admin, specs: list[TopicSpec], partitions: int, _replicas: int) -> list[str]:
+        new = [spec for spec in specs if spec.name not in topics]
+        topics.update((spec.name, partitions if spec.is_partitioned else 1) for spec in new)
+        return [spec.name for spec in new]
+
+    monkeypatch.setattr(Admin, "create_topics", create)
+    monkeypatch.setattr(Admin, "find_topics", lambda _admin, rights: {name: topics[name] for name in rights})
+    monkeypatch.setattr(Admin, "other_settings", lambda _admin, _specs: [])
+    return topics
+
+
+def test_existing_topics_with_other_numbers_of_partitions_are_named_in_one_line(
+    existing: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    existing |= {"a": 2, "b": 3, "c": 5}
+    assert create_queue_topics(SERVERS, ["a", "b", "c", "new"], partitions=3, replication_factor=1) == ["new"]
+    assert caplog.messages == ["these topics exist with another number of partitions than 3: a (2), c (5)"]
+
+
+def test_the_line_does_not_grow_with_the_number_of_queues(
+    existing: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    existing |= {f"q{number}": 1 for number in range(100)}
+    create_queue_topics(SERVERS, list(existing), partitions=3, replication_factor=1)
+    [line] = caplog.messages
+    assert line.endswith(" and 90 more")
+
+
+def test_topics_names_the_numbers_of_partitions_that_differ(existing: dict[str, int]) -> None:
+    arrivals, ticks = Topics().arrivals, Topics().ticks
+    existing |= {arrivals: 1, ticks: 3}
+    first = CliRunner().invoke(app, ["topics"]).stdout.splitlines()
+    assert f"exists   {arrivals}, with 1 partition instead of 4" in first
+    assert f"exists   {ticks}, with 3 partitions instead of 1" in first
+    assert sum("instead of" in line for line in first) == 2
+    existing |= {arrivals: 4, ticks: 1}
+    assert "instead of" not in CliRunner().invoke(app, ["topics"]).output
+
+
+def test_topics_needs_no_right_to_see_the_numbers_of_partitions(
+    existing: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    existing[Topics().arrivals] = 1
+
+    def find(_admin: Admin, rights: Rights) -> dict[str, int]:
+        if Topics().arrivals in rights:
+            raise RightMissingError("Kafka does not grant DESCRIBE")
+        return {name: existing[name] for name in rights}
+
+    monkeypatch.setattr(Admin, "find_topics", find)
+    done = CliRunner().invoke(app, ["topics"])
+    assert done.exit_code == 0
+    assert f"exists   {Topics().arrivals}\n" in done.stdout
