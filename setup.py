@@ -9,9 +9,9 @@ import sys
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-# Most of the code that a worker runs for each event, each queue and each record it writes. Settings are not compiled:
-# they are pickled for the workers, and a frozen dataclass that mypyc has compiled cannot be pickled. Nor are msgspec's
-# classes, whose keywords mypyc drops.
+# Most of the code that a worker runs for each event, each queue and each record it writes, and that the transport runs
+# for each message. Settings are not compiled: they are pickled for the workers, and a frozen dataclass that mypyc has
+# compiled cannot be pickled. Nor are msgspec's classes, whose keywords mypyc drops.
 COMPILED = (
     "core/activation/definition",
     "core/activation/events",
@@ -23,8 +23,17 @@ COMPILED = (
     "core/activation/shard",
     "core/activation/snapshot",
     "core/activation/tasks",
+    "core/conversations/context",
+    "core/conversations/conversation",
+    "core/conversations/decisions",
+    "core/conversations/delivering",
+    "core/conversations/endpoint_states",
+    "core/conversations/looking",
+    "core/conversations/snapshot",
+    "core/conversations/statements",
     "core/routing/addresses",
     "core/routing/choosing",
+    "core/routing/databases",
     "core/routing/definition_rules",
     "core/routing/definitions",
     "core/routing/locating",
@@ -36,6 +45,13 @@ COMPILED = (
     "spark/activation/input_batch",
     "spark/activation/output_rows",
     "spark/activation/step_shard",
+    "spark/routing/clean_up",
+    "spark/routing/conversation_store",
+    "spark/routing/decision_rows",
+    "spark/routing/shard_records",
+    "spark/routing/step_shard",
+    "spark/routing/view_rows",
+    "wire/dead_letters",
 )
 
 

@@ -1,12 +1,13 @@
 """The commands that show the monitor's output, give it work, or read a queue."""
 
-import json
+import sys
 import time
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -21,6 +22,9 @@ from streaming.cli.options import (
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
+
+if TYPE_CHECKING:
+    from producers.received_message import ReceivedMessage
 
 
 def watch(
@@ -56,7 +60,7 @@ def queues(
     with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
-    _print_rows(rows, tables.monitors_view, nobody, as_json)
+    tables.print_rows(rows, tables.monitors_view, nobody, as_json)
 
 
 def tasks(
@@ -72,26 +76,12 @@ def tasks(
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
-    _print_rows(rows, tables.tasks_table, "no task is running", as_json)
+    tables.print_rows(rows, tables.tasks_table, "no task is running", as_json)
     if as_json:
         return
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         for line in tables.failures(tables.read_monitors(follower)):
             typer.echo(line)
-
-
-def _print_rows(
-    rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], RenderableType], if_none: str, as_json: bool
-) -> None:
-    from streaming.cli import tables
-
-    if as_json:
-        for row in rows:
-            typer.echo(json.dumps(row))
-    elif rows:
-        tables.print_view(table(rows))
-    else:
-        typer.echo(if_none)
 
 
 def workload(
@@ -137,7 +127,8 @@ def workload(
             messages = work.send(settings, producer, pace)
     else:
         messages = work.report(settings, kafka, topics, pace)
-    typer.echo(f"{messages:,} messages to {queue_count:,} queues in {run_duration} (seed {seed})")
+    reached = f"{len(messages):,} of {queue_count:,} queues"
+    typer.echo(f"{messages.total():,} messages to {reached} in {run_duration} (seed {seed})")
 
 
 def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
@@ -177,7 +168,16 @@ def read(
 
     config = cluster(bootstrap_servers, kafka_config).config
     with QueueReader(bootstrap_servers, queue, topic_prefix=topic_prefix, kafka_config=config) as reader:
-        read_until_empty(reader, max_messages, wait.ms / 1000, work)
+        if read_until_empty(reader, max_messages, wait.ms / 1000, partial(_print_all, work_s=work)) == 0:
+            typer.echo(f"queue {queue}: no message came for this reader within {wait}", err=True)
+
+
+def _print_all(messages: "Sequence[ReceivedMessage]", work_s: float) -> None:
+    """Prints each message on its own line, after a pause."""
+    for message in messages:
+        time.sleep(work_s)
+        sys.stdout.write(message.value.decode(errors="replace") + "\n")
+    sys.stdout.flush()
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""The command `queue-activation dead-letters`: shows the records that the monitor has refused, with the reasons."""
+"""The command `queue-activation dead-letters`: shows the records that were refused, with the reasons."""
 
 import json
 from typing import Annotated, Any
@@ -27,49 +27,62 @@ _MAX_VALUE_LENGTH = 200
 
 def dead_letters(
     follows: Annotated[bool, option("--follow", "Continue with new dead letters until Ctrl-C.")] = False,
+    services: Annotated[
+        bool, option("--services", "Show what router and transports have refused, such as messages for services.")
+    ] = False,
     as_json: Json = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the records that the monitor has refused, with the reason and the origin of each."""
+    """Show the records that the monitor has refused, or those of services, with the reason and the origin of each."""
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     console = Console(highlight=False)
     count = 0
-    topic = Topics(topic_prefix).dead_letters
+    topics = Topics(topic_prefix)
+    topic = topics.service_dead_letters if services else topics.dead_letters
     with TopicFollower(cluster(bootstrap_servers, kafka_config), [topic], Start.BEGINNING) as follower:
         for message in follower.forever() if follows else follower.to_end():
             count += 1
-            letter = decode(message)
+            letter = decode(message) | (of_service(message) if services else {})
             if as_json:
                 typer.echo(json.dumps(letter))
             else:
                 console.print(_line(letter), soft_wrap=True)
     if not count and not as_json:
-        typer.echo("no dead letters: Kafka holds no record that the monitor has refused")
+        who = "router or a transport has" if services else "monitor has"
+        more = "" if services else ". `dead-letters --services` shows those of services"
+        typer.echo(f"no dead letters: Kafka holds no record that the {who} refused{more}")
 
 
 def decode(message: Message) -> dict[str, Any]:
     """Returns a dead letter as plain values; the value of a missing header is None."""
-    headers = {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
-
-    def text(name: str) -> str | None:
-        return headers[name].decode(errors="replace") if name in headers else None
-
-    def number(name: str) -> int | None:
-        return int(headers[name]) if headers.get(name, b"").isdigit() else None
-
-    timestamp_ms = number("source_timestamp")
+    headers = _headers(message)
+    timestamp_ms = _number(headers, "source_timestamp")
     return {
-        "reason": text("reason"),
-        "topic": text("source_topic"),
-        "partition": number("source_partition"),
-        "offset": number("source_offset"),
+        "reason": _text(headers.get("reason")),
+        "topic": _text(headers.get("source_topic")),
+        "partition": _number(headers, "source_partition"),
+        "offset": _number(headers, "source_offset"),
         "time": None if timestamp_ms is None else iso_time(timestamp_ms),
         "key": _text(message.key()),
         "value": _text(message.value()),
     }
+
+
+def of_service(message: Message) -> dict[str, Any]:
+    """Returns what only a dead letter of services has."""
+    headers = _headers(message)
+    return {"number": _number(headers, "number"), "envelope": _text(headers.get("envelope"))}
+
+
+def _headers(message: Message) -> dict[str, bytes]:
+    return {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
+
+
+def _number(headers: dict[str, bytes], name: str) -> int | None:
+    return int(headers[name]) if headers.get(name, b"").isdigit() else None
 
 
 def _text(value: bytes | None) -> str | None:
@@ -78,16 +91,23 @@ def _text(value: bytes | None) -> str | None:
 
 def _line(letter: dict[str, Any]) -> Text:
     where = f"{letter['topic']}[{letter['partition']}] offset {letter['offset']}"
-    value = letter["value"] or ""
-    shown = value if len(value) <= _MAX_VALUE_LENGTH else f"{value[:_MAX_VALUE_LENGTH]} ..."
-    return Text.assemble(
+    number = "" if letter.get("number") is None else f" ({letter['number']})"
+    line = Text.assemble(
         (printable(letter["time"] or "-"), "dim"),
         "  ",
         (printable(letter["reason"] or "no reason"), "red"),
+        number,
         "\n  ",
         printable(f"{where}, key {letter['key']}: "),
-        printable(shown),
+        printable(_cut(letter["value"] or "")),
     )
+    if letter.get("envelope") is not None:
+        line.append(f"\n  envelope {printable(_cut(letter['envelope'], 4 * _MAX_VALUE_LENGTH))}")
+    return line
+
+
+def _cut(text: str, most: int = _MAX_VALUE_LENGTH) -> str:
+    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def register(app: typer.Typer) -> None:

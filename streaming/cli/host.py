@@ -1,7 +1,6 @@
 """The command `queue-activation host`: runs the tasks of internal activation."""
 
 import logging
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -42,15 +41,7 @@ def host(
     from streaming.daemons.host.task_host import READY, HostSettings, TaskHost
 
     logs.configure(log_format)
-
-    def say(text: str) -> None:
-        if text == READY:
-            typer.echo(text)
-        elif log_format is LogFormat.JSON:
-            _log.info("%s", text)
-        else:
-            typer.echo(f"{datetime.now(UTC):%H:%M:%S} {logs.printable(text)}")
-
+    say = logs.line_printer(_log, log_format, READY)
     settings = HostSettings(cluster(bootstrap_servers, kafka_config), config, topic_prefix, group_id, kafka_config)
     with stop_signals.taken() as signals, TaskHost(settings, say) as running:
         signals.only_note()

@@ -9,7 +9,22 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from streaming.cli import activator, clients, dead_letters, host, monitor, options_file, prepare, queue, send, topics
+from streaming.cli import (
+    activator,
+    clients,
+    dead_letters,
+    host,
+    monitor,
+    options_file,
+    prepare,
+    queue,
+    router,
+    run,
+    send,
+    topics,
+    transport,
+)
+from streaming.cli.conversations import commands as conversations
 from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
@@ -76,16 +91,53 @@ def broker(
     raise typer.Exit(run_broker_in_foreground(port, data_dir))
 
 
-for family in (topics, monitor, queue, send, clients, dead_letters, activator, host, databases, routes, prepare):
+for family in (
+    topics,
+    monitor,
+    queue,
+    send,
+    clients,
+    dead_letters,
+    activator,
+    host,
+    router,
+    transport,
+    run,
+    databases,
+    routes,
+    conversations,
+    prepare,
+):
     family.register(app)
 
 
-@app.command()
-def demo() -> None:
+demos = typer.Typer()
+app.add_typer(demos, name="demo")
+
+
+@demos.callback(invoke_without_command=True)
+def demo(context: typer.Context) -> None:
     """Run everything on this machine: broker, monitor, senders and real readers. Ends by itself within two minutes."""
+    if context.invoked_subcommand is not None:
+        return
     from rich.console import Console
 
     from streaming.cli.demo import demo as the_demo
+
+    raise typer.Exit(the_demo.run(Console(highlight=False)))
+
+
+@demos.command("services")
+def demo_services() -> None:
+    """Show services: a shop talks to a stock, by name.
+
+    Runs broker, monitor, router, transport and real readers on this machine, and ends by itself within two minutes.
+    A route changes while orders flow, messages wait for a service that is not there yet, and a timer sends a reminder.
+    Exit code 1 if a message was lost, delivered twice, out of order or to the wrong place, or not answered.
+    """
+    from rich.console import Console
+
+    from streaming.cli.demo import services as the_demo
 
     raise typer.Exit(the_demo.run(Console(highlight=False)))
 

@@ -8,9 +8,14 @@ import typer
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
+    CheckpointLocation,
+    DriverMemory,
     KafkaConfig,
     LogFormatOption,
+    MetricsHost,
+    MetricsPort,
     TopicPrefix,
+    TriggerInterval,
     duration,
     kafka_properties,
     option,
@@ -35,9 +40,7 @@ class StartingOffsets(StrEnum):
 @stop_signals.orderly("monitor")
 def monitor(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    checkpoint_location: Annotated[
-        str, option("--checkpoint-location", "Folder or URI for progress and state. The next start continues there.")
-    ] = "checkpoints/monitor",
+    checkpoint_location: CheckpointLocation = "checkpoints/monitor",
     continue_from: Annotated[
         str | None,
         option(
@@ -69,9 +72,7 @@ def monitor(
     check_interval: Annotated[
         Duration, duration("--check-interval", "Interval at which time-outs, quiet windows and leases are checked.")
     ] = durations.of(_CORE.check_interval_ms),
-    trigger_interval: Annotated[
-        Duration, duration("--trigger-interval", "Shortest time from the start of a batch to the next.")
-    ] = durations.parse("100ms"),
+    trigger_interval: TriggerInterval = durations.parse("100ms"),
     shards: Annotated[
         int | None,
         option(
@@ -138,12 +139,7 @@ def monitor(
             min=1,
         ),
     ] = 300_000,
-    driver_memory: Annotated[
-        str,
-        option(
-            "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
-        ),
-    ] = "2g",
+    driver_memory: DriverMemory = "2g",
     activation_format: Annotated[
         ActivationFormat,
         option("--activation-format", "Format of notifications: JSON, or Service Broker's EVENT_INSTANCE in XML."),
@@ -158,18 +154,8 @@ def monitor(
     default_database: Annotated[
         str, option("--default-database", "Database name of queues whose own name contains none.")
     ] = "kafka",
-    metrics_port: Annotated[
-        int | None,
-        option(
-            "--metrics-port",
-            "Port for /metrics, /healthz and /readyz. Without it they are not served.",
-            min=1,
-            max=65535,
-        ),
-    ] = None,
-    metrics_host: Annotated[
-        str, option("--metrics-host", "Address for --metrics-port; 0.0.0.0 opens it to other machines.")
-    ] = "127.0.0.1",
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
@@ -181,8 +167,8 @@ def monitor(
 
     A DURATION is a number and a unit, such as 250ms, 5s, 2m, 1h or 7d.
     """
-    from streaming.daemons.monitor.metrics import MetricsSettings
     from streaming.daemons.monitor.monitor import MonitorSettings, run
+    from streaming.daemons.query.metrics import MetricsSettings
     from streaming.spark.activation.shard_settings import ServerNames
 
     logs.configure(log_format)

@@ -1,10 +1,13 @@
-"""Runs a monitor as a separate process, for the demo, `prepare` and the benchmarks."""
+"""Runs a monitor, or the programs of a machine, as a separate process: for the demos, `prepare` and the benchmarks."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+
+# `run` stops its programs one after the other.
+_STOP_ALL_TIMEOUT_S = 30.0
 
 
 @contextmanager
@@ -27,9 +30,21 @@ def monitor_process(
     Raises:
         UserError: The monitor does not become ready.
     """
-    command = [*THIS_COMMAND, "monitor", "--bootstrap-servers", bootstrap_servers]
-    command += ["--checkpoint-location", str(folder / "checkpoint"), *options]
+    place = ["--bootstrap-servers", bootstrap_servers, "--checkpoint-location", str(folder / "checkpoint")]
     variables = own_environment() | dict(environment or {})
+    command = [*THIS_COMMAND, "monitor", *place, *options]
     with ChildProcess(command, log_file=folder / "monitor.log", env=variables) as process:
         process.wait_until_said("monitor ready", ready_timeout_s)
         yield process
+
+
+@contextmanager
+def all_programs(bootstrap_servers: str, folder: Path, ready_timeout_s: float) -> Iterator[ChildProcess]:
+    """Starts monitor, router and transport together; otherwise like `monitor_process`, with the log `run.log`."""
+    place = ["--bootstrap-servers", bootstrap_servers, "--checkpoints", str(folder / "checkpoints")]
+    with ChildProcess([*THIS_COMMAND, "run", *place], log_file=folder / "run.log", env=own_environment()) as process:
+        try:
+            process.wait_until_said("run ready", ready_timeout_s)
+            yield process
+        finally:
+            process.stop(_STOP_ALL_TIMEOUT_S)

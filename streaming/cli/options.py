@@ -1,5 +1,6 @@
 """Options that several commands of the command line share."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from streaming.kafka import client_properties
 from streaming.kafka.clients import Cluster
 from streaming.system import durations
+from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 
 
@@ -21,6 +23,18 @@ def duration(name: str, help_text: str, *, may_be_none: bool = False) -> Any:
     """Returns an option that takes a duration."""
     parser = durations.parse_or_none if may_be_none else durations.parse
     return option(name, help_text, parser=parser, metavar="DURATION")
+
+
+def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
+    """Returns an option about one definition. It has no environment variable, which would apply to every one."""
+    return typer.Option(name, help=help_text, **more)
+
+
+class OnOff(StrEnum):
+    """ON or OFF, as in Service Broker's statements."""
+
+    ON = "ON"
+    OFF = "OFF"
 
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
@@ -37,6 +51,27 @@ KafkaConfig = Annotated[
 ]
 LogFormatOption = Annotated[
     LogFormat, option("--log-format", "Format of the log on stderr: lines of text, or one JSON object per line.")
+]
+CheckpointLocation = Annotated[
+    str, option("--checkpoint-location", "Folder or URI for progress and state. The next start continues there.")
+]
+TriggerInterval = Annotated[
+    Duration, duration("--trigger-interval", "Shortest time from the start of a batch to the next.")
+]
+DriverMemory = Annotated[
+    str,
+    option(
+        "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    option(
+        "--metrics-port", "Port for /metrics, /healthz and /readyz. Without it they are not served.", min=1, max=65535
+    ),
+]
+MetricsHost = Annotated[
+    str, option("--metrics-host", "Address for --metrics-port; 0.0.0.0 opens it to other machines.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 

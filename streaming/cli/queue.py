@@ -12,9 +12,11 @@ from streaming.cli.options import (
     BootstrapServers,
     Json,
     KafkaConfig,
+    OnOff,
     TopicPrefix,
     cluster,
     option,
+    part_of_definition,
 )
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
@@ -32,13 +34,6 @@ _MEMBERS_TIMEOUT_S = 10.0
 app = typer.Typer(help="Create, alter, drop or show a queue.", no_args_is_help=True)
 
 
-class OnOff(StrEnum):
-    """The values of STATUS and of poison message handling in ALTER QUEUE."""
-
-    ON = "ON"
-    OFF = "OFF"
-
-
 class Activation(StrEnum):
     """The values of ACTIVATION in ALTER QUEUE."""
 
@@ -53,11 +48,6 @@ class Part(StrEnum):
     BOTH = "both"
     TOPIC = "topic"
     DEFINITION = "definition"
-
-
-def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
-    """Returns an option about one queue. It has no environment variable, which would apply to every queue."""
-    return typer.Option(name, help=help_text, **more)
 
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]

@@ -26,7 +26,7 @@ from streaming.wire.topics import Topics, topic_name_problem
 
 # A wait or a transaction is reported once, when it begins. Those that began earlier than this are not found.
 _SESSIONS_MS = 600_000
-# The search for notifications begins this long before the last activation.
+# The search for notifications begins this long before the last activation, if the time of that one is known.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
 
@@ -69,10 +69,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
     facts.sessions = _sessions(cluster, topics, queue)
-    activated = facts.row["last_activated_time"] if facts.row is not None else None
-    if activated is not None:
-        since_ms = int(datetime.fromisoformat(activated).timestamp() * 1000) - _ACTIVATIONS_MS
-        facts.activations = _activations(cluster, topics, queue, since_ms)
+    if row is not None and row["activation_sequence"] > 0:
+        facts.activations = _activations(cluster, topics, queue, _activations_since_ms(row["last_activated_time"]))
     return facts
 
 
@@ -149,6 +147,13 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
                 state.apply(event, timestamp_ms)
     state.end_due(now_ms)
     return state.sessions.by_id
+
+
+def _activations_since_ms(last_activated_time: str | None) -> int:
+    """Returns the instant at which the search begins; without a time, because the queue was set OFF since, it is 0."""
+    if last_activated_time is None:
+        return 0
+    return int(datetime.fromisoformat(last_activated_time).timestamp() * 1000) - _ACTIVATIONS_MS
 
 
 def _activations(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> list[Activation]:

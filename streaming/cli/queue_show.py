@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import clock, failure
+from streaming.cli.tables import clock, failure, state_name
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
@@ -111,7 +111,7 @@ def _state(facts: QueueFacts) -> list[str]:
     if row is None:
         return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
     counts = f"{row['unread_messages']:,} unread, readers waiting: {row['tasks_waiting']}"
-    return [f"{row['state'] or 'no monitor'}, {counts}", *explanation(facts)]
+    return [f"{state_name(row)}, {counts}", *explanation(facts)]
 
 
 def _topic(facts: QueueFacts) -> str:

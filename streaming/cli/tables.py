@@ -3,9 +3,11 @@
 import json
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import typer
 from confluent_kafka import Message
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -128,7 +130,7 @@ _STATES = {
 
 def monitors_view(rows: list[dict[str, Any]]) -> Group:
     """Returns the monitors view for people, with the meanings of its states and the failures of tasks."""
-    states = dict.fromkeys(map(_state, rows))
+    states = dict.fromkeys(map(state_name, rows))
     return Group(
         monitors_table(rows),
         Text(),
@@ -160,7 +162,8 @@ def failure(row: dict[str, Any]) -> str | None:
     return None
 
 
-def _state(row: dict[str, Any]) -> str:
+def state_name(row: dict[str, Any]) -> str:
+    """Returns the state of a row of the monitors view; for a queue without a monitor, the reason why it has none."""
     return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
 
 
@@ -176,7 +179,7 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
     for name in ("activated\nat (UTC)", "next check\n(UTC)"):
         table.add_column(name, no_wrap=True)
     for row in rows:
-        state = _state(row)
+        state = state_name(row)
         table.add_row(
             _cell(row["queue"]),
             Text(printable(state), _STATE_STYLES.get(state, "red")),
@@ -188,6 +191,19 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
             _cell(clock(row["next_check_time"])[:8]),
         )
     return table
+
+
+def print_rows(
+    rows: list[dict[str, Any]], view: Callable[[list[dict[str, Any]]], RenderableType], if_none: str, as_json: bool
+) -> None:
+    """Prints one JSON object per row, or a view of the rows, or a line if there are none."""
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+    elif rows:
+        print_view(view(rows))
+    else:
+        typer.echo(if_none)
 
 
 def print_view(view: RenderableType) -> None:

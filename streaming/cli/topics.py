@@ -12,7 +12,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
-from streaming.wire.topics import Topics
+from streaming.wire.topics import Topics, TopicSpec
 
 if TYPE_CHECKING:
     from streaming.kafka.admin import Admin
@@ -31,21 +31,42 @@ def topics(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Create the topics of queues and of services. Topics that exist are left unchanged."""
+    """Create the topics of queues and of services. Topics that exist are left unchanged.
+
+    Says which of them have another number of partitions.
+    """
     from streaming.kafka.admin import Admin
 
     topics_of_prefix = Topics(topic_prefix)
-    specs = [*topics_of_prefix.specs(), *topics_of_prefix.service_specs()]
+    specs_of_queues = topics_of_prefix.specs()
+    specs = [*specs_of_queues, *topics_of_prefix.service_specs()]
     admin = Admin(cluster(bootstrap_servers, kafka_config))
     created = {
-        *admin.create_topics(topics_of_prefix.specs(), partitions, replication_factor),
+        *admin.create_topics(specs_of_queues, partitions, replication_factor),
         *_create_service_topics(admin, topics_of_prefix, service_partitions, replication_factor),
     }
-    for spec in specs:
-        typer.echo(f"{'created' if spec.name in created else 'exists '}  {spec.name}")
     # New topics have the right settings, and not every broker knows them yet.
-    for sentence in admin.other_settings([spec for spec in specs if spec.name not in created]):
+    existing = [spec for spec in specs if spec.name not in created]
+    found = _partitions_of(admin, existing)
+    for spec in specs:
+        wanted = 1 if not spec.is_partitioned else partitions if spec in specs_of_queues else service_partitions
+        has = found.get(spec.name, wanted)
+        other = f", with {has} partition{'s' if has != 1 else ''} instead of {wanted}" if has != wanted else ""
+        typer.echo(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
+    for sentence in admin.other_settings(existing):
         typer.echo(f"warning: {sentence}", err=True)
+
+
+def _partitions_of(admin: "Admin", specs: list[TopicSpec]) -> dict[str, int]:
+    """Returns the number of partitions of each topic, or nothing if this user may not see one of the topics."""
+    from confluent_kafka.admin import AclOperation
+
+    from streaming.kafka.access import RightMissingError
+
+    try:
+        return admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in specs}) if specs else {}
+    except RightMissingError:
+        return {}
 
 
 def _create_service_topics(admin: "Admin", topics: Topics, partitions: int, replication_factor: int) -> list[str]:

@@ -42,8 +42,8 @@ def is_ignored(path: str) -> bool:
 
 
 def test_the_parts_are_services_of_their_own() -> None:
-    assert {"kafka", "topics", "monitor", "workload", "activator"} <= SERVICES.keys()
-    assert OWN == ["activator", "monitor", "topics", "workload"]
+    assert {"kafka", "topics", "monitor", "router", "transport", "workload", "activator"} <= SERVICES.keys()
+    assert OWN == ["activator", "monitor", "router", "topics", "transport", "workload"]
 
 
 def test_the_image_is_built_once_and_never_pulled() -> None:
@@ -120,23 +120,42 @@ def test_named_volumes_are_declared_and_used() -> None:
     assert used == COMPOSE["volumes"].keys()
 
 
-def test_the_checkpoint_is_on_a_volume() -> None:
-    monitor = SERVICES["monitor"]
-    checkpoint = monitor["environment"]["QUEUE_ACTIVATION_CHECKPOINT_LOCATION"]
-    mounts = [volume.partition(":")[2] for volume in monitor["volumes"]]
+@pytest.mark.parametrize("name", ["monitor", "router"])
+def test_the_checkpoint_is_on_a_volume(name: str) -> None:
+    service = SERVICES[name]
+    checkpoint = service["environment"]["QUEUE_ACTIVATION_CHECKPOINT_LOCATION"]
+    mounts = [volume.partition(":")[2] for volume in service["volumes"]]
 
     assert any(checkpoint.startswith(f"{mount}/") for mount in mounts)
     # The folder must belong to the image's user before a volume is mounted on it.
     assert any(mount in DOCKERFILE for mount in mounts)
 
 
-def test_the_health_check_asks_the_port_of_the_metrics_which_is_published() -> None:
-    monitor = SERVICES["monitor"]
-    port = monitor["environment"]["QUEUE_ACTIVATION_METRICS_PORT"]
+def test_each_program_has_a_folder_of_its_own() -> None:
+    folders = [
+        service["environment"].get(name)
+        for service in SERVICES.values()
+        for name in ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_STATE_DIRECTORY")
+        if name in service.get("environment", {})
+    ]
 
-    assert f"http://127.0.0.1:{port}/readyz" in monitor["healthcheck"]["test"][-1]
-    assert monitor["environment"]["QUEUE_ACTIVATION_METRICS_HOST"] == "0.0.0.0"  # noqa: S104  (in a container)
-    assert monitor["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert len(folders) == len({*folders}) == 3
+
+
+@pytest.mark.parametrize("name", ["monitor", "router", "transport"])
+def test_the_health_check_asks_the_port_of_the_metrics_which_is_published(name: str) -> None:
+    service = SERVICES[name]
+    port = service["environment"]["QUEUE_ACTIVATION_METRICS_PORT"]
+
+    assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
+    assert service["environment"]["QUEUE_ACTIVATION_METRICS_HOST"] == "0.0.0.0"  # noqa: S104  (in a container)
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def test_no_port_of_this_machine_is_published_twice() -> None:
+    published = [port.rpartition(":")[0] for service in SERVICES.values() for port in service.get("ports", [])]
+
+    assert len(published) == len({*published})
 
 
 def test_kafka_listens_where_the_others_look() -> None:

@@ -4,35 +4,55 @@ External activation: the activator starts reader programs for notifications. Int
 tasks, up to max_queue_readers at a time, and the host runs them. Both run the same reader program here.
 """
 
-import contextlib
 import json
-import tempfile
-import threading
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 
 from rich.console import Console
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.cli.demo.starters import DemoQueue, Starters
+from streaming.cli.demo.stage import Actor, play, set_up
+from streaming.cli.demo.starters import Reader
 from streaming.cli.demo.story import Story
 from streaming.cli.monitor_process import monitor_process
-from streaming.errors import UserError
-from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import stop_signals
-from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import ChildProcess
-from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
 READY_TIMEOUT_S = 90.0
 # From the first message to the end. Usually everything is read after about a minute.
 RUN_TIMEOUT_S = 100.0
+
+
+@dataclass(frozen=True)
+class DemoQueue:
+    """A queue of the demo.
+
+    Attributes:
+        name: The name of the queue and of its topic.
+        partitions: The partitions of its topic: the most readers that can receive at a time.
+        max_queue_readers: The most tasks at a time under internal activation; None: external activation.
+        work_s: How long a reader works on a message.
+        sendings: (second, messages): seconds after the beginning, and the number of messages that are sent then.
+    """
+
+    name: str
+    partitions: int
+    max_queue_readers: int | None
+    work_s: float
+    sendings: tuple[tuple[float, int], ...]
+
+    @property
+    def procedure_name(self) -> str | None:
+        """Returns the name of the procedure that internal activation starts for the queue; None without it."""
+        return None if self.max_queue_readers is None else f"read_{self.name}"
+
+    def reader(self) -> Reader:
+        """Returns the program that reads the queue."""
+        words = [sys.executable, "-m", "streaming", "read", "{queue}", "--max-messages", "5", "--wait", "3s"]
+        return Reader(self.name, [*words, "--work-seconds", str(self.work_s)], self.partitions, self.procedure_name)
+
 
 # Bursts that one reader is too slow for, a trickle, and single messages after quiet times. In between, no reader runs.
 QUEUES = (
@@ -52,17 +72,20 @@ def run(console: Console) -> int:
     Raises:
         UserError: Java or the jars are missing, or a part of the demo does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, contextlib.ExitStack() as parts:
-        console.print("[bold]queue-activation demo[/]: readers start when one more would have useful work\n")
-        with _progress(console, "starting a Kafka broker"):
-            broker = parts.enter_context(EmbeddedBroker())
-        cluster = Cluster(broker.bootstrap_servers, {})
-        Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
-        _create_queues(cluster)
-        with _progress(console, "starting the monitor (Spark)"):
-            monitor = parts.enter_context(monitor_process(cluster.bootstrap_servers, Path(folder), READY_TIMEOUT_S))
+    with set_up(console, "[bold]queue-activation demo[/]: readers start when one more would have useful work") as stage:
+        _create_queues(stage.cluster)
+        with stage.progress("starting the monitor (Spark)"):
+            monitor = stage.parts.enter_context(
+                monitor_process(stage.cluster.bootstrap_servers, stage.folder, READY_TIMEOUT_S)
+            )
         story = Story(console)
-        is_complete = _tell(cluster, story, monitor, Path(folder))
+        sender = _Sender(stage.cluster)
+        readers = [queue.reader() for queue in QUEUES]
+        is_complete = play(
+            stage, story, readers, [sender], monitor, lambda: story.is_all_read(sender.sent), RUN_TIMEOUT_S
+        )
+        if not is_complete:
+            story.gave_up(sender.sent)
         story.summarize()
         return 0 if is_complete else 1
 
@@ -72,63 +95,27 @@ def _create_queues(cluster: Cluster) -> None:
     commands = cluster.producer()
     for queue in QUEUES:
         create_queue_topics(cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1)
-        if queue.max_queue_readers is not None:
+        if queue.procedure_name is not None:
             clause = {"procedure_name": queue.procedure_name, "max_queue_readers": queue.max_queue_readers}
             command = {"type": "CREATE_QUEUE", "queue": queue.name, "activation": clause}
             commands.produce(TOPICS.commands, key=queue.name, value=json.dumps(command))
     commands.flush(10)
 
 
-def _tell(cluster: Cluster, story: Story, monitor: ChildProcess, folder: Path) -> bool:
-    """Sends and reads everything; returns whether all messages were read in time."""
-    topics = [TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks]
-    is_over = threading.Event()
-    sender = _Sender(cluster, is_over)
-    with (
-        stop_signals.taken() as signals,
-        TopicFollower(cluster, topics, Start.END) as follower,
-        Starters(cluster, QUEUES, folder, story) as starters,
-    ):
-        # A signal in the middle of a step could leave a reader behind.
-        signals.only_note()
-        sender.start()
-        story.begin()
-        deadline_s = time.monotonic() + RUN_TIMEOUT_S
-        try:
-            while time.monotonic() < deadline_s:
-                signals.check()
-                sender.check()
-                starters.step()
-                for message in iter(lambda: follower.poll(0.02), None):
-                    story.saw(message)
-                starters.tell()
-                if monitor.poll() is not None:
-                    raise UserError(f"The monitor ended with exit code {monitor.poll()}")
-                if not sender.is_alive() and not story.is_anybody_there and story.is_all_read(sender.sent):
-                    return True
-        finally:
-            is_over.set()
-            sender.join(stop_signals.GRACE_S if stop_signals.is_asked() else None)
-        story.gave_up(sender.sent)
-        return False
-
-
-class _Sender(WatchedThread):
+class _Sender(Actor):
     """Sends the messages of all queues at their scheduled times; `sent` is the number sent so far."""
 
-    def __init__(self, cluster: Cluster, is_over: threading.Event) -> None:
-        super().__init__("sender", self._send)
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__("sender")
         self.sent = 0
-        self._is_over = is_over
         self._producer = QueueProducer(cluster.bootstrap_servers)
 
-    def _send(self) -> None:
+    def _act(self) -> None:
         sendings = sorted((at_s, queue.name, count) for queue in QUEUES for at_s, count in queue.sendings)
         begin_s = time.monotonic()
         with self._producer as producer:
             for at_s, queue, count in sendings:
-                if self._is_over.wait(max(0.0, begin_s + at_s - time.monotonic())):
-                    return
+                self.pause(begin_s + at_s - time.monotonic())
                 producer.send_many(
                     Message(
                         queue, f"{queue} {self.sent + number + 1}".encode(), f"group-{number % CONVERSATION_GROUPS}"
@@ -136,11 +123,3 @@ class _Sender(WatchedThread):
                     for number in range(count)
                 )
                 self.sent += count
-
-
-@contextmanager
-def _progress(console: Console, what: str) -> Iterator[None]:
-    begin_s = time.monotonic()
-    console.print(f"  {what} ...", end="")
-    yield
-    console.print(f" ready after {time.monotonic() - begin_s:.1f} s")

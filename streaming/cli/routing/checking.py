@@ -8,7 +8,7 @@ from streaming.cli.routing.explaining import Result, Source, read_json, results
 from streaming.cli.routing.service_commands import now_ms
 from streaming.errors import UserError
 from streaming.system.logs import printable
-from streaming.wire.service_definitions import Case, DefinitionsFile, check_decoder
+from streaming.wire.service_definitions import Case, DefinitionsFile, check_decoder, definitions_decoder
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,31 @@ class Report:
 
 def read(path: Path) -> tuple[list[Case], DefinitionsFile | None]:
     """Reads the cases of a file, and its definitions if it has some; raises UserError."""
-    file = read_json(path, check_decoder)
+    try:
+        file = read_json(path, check_decoder)
+    except UserError:
+        if _has_definitions(path):
+            raise UserError(
+                f"{path} is a file of definitions and has no cases to check. `route explain --definitions {path}` "
+                "explains one message with it. For `route check`, write a file with `cases`, and put these definitions "
+                "into its `definitions`."
+            ) from None
+        raise
     if not file.cases:
         raise UserError(f"{path} has no cases, so it checks nothing.")
     for case in file.cases:
         if not case.expect:
             raise UserError(f"{path}: the case {case.name!r} expects nothing: give it `expect`, such as a `queue`.")
     return file.cases, file.definitions
+
+
+def _has_definitions(path: Path) -> bool:
+    """Returns whether a file is one that `--definitions` takes."""
+    try:
+        read_json(path, definitions_decoder)
+    except UserError:
+        return False
+    return True
 
 
 def check(source: Source, cases: list[Case]) -> Report:

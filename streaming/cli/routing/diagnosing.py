@@ -1,7 +1,7 @@
 """Finds faults in definitions, as `ssbdiagnose` did for Service Broker."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 
@@ -11,8 +11,9 @@ from streaming.cli.routing.explaining import Source
 from streaming.cli.routing.service_commands import now_ms
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Conversation, Outcome
+from streaming.core.routing.databases import Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError, require_valid_route
-from streaming.core.routing.definitions import Definitions, Service
+from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.resolving import resolve
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
@@ -48,13 +49,16 @@ class Fault:
         return json.dumps(asdict(self))
 
 
-def faults(source: Source, kafka: Cluster | None, topics: Topics) -> list[Fault]:
+def faults(
+    source: Source, kafka: Cluster | None, topics: Topics, open_conversations: Mapping[Conversation, int]
+) -> list[Fault]:
     """Returns all faults of the definitions as they are now.
 
     Args:
         source: The definitions.
         kafka: Where the topics of queues are looked for; None: they are not.
         topics: The names of our own topics.
+        open_conversations: The conversations in which programs may still send, and their number.
 
     Raises:
         UserError: Kafka cannot be reached or refuses.
@@ -63,9 +67,10 @@ def faults(source: Source, kafka: Cluster | None, topics: Topics) -> list[Fault]
     definitions.advance(now_ms())
     found = [
         *_disabled_brokers(definitions),
+        *_msdb_without_routes(definitions),
         *_refused_routes(definitions),
         *_routes_to_nowhere(definitions),
-        *_expired_routes_that_are_needed(source, definitions),
+        *_expired_routes_that_are_needed(source, definitions, open_conversations),
         *_replies_without_a_way(source, definitions),
     ]
     if kafka is not None:
@@ -82,13 +87,21 @@ def _disabled_brokers(definitions: Definitions) -> Iterator[Fault]:
             yield Fault("broker disabled", f"database {name}", problem)
 
 
+def _msdb_without_routes(definitions: Definitions) -> Iterator[Fault]:
+    if not definitions.tables[MSDB].live:
+        problem = (
+            "messages from outside that name no broker instance here are DROPPED, and messages of this instance that "
+            f"come back wait (9750). Create a route: route create AutoCreatedLocal --database {MSDB} --address LOCAL"
+        )
+        yield Fault("no route", f"database {MSDB}", problem)
+
+
 def _refused_routes(definitions: Definitions) -> Iterator[Fault]:
     for route in _routes(definitions):
         try:
             require_valid_route(route)
         except RefusedDefinitionError as error:
-            number = f" ({error.number})" if error.number is not None else ""
-            yield Fault("invalid route", _name(route), f"{error}{number}")
+            yield Fault("invalid route", _name(route), error.reason_and_number)
 
 
 def _routes_to_nowhere(definitions: Definitions) -> Iterator[Fault]:
@@ -108,20 +121,32 @@ def _routes_to_nowhere(definitions: Definitions) -> Iterator[Fault]:
             yield Fault("route to nowhere", _name(route), problem)
 
 
-def _expired_routes_that_are_needed(source: Source, definitions: Definitions) -> Iterator[Fault]:
+def _expired_routes_that_are_needed(
+    source: Source, definitions: Definitions, open_conversations: Mapping[Conversation, int]
+) -> Iterator[Fault]:
     for route in _routes(definitions):
         if route.name in definitions.tables[route.database].live or route.service_name is None:
             continue
         if not definitions.is_here(route.database):
             continue  # its messages wait for another reason
         asked = Conversation("diagnosed", route.service_name, route.broker_instance, True, route.database)
-        decision = resolve(definitions, source.instance, asked)
-        if decision.outcome is Outcome.DELAYED:
+        needed_by = {each: count for each, count in open_conversations.items() if _would_match(route, each)}
+        decisions = {each: resolve(definitions, source.instance, each) for each in (asked, *needed_by)}
+        numbers = [each.number for each in decisions.values() if each.outcome is Outcome.DELAYED]
+        if numbers:
+            count = sum(found for each, found in needed_by.items() if decisions[each].outcome is Outcome.DELAYED)
+            of_open = f" of {count:,} open conversations" if count else ""
             problem = (
-                f"expired at {iso_time(route.expires_at_ms or 0)}, and without it messages to {route.service_name} "
-                f"wait ({decision.number}). Give it a new --lifetime, or create another route"
+                f"expired at {iso_time(route.expires_at_ms or 0)}, and without it messages{of_open} to "
+                f"{route.service_name} wait ({numbers[0]}). Give it a new --lifetime, or create another route"
             )
             yield Fault("expired route", _name(route), problem)
+
+
+def _would_match(route: Route, conversation: Conversation) -> bool:
+    """Returns whether a route would match a message of a conversation if it had not expired."""
+    is_for = conversation.from_database == route.database and conversation.to_service == route.service_name
+    return is_for and route.broker_instance in (None, conversation.to_broker_instance)
 
 
 def _replies_without_a_way(source: Source, definitions: Definitions) -> Iterator[Fault]:

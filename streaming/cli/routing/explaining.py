@@ -119,13 +119,21 @@ def source(
             return Source(definitions.definitions, definitions.instance.instance())
     except InvalidRecordError as error:
         raise UserError(f"The definitions are invalid: {error}") from None
-    cluster = kafka()
+    cluster, instance = kafka(), instance_of(addresses, is_forwarding)
+    commands = read_commands(cluster, topics)
+    return Source(lambda: fold(commands), instance)
+
+
+def instance_of(addresses: list[str], is_forwarding: bool) -> Instance:
+    """Returns the instance that the options describe.
+
+    Raises:
+        UserError: An address is invalid.
+    """
     invalid = [address for address in addresses if normal_form(address) is None]
     if invalid:
         raise UserError(f"--instance-address {invalid[0]}: write tcp://HOST:PORT, or tcp://HOST:PORT/PREFIX.")
-    own = frozenset(found for address in addresses if (found := normal_form(address)) is not None)
-    commands = read_commands(cluster, topics)
-    return Source(lambda: fold(commands), Instance(own, is_forwarding))
+    return Instance(frozenset(found for address in addresses if (found := normal_form(address))), is_forwarding)
 
 
 def one_case(

@@ -10,11 +10,12 @@ from streaming.cli.options import (
     BootstrapServers,
     Json,
     KafkaConfig,
+    OnOff,
     TopicPrefix,
     cluster,
     option,
+    part_of_definition,
 )
-from streaming.cli.queue import OnOff, part_of_definition
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
 from streaming.system import durations
@@ -219,7 +220,7 @@ def explain(
         definitions,
         lambda: cluster(bootstrap_servers, kafka_config),
         Topics(topic_prefix),
-        instance_address or _own_addresses(bootstrap_servers, topic_prefix),
+        instance_address or own_addresses(bootstrap_servers, topic_prefix),
         message_forwarding is OnOff.ON,
     )
     for result in explaining.results(source, wanted):
@@ -228,10 +229,12 @@ def explain(
 
 @routes.command("check")
 def check(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="FILE", help="JSON file with cases, their expected decisions, and maybe definitions.", exists=True
+            metavar="FILE...",
+            help="JSON file with cases, their expected decisions, and maybe definitions.",
+            exists=True,
         ),
     ],
     instance_address: InstanceAddress = None,
@@ -240,24 +243,26 @@ def check(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Check that messages would go where a file expects them to go. Exit code 1 if one would not.
+    """Check that messages would go where the files expect them to go. Exit code 1 if one would not.
 
-    Prints the differences, and names the routes that no case reaches.
+    Prints the differences, and names the routes that no case of a file reaches.
     """
     from streaming.cli.routing import checking, explaining
 
-    cases, own_definitions = checking.read(file)
-    source = explaining.source(
-        own_definitions,
-        lambda: cluster(bootstrap_servers, kafka_config),
-        Topics(topic_prefix),
-        instance_address or _own_addresses(bootstrap_servers, topic_prefix),
-        message_forwarding is OnOff.ON,
-    )
-    report = checking.check(source, cases)
-    for line in report.lines:
-        typer.echo(line)
-    raise typer.Exit(1 if report.failures else 0)
+    failures = 0
+    for path, (cases, own_definitions) in [(path, checking.read(path)) for path in files]:
+        source = explaining.source(
+            own_definitions,
+            lambda: cluster(bootstrap_servers, kafka_config),
+            Topics(topic_prefix),
+            instance_address or own_addresses(bootstrap_servers, topic_prefix),
+            message_forwarding is OnOff.ON,
+        )
+        report = checking.check(source, cases)
+        for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
+            typer.echo(line)
+        failures += report.failures
+    raise typer.Exit(1 if failures else 0)
 
 
 def diagnose(
@@ -269,22 +274,33 @@ def diagnose(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Find faults in the definitions of databases, services and routes. Exit code 1 if there are any.
+    """Find faults of the definitions and of the running instance. Exit code 1 if there are any.
 
-    Finds routes to nowhere, services without a queue's topic, replies without a way back, expired routes that are still
-    needed, disabled brokers, and routes that CREATE ROUTE would refuse.
+    In definitions: routes to nowhere, services without a queue's topic, replies without a way back, expired routes that
+    are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
+    instance: programs that do not run or do not get on, messages that wait, and dead letters of the last hour.
     """
-    from streaming.cli.routing import diagnosing, explaining
+    from streaming.cli.routing import diagnosing, explaining, running_faults
+    from streaming.cli.routing.service_commands import now_ms
 
+    topics = Topics(topic_prefix)
     kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
     source = explaining.source(
         definitions,
         lambda: kafka or cluster(bootstrap_servers, kafka_config),
         Topics(topic_prefix),
-        instance_address or _own_addresses(bootstrap_servers, topic_prefix),
+        instance_address or own_addresses(bootstrap_servers, topic_prefix),
         message_forwarding is OnOff.ON,
     )
-    faults = diagnosing.faults(source, kafka, Topics(topic_prefix))
+    if kafka is None:
+        faults = diagnosing.faults(source, None, topics, {})
+    else:
+        found = source.load()
+        running = running_faults.RunningInstance(
+            kafka, topics, lambda line: typer.echo(f"warning: {line}", err=True), now_ms()
+        )
+        faults = diagnosing.faults(source, kafka, topics, running.open_conversations(found))
+        faults += running.faults(found)
     for fault in faults:
         typer.echo(fault.as_json() if as_json else fault.as_text())
     if not faults and not as_json:
@@ -292,7 +308,8 @@ def diagnose(
     raise typer.Exit(1 if faults else 0)
 
 
-def _own_addresses(bootstrap_servers: str, topic_prefix: str) -> list[str]:
+def own_addresses(bootstrap_servers: str, topic_prefix: str) -> list[str]:
+    """Returns the addresses of an instance whose options name none."""
     suffix = f"/{topic_prefix}" if topic_prefix else ""
     return [f"tcp://{server.strip()}{suffix}" for server in bootstrap_servers.split(",")]
 

@@ -1,7 +1,7 @@
 """Reads the definitions of databases, services and routes from service-commands, and sends further commands."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,15 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire import service_commands
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
 from streaming.wire.service_commands import ServiceCommand
+from streaming.wire.service_definitions import view_of
 from streaming.wire.topics import Topics
+
+# A router takes a command with its next batch.
+_TAKEN_WITHIN_S = 10.0
+_POLL_S = 0.05
+
+# A row of service-definitions.
+_Row = Mapping[str, Any]
 
 
 def now_ms() -> int:
@@ -54,23 +62,67 @@ def read_definitions(kafka: Cluster, topics: Topics) -> Definitions:
 
 
 def execute(kafka: Cluster, topics: Topics, command: ServiceCommand, done: str) -> None:
-    """Checks a command against the definitions, sends it, and prints a line.
+    """Carries out a command, and prints a line; raises UserError as `carry_out` does."""
+    carry_out(kafka, topics, command)
+    typer.echo(done)
+
+
+def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None:
+    """Checks commands against the definitions, sends them, and waits for the router.
 
     Raises:
-        UserError: The command is refused, with Service Broker's number if it has one; or Kafka refuses.
+        UserError: A command is refused, with Service Broker's number if it has one, and none is sent; or Kafka refuses.
     """
     definitions = read_definitions(kafka, topics)
+    before = view_of(definitions)
     try:
-        command.apply(definitions, now_ms())
+        for command in commands:
+            command.apply(definitions, now_ms())
     except RefusedDefinitionError as error:
         raise refusal(error) from None
     send_commands(
         kafka,
         topics.service_commands,
-        [(command.database, msgspec.json.encode(command))],
+        [(command.database, msgspec.json.encode(command)) for command in commands],
         "queue-activation route list",
     )
-    typer.echo(done)
+    after = view_of(definitions)
+    changes = {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
+    if not _has_taken(kafka, topics, changes):
+        _warn(f"no router has taken the command within {_TAKEN_WITHIN_S:.0f} s; it takes effect when a router runs")
+
+
+def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Row | None, _Row | None]]) -> bool:
+    """Waits until a router shows the changes in service-definitions; does not wait if no router has ever run."""
+    rows: dict[bytes, dict[str, Any]] = {}
+    deadline_s = time.monotonic() + _TAKEN_WITHIN_S
+    with TopicFollower(kafka, [topics.service_definitions], Start.BEGINNING) as follower:
+        while True:
+            message = follower.poll(_POLL_S)
+            if message is not None:
+                key, value = message.key() or b"", message.value()
+                if value is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = msgspec.json.decode(value)
+            elif follower.is_at_end:
+                if not rows or all(shows(rows.get(key), *change) for key, change in changes.items()):
+                    return True
+                if time.monotonic() >= deadline_s:
+                    return False
+
+
+def shows(found: _Row | None, before: _Row | None, wanted: _Row | None) -> bool:
+    """Returns whether a row of the view shows a change.
+
+    A new time is that of the command's record, so it is neither the former one nor exactly the wanted one.
+    """
+    if found is None or wanted is None:
+        return found is wanted
+    if any(found.get(name) != value for name, value in wanted.items() if name != "expires_at"):
+        return False
+    former = None if before is None else before.get("expires_at")
+    return wanted.get("expires_at") == former or found.get("expires_at") != former
 
 
 def build(kind: type[Struct], **fields: Any) -> ServiceCommand:
@@ -87,9 +139,8 @@ def build(kind: type[Struct], **fields: Any) -> ServiceCommand:
 
 def refusal(error: RefusedDefinitionError) -> UserError:
     """Returns the error for the user: the reason, and Service Broker's number."""
-    reason = str(error)
-    number = f" ({error.number})" if error.number is not None else ""
-    return UserError(f"{reason[0].upper()}{reason[1:]}{number}.")
+    reason = error.reason_and_number
+    return UserError(f"{reason[0].upper()}{reason[1:]}.")
 
 
 def _decode(message: Message) -> ServiceCommand:

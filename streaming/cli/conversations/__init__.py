@@ -1,0 +1,1 @@
+"""The commands for conversations and held messages."""

@@ -1,0 +1,356 @@
+"""The commands `queue-activation conversation ...` and `queue-activation transmissions`."""
+
+import json
+import sys
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    OnOff,
+    TopicPrefix,
+    cluster,
+    part_of_definition,
+)
+from streaming.cli.routing.routes import Forwarding, InstanceAddress, own_addresses
+from streaming.errors import UserError
+from streaming.system import durations
+from streaming.system.durations import Duration
+from streaming.wire.topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.cli.conversations.ending import Ending, Outcome
+    from streaming.cli.conversations.views import Selection
+    from streaming.wire.service_views import EndpointRow
+
+conversations = typer.Typer(help="List, show, end or retry conversations between services.", no_args_is_help=True)
+
+# The most lines about single endpoints.
+_MAX_LINES = 10
+
+
+class Side(StrEnum):
+    """A side of a conversation."""
+
+    INITIATOR = "initiator"
+    TARGET = "target"
+
+
+class EndpointState(StrEnum):
+    """The state of an endpoint, as in sys.conversation_endpoints."""
+
+    SO = "SO"
+    CO = "CO"
+    DI = "DI"
+    DO = "DO"
+    ER = "ER"
+    CD = "CD"
+
+
+ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's identifier.")]
+OfSide = Annotated[Side | None, part_of_definition("--side", "Only the endpoints of this side.", case_sensitive=False)]
+OfService = Annotated[str | None, part_of_definition("--service", "Only the endpoints of this service.")]
+InStates = Annotated[
+    list[EndpointState] | None,
+    part_of_definition("--state", "Only the endpoints in this state. Repeatable.", case_sensitive=False),
+]
+Idle = Annotated[
+    Duration | None,
+    part_of_definition(
+        "--idle",
+        "Only the endpoints in whose conversation no program has said anything for so long (12h, 7d); exact to ten "
+        "minutes.",
+        parser=durations.parse,
+        metavar="DURATION",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    part_of_definition("--limit", "Show at most so many; by default 100 in a table, and all with --json.", min=1),
+]
+Timeout = Annotated[
+    Duration,
+    part_of_definition(
+        "--timeout", "How long to wait for the router to show a result.", parser=durations.parse, metavar="DURATION"
+    ),
+]
+
+
+@conversations.command("list")
+def list_conversations(
+    service: OfService = None,
+    state: InStates = None,
+    idle: Idle = None,
+    side: OfSide = None,
+    limit: Limit = None,
+    counts: Annotated[
+        bool, part_of_definition("--counts", "Count the endpoints by state and by idle time instead.")
+    ] = False,
+    as_json: Json = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """List endpoints, those first that have been idle for longest.
+
+    A conversation has two endpoints, the initiator and the target. Each one stays until its program ends it.
+    """
+    from streaming.cli import tables
+    from streaming.cli.conversations import showing, views
+
+    if counts and limit is not None:
+        raise UserError("--counts has one row for each state. Do not give --limit with it.")
+    selection = _selection(None, side, service, state, idle)
+    viewed = views.read_endpoints(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), selection)
+    if counts:
+        found = showing.counts(viewed.endpoints.values(), _now_ms())
+        tables.print_rows(found, showing.counts_view, "no endpoints", as_json)
+        return
+    keys = [*viewed.endpoints][: limit if limit or as_json else showing.TABLE_ROWS]
+    if as_json:
+        for key in keys:
+            typer.echo(json.dumps(viewed.fields(key)))
+    elif not keys:
+        typer.echo("no endpoints")
+    else:
+        endpoints = {key: viewed.endpoints[key] for key in keys}
+        tables.print_view(showing.list_view(endpoints, viewed.held, len(viewed.endpoints)))
+
+
+@conversations.command("show")
+def show(
+    conversation: ConversationId,
+    as_json: Json = False,
+    instance_address: InstanceAddress = None,
+    message_forwarding: Forwarding = OnOff.OFF,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Show both endpoints, and what is held, since when and why.
+
+    The decision about held messages is explained as `route explain` does, with the definitions as they are now.
+    """
+    from streaming.cli import tables
+    from streaming.cli.conversations import views
+    from streaming.cli.conversations.show import facts
+    from streaming.cli.routing import explaining
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
+    held = [(row, fields) for _, row, fields in viewed.transmissions if row.conversation_id == conversation]
+    if not viewed.endpoints and not held:
+        raise _no_conversation(conversation)
+    source = explaining.source(
+        None,
+        lambda: kafka,
+        topics,
+        instance_address or own_addresses(bootstrap_servers, topic_prefix),
+        message_forwarding is OnOff.ON,
+    )
+    found = facts(conversation, viewed, held, source)
+    if as_json:
+        typer.echo(json.dumps(found.as_json()))
+    else:
+        tables.print_view(found.view())
+
+
+@conversations.command("end")
+def end(
+    conversation: Annotated[
+        str | None,
+        typer.Argument(metavar="[CONVERSATION]", help="The conversation's identifier; without it, a filter."),
+    ] = None,
+    side: OfSide = None,
+    service: OfService = None,
+    state: InStates = None,
+    idle: Idle = None,
+    error: Annotated[
+        int | None, part_of_definition("--error", "End WITH ERROR: the far side gets an Error with this code.")
+    ] = None,
+    text: Annotated[str | None, part_of_definition("--text", "The text of the Error.")] = None,
+    cleanup: Annotated[
+        bool, part_of_definition("--cleanup", "End WITH CLEANUP: nobody is told, and held messages are dropped.")
+    ] = False,
+    yes: Annotated[bool, part_of_definition("--yes", "Do not ask before many endpoints are ended.")] = False,
+    timeout: Timeout = durations.parse("30s"),
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """End a conversation, or the endpoints that `list` shows for the same filters.
+
+    Waits until the router shows that they have ended. Without --side, both endpoints of a conversation are ended.
+    Without --error and --cleanup, the far side gets an EndDialog behind the messages that are held.
+    """
+    from streaming.cli.conversations import ending, views
+
+    if conversation is None and service is None and not state and idle is None:
+        raise UserError("Name a conversation, or give a filter: --idle, --service or --state.")
+    statement = _ending(error, text, cleanup=cleanup)
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, state, idle))
+    if conversation is not None and not viewed.endpoints:
+        raise _no_conversation(conversation, is_filtered=bool(side or service or state or idle))
+    endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row)}
+    if conversation is not None:
+        for line in ending.not_allowed(statement, [*viewed.endpoints.values()]):
+            typer.echo(f"conversation {conversation}: {line}", err=True)
+    if not endpoints:
+        typer.echo("no endpoint to end")
+        raise typer.Exit(0 if conversation is None else 1)
+    if conversation is None and not yes:
+        _ask(endpoints, statement)
+    outcome = ending.end(kafka, topics, endpoints, statement, timeout.ms / 1000)
+    raise typer.Exit(_report(outcome, timeout))
+
+
+@conversations.command("retry")
+def retry(
+    conversation: ConversationId,
+    timeout: Timeout = durations.parse("30s"),
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Try again to deliver held messages now.
+
+    Deliveries that failed do not wait for their next try, and the router decides again about all others.
+    """
+    from streaming.cli.conversations import retrying, showing, views
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
+    held = {key: row for key, row, _ in viewed.transmissions if row.conversation_id == conversation}
+    if not viewed.endpoints and not held:
+        raise _no_conversation(conversation)
+    if not held:
+        typer.echo(f"conversation {conversation}: nothing is held")
+        return
+    found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
+    if found is None:
+        typer.echo(f"No router has shown a result within {timeout}. Does `queue-activation router` run?", err=True)
+        raise typer.Exit(1)
+    for key, row in held.items():
+        after = found[key]
+        what = f"{showing.plural(row.messages, 'message')} to {row.to_service}"
+        if after is None:
+            typer.echo(f"{what}: on the way. If the delivery fails again, `queue-activation transmissions` shows it")
+        else:
+            typer.echo(f"{what}: still held. {showing.why(after.number, after.reason)}")
+
+
+def transmissions(
+    service: Annotated[str | None, part_of_definition("--service", "Only the messages to this service.")] = None,
+    limit: Limit = None,
+    as_json: Json = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Show the messages that wait, oldest first: since when, how many, to which service and why.
+
+    A row is one side of a conversation. A summary by reason follows the table.
+    """
+    from streaming.cli import tables
+    from streaming.cli.conversations import showing, views
+
+    found = views.read_transmissions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    rows = [(row, fields) for _, row, fields in found if service in (None, row.to_service)]
+    if as_json:
+        for _, fields in rows[:limit]:
+            typer.echo(json.dumps(fields))
+    elif rows:
+        tables.print_view(showing.transmissions_view([row for row, _ in rows], limit or showing.TABLE_ROWS))
+    else:
+        typer.echo("nothing waits")
+
+
+def _selection(
+    conversation: str | None,
+    side: Side | None,
+    service: str | None,
+    states: list[EndpointState] | None,
+    idle: Duration | None,
+) -> "Selection":
+    from streaming.cli.conversations import views
+
+    return views.Selection(
+        conversation,
+        None if side is None else side is Side.INITIATOR,
+        service,
+        frozenset(state.value for state in states or ()),
+        None if idle is None else views.idle_before(_now_ms(), idle.ms),
+    )
+
+
+def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":
+    from streaming.cli.conversations.ending import Ending
+
+    if cleanup and error is not None:
+        raise UserError("--cleanup tells nobody, and --error tells the far side. Give one of them.")
+    if text is not None and error is None:
+        raise UserError("--text is the text of an Error. Give its code with --error.")
+    if error is not None:
+        return Ending("ERROR", error, text or "")
+    return Ending("CLEANUP" if cleanup else "END")
+
+
+def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
+    """Asks whether to end many endpoints."""
+    from streaming.cli.conversations.showing import plural
+
+    count = len({row.conversation_id for row in endpoints.values()})
+    with_what = "" if ending.kind == "END" else f" WITH {ending.kind}"
+    question = f"End {plural(len(endpoints), 'endpoint')} of {plural(count, 'conversation')}{with_what}?"
+    if not sys.stdin.isatty():
+        raise UserError(f"{question} Add --yes: there is no terminal to ask on.")
+    typer.confirm(question, abort=True)
+
+
+def _report(outcome: "Outcome", timeout: Duration) -> int:
+    """Prints what has become of endpoints; returns the exit code."""
+    from streaming.cli.conversations.showing import plural
+
+    for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
+        typer.echo(f"{key}: refused, {reason}", err=True)
+    if len(outcome.states) == 1:
+        [(key, state)] = outcome.states.items()
+        typer.echo(f"{key}: ended, state {state or 'gone'}")
+    else:
+        typer.echo(f"{len(outcome.states):,} endpoints ended")
+    if len(outcome.refused) > 1:
+        typer.echo(f"{len(outcome.refused):,} statements were refused", err=True)
+    if outcome.unknown:
+        typer.echo(
+            f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
+            "`queue-activation router` run? It ends them when it reads the statements.",
+            err=True,
+        )
+    return 1 if outcome.refused or outcome.unknown else 0
+
+
+def _no_conversation(conversation: str, *, is_filtered: bool = False) -> UserError:
+    among = " among those that the filters select" if is_filtered else ""
+    return UserError(
+        f"There is no conversation {conversation!r}{among}. `queue-activation conversation list` lists all; one that "
+        "has ended is forgotten after half an hour."
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    parent.add_typer(conversations, name="conversation")
+    parent.command()(transmissions)

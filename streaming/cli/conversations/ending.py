@@ -1,0 +1,165 @@
+"""Ends endpoints on behalf of their programs, and waits until the router shows that they have ended."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from confluent_kafka import Message
+
+from streaming.cli.command_sender import Record, send_records
+from streaming.cli.dead_letters import decode
+from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.envelope import HEADER, encode_envelope
+from streaming.wire.service_views import EndpointRow, decode_endpoint
+from streaming.wire.topics import Topics
+
+_TRIGGERS = {"END": Trigger.END, "ERROR": Trigger.END_WITH_ERROR, "CLEANUP": Trigger.END_WITH_CLEANUP}
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The statement that ends endpoints.
+
+    Attributes:
+        kind: END, ERROR or CLEANUP.
+        error_code: The code of an ERROR.
+        error_text: Its text.
+    """
+
+    kind: Literal["END", "ERROR", "CLEANUP"] = "END"
+    error_code: int | None = None
+    error_text: str | None = None
+
+    def is_allowed(self, row: EndpointRow) -> bool:
+        """Returns whether the state of an endpoint allows the statement."""
+        state = State.__members__.get(row.state, State.ABSENT)
+        return after(state, _TRIGGERS[self.kind]) is not None
+
+    def is_done(self, row: EndpointRow) -> bool:
+        """Returns whether an endpoint shows the effect of the statement."""
+        ended = {State.CD.name} if self.kind == "CLEANUP" else {state.name for state in ENDED}
+        return row.state in ended
+
+    def statement(self, row: EndpointRow) -> Record:
+        """Returns the record that an endpoint's own program would write.
+
+        Raises:
+            UserError: The error's code or text is invalid.
+        """
+        fields = {
+            "type": self.kind,
+            "conversation_id": row.conversation_id,
+            "is_initiator": row.is_initiator,
+            "from_service": row.service,
+            "from_database": row.database,
+            "to_service": row.far_service,
+            "error_code": self.error_code,
+            "error_text": self.error_text,
+        }
+        try:
+            value = encode_envelope(fields)
+        except InvalidRecordError as error:
+            raise UserError(f"The statement is invalid: {error}") from None
+        return Record(row.conversation_id, b"", ((HEADER, value),))
+
+
+@dataclass
+class Outcome:
+    """The effect of statements.
+
+    Attributes:
+        states: Key of each endpoint that has ended -> its state; None: the router has forgotten it meanwhile.
+        refused: Key of an endpoint -> why its statement became a dead letter.
+        unknown: The keys of endpoints that the router has not shown as ended in time.
+    """
+
+    states: dict[str, str | None] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unknown: Collection[str] = ()
+
+
+def end(
+    kafka: Cluster, topics: Topics, endpoints: Mapping[str, EndpointRow], ending: Ending, timeout_s: float
+) -> Outcome:
+    """Sends a statement for each endpoint, and waits until the view shows its effect.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        endpoints: Key -> endpoint whose state allows the statement.
+        ending: The statement.
+        timeout_s: The wait ends when no further endpoint has ended for so long.
+
+    Raises:
+        UserError: Kafka cannot be reached or refuses, or the statement is invalid.
+    """
+    records = [ending.statement(row) for row in endpoints.values()]
+    followed = [topics.service_conversations, topics.service_dead_letters]
+    with TopicFollower(kafka, followed, Start.END) as follower:
+        check = "queue-activation conversation list"
+        places = send_records(kafka, topics.service_messages, records, check)
+        return _Waiting(topics, ending, dict(zip(places, endpoints, strict=True))).wait(follower, timeout_s)
+
+
+class _Waiting:
+    """The wait for the effect of statements; `keys` are those of the endpoints, by the places of the statements."""
+
+    def __init__(self, topics: Topics, ending: Ending, keys: dict[tuple[int, int], str]) -> None:
+        self._topics = topics
+        self._ending = ending
+        self._keys = keys
+        self._left = {*keys.values()}
+        self._outcome = Outcome()
+
+    def wait(self, follower: TopicFollower, timeout_s: float) -> Outcome:
+        """Returns the outcome, once all endpoints have ended or none has for so long."""
+        deadline_s = time.monotonic() + timeout_s
+        while self._left and time.monotonic() < deadline_s:
+            message = follower.poll(_POLL_S)
+            if message is not None and self._take(message):
+                deadline_s = time.monotonic() + timeout_s
+        self._outcome.unknown = self._left
+        return self._outcome
+
+    def _take(self, message: Message) -> bool:
+        """Takes a record; returns whether it concerns one of the endpoints."""
+        if message.topic() == self._topics.service_dead_letters:
+            return self._take_dead_letter(message)
+        key = (message.key() or b"").decode(errors="replace")
+        if key not in self._left:
+            return False
+        try:
+            row = None if message.value() is None else decode_endpoint(message.value())
+        except InvalidRecordError:
+            return False
+        if row is not None and not self._ending.is_done(row):
+            return False
+        self._left.discard(key)
+        self._outcome.states[key] = None if row is None else row.state
+        return True
+
+    def _take_dead_letter(self, message: Message) -> bool:
+        letter = decode(message)
+        if letter["topic"] != self._topics.service_messages:
+            return False
+        key = self._keys.get((letter["partition"], letter["offset"]))
+        if key is None or key not in self._left:
+            return False
+        self._left.discard(key)
+        self._outcome.refused[key] = str(letter["reason"])
+        return True
+
+
+def not_allowed(ending: Ending, rows: Sequence[EndpointRow]) -> Iterator[str]:
+    """Yields a line for each endpoint whose state does not allow the statement."""
+    for row in rows:
+        side = "initiator" if row.is_initiator else "target"
+        advice = "" if row.state == State.CD.name else "; --cleanup ends it"
+        if not ending.is_allowed(row):
+            yield f"the {side} is in state {row.state}, which does not allow {ending.kind}{advice}"

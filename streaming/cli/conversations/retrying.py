@@ -1,0 +1,54 @@
+"""Asks the router to decide about a conversation's held messages now, and waits until it shows the result."""
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from streaming.cli.command_sender import send_commands
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.service_decisions import RetryReport
+from streaming.wire.service_views import TransmissionRow, decode_transmission
+from streaming.wire.topics import Topics
+
+_POLL_S = 0.1
+
+
+def retry(
+    kafka: Cluster, topics: Topics, conversation_id: str, held: Mapping[str, TransmissionRow], timeout_s: float
+) -> dict[str, TransmissionRow | None] | None:
+    """Asks the router, and waits.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        conversation_id: The conversation.
+        held: Key -> what it holds.
+        timeout_s: The longest wait.
+
+    Returns:
+        Key -> what is held afterwards, or None if all of it goes now; None if the router has not looked in time.
+
+    Raises:
+        UserError: Kafka cannot be reached or refuses.
+    """
+    found: dict[str, TransmissionRow | None] = {}
+    with TopicFollower(kafka, [topics.service_transmissions], Start.END) as follower:
+        record = msgspec.json.encode(RetryReport(conversation_id))
+        check = f"queue-activation conversation show {conversation_id}"
+        send_commands(kafka, topics.service_reports, [(conversation_id, record)], check)
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            message = follower.poll(_POLL_S)
+            key = "" if message is None else (message.key() or b"").decode(errors="replace")
+            if message is None or key not in held:
+                continue
+            try:
+                found[key] = None if message.value() is None else decode_transmission(message.value())
+            except InvalidRecordError:
+                continue
+            if found.keys() == held.keys():
+                return found
+    return None

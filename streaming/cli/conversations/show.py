@@ -1,0 +1,131 @@
+"""The output of `conversation show`: both endpoints, what is held and why, for people and as JSON."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streaming.cli.conversations.showing import SIDES, instant, plural, why
+from streaming.cli.conversations.views import Viewed
+from streaming.cli.routing.explaining import Result, Source, one_case, results
+from streaming.core.routing.definitions import Definitions
+from streaming.system.logs import printable
+from streaming.wire.service_views import EndpointRow, TransmissionRow
+
+
+@dataclass(frozen=True)
+class ConversationFacts:
+    """All that is known about a conversation.
+
+    Attributes:
+        conversation_id: Its identifier.
+        endpoints: Whether it is the initiator's -> endpoint, and all fields of its row.
+        held: Rows of held messages, oldest first, with all their fields.
+        explained: For each of these, the decision of routing as it would be now; None: routing does not decide.
+        broker_instances: Database -> broker instance.
+    """
+
+    conversation_id: str
+    endpoints: Mapping[bool, tuple[EndpointRow, dict[str, Any]]]
+    held: list[tuple[TransmissionRow, dict[str, Any]]]
+    explained: list[Result | None]
+    broker_instances: Mapping[str, str | None]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns all that is known, as plain values."""
+        fields = {SIDES[side]: self.endpoints[side][1] if side in self.endpoints else None for side in (True, False)}
+        return {
+            "conversation_id": self.conversation_id,
+            **fields,
+            "held": [fields for _, fields in self.held],
+            "explained": [None if each is None else json.loads(each.as_json()) for each in self.explained],
+        }
+
+    def view(self) -> RenderableType:
+        """Returns all that is known, for people."""
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for side in (True, False):
+            lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else ["there is none yet"]
+            table.add_row(SIDES[side], Text("\n".join(map(printable, lines))))
+        for (row, _), explained in zip(self.held, self.explained, strict=True):
+            # The explanation has more than one line, and escapes for what a terminal would act upon.
+            shown = [printable(line) for line in _held(row)]
+            shown += [] if explained is None else explained.as_text().splitlines()
+            table.add_row("held", Text("\n".join(shown)))
+        if not self.held:
+            table.add_row("held", Text("nothing"))
+        return Group(Text(printable(self.conversation_id), "bold"), table)
+
+    def _endpoint(self, row: EndpointRow) -> list[str]:
+        lines = [
+            f"{row.state}, service {row.service} of database {row.database}, "
+            f"broker instance {self.broker_instances.get(row.database) or '-'}",
+            f"conversation group {row.conversation_group_id}",
+            f"next number to send {row.send_sequence}, to receive {row.receive_sequence}, as of "
+            f"{instant(row.update_time)}",
+            f"last statement {instant(row.last_statement)}",
+        ]
+        if row.lifetime_end is not None:
+            lines.append(f"lifetime until {instant(row.lifetime_end)}")
+        if row.dialog_timer is not None:
+            lines.append(f"timer at {instant(row.dialog_timer)}")
+        return lines
+
+
+def _held(row: TransmissionRow) -> list[str]:
+    lines = [
+        f"{plural(row.messages, 'message')} from the {SIDES[row.is_initiator]} to {row.to_service} since "
+        f"{instant(row.held_since)}",
+        why(row.number, row.reason),
+    ]
+    if row.next_try is not None:
+        lines.append(f"next try {instant(row.next_try)}")
+    return lines
+
+
+def facts(
+    conversation_id: str,
+    viewed: Viewed,
+    held: list[tuple[TransmissionRow, dict[str, Any]]],
+    source: Source,
+) -> ConversationFacts:
+    """Returns all that is known about a conversation.
+
+    Args:
+        conversation_id: The conversation.
+        viewed: Its endpoints.
+        held: What it holds.
+        source: The definitions.
+
+    Raises:
+        UserError: The definitions are invalid.
+    """
+    endpoints = {row.is_initiator: (row, viewed.fields(key)) for key, row in viewed.endpoints.items()}
+    definitions = source.load()
+    explained = [_explained(source, definitions, row, endpoints) for row, _ in held]
+    instances = {name: each.broker_instance for name, each in definitions.databases.items()}
+    return ConversationFacts(conversation_id, endpoints, held, explained, instances)
+
+
+def _explained(
+    source: Source,
+    definitions: Definitions,
+    row: TransmissionRow,
+    endpoints: Mapping[bool, tuple[EndpointRow, dict[str, Any]]],
+) -> Result | None:
+    """Returns where a message of this side would go now; None if its sender is not known."""
+    if row.from_database is None:
+        return None
+    instance = row.to_broker_instance
+    if not row.is_initiator and True in endpoints:
+        # A target's messages name the initiator's broker instance.
+        database = definitions.databases.get(endpoints[True][0].database)
+        instance = None if database is None else database.broker_instance
+    case = one_case(row.conversation_id, row.to_service, instance, row.is_initiator, row.from_database, None)
+    return next(results(source, [case]))

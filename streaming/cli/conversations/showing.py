@@ -1,0 +1,153 @@
+"""The tables of `conversation list` and of `transmissions`."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from streaming.cli.routing.databases import table_of
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.times import iso_time
+from streaming.system.logs import printable
+from streaming.wire.service_views import EndpointRow, TransmissionRow
+
+# Names of the ages of endpoints, and the shortest one of each in milliseconds.
+AGES = {"1h": 3_600_000, "1d": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000}
+SIDES = {True: "initiator", False: "target"}
+# Rows that a table for people has unless --limit says another number.
+TABLE_ROWS = 100
+
+
+def instant(time: str | None) -> str:
+    """Returns a time of a record, which is in UTC, without fractions of a second."""
+    return time[:19].replace("T", " ") if time else "-"
+
+
+def why(number: int | None, reason: str) -> str:
+    """Returns the reason for which messages are held, with its number."""
+    return reason if number is None else f"{number}: {reason}"
+
+
+def list_view(endpoints: Mapping[str, EndpointRow], held: Mapping[str, int], total: int) -> RenderableType:
+    """Returns endpoints for people; `total` is the number of those that could be shown."""
+    rows = [
+        {
+            "idle since (UTC)": instant(row.idle_since),
+            "conversation": row.conversation_id,
+            "side": SIDES[row.is_initiator],
+            "state": row.state,
+            "service": row.service,
+            "far service": row.far_service,
+            "held": f"{held.get(key, 0):,}",
+        }
+        for key, row in endpoints.items()
+    ]
+    return Group(table_of(rows), *_more(len(rows), total, "endpoints"))
+
+
+def counts(rows: Iterable[EndpointRow], now_ms: int) -> list[dict[str, Any]]:
+    """Returns the number of endpoints in each state, and of those that have been idle for at least so long."""
+    since = {name: iso_time(max(0, now_ms - age_ms)) for name, age_ms in AGES.items()}
+    endpoints: Counter[str] = Counter()
+    idle: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        endpoints[row.state] += 1
+        for name, time in since.items():
+            if row.idle_since > time:
+                break
+            idle[name][row.state] += 1
+    order = [*State.__members__, *sorted(endpoints.keys() - State.__members__.keys())]
+    return [
+        {"state": state, "endpoints": endpoints[state], **{f"idle_{name}": idle[name][state] for name in AGES}}
+        for state in order
+        if endpoints[state]
+    ]
+
+
+def counts_view(found: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Returns the counts for people, with their sums."""
+    names = [name for name in found[0] if name != "state"]
+    sums = {"state": "all", **{name: sum(row[name] for row in found) for name in names}}
+    headings = {name: name.replace("idle_", "idle > ") for name in names}
+    return table_of(
+        [
+            {"state": row["state"], **{headings[name]: f"{row[name]:,}" for name in names}}
+            for row in (*found, *([sums] if len(found) > 1 else []))
+        ]
+    )
+
+
+def transmissions_view(rows: Sequence[TransmissionRow], limit: int) -> RenderableType:
+    """Returns held messages for people, oldest first, and a summary by reason."""
+    table = table_of(
+        [
+            {
+                "held since (UTC)": instant(row.held_since),
+                "messages": f"{row.messages:,}",
+                "to service": row.to_service,
+                "why": why(row.number, row.reason),
+                "conversation": row.conversation_id,
+                "from side": SIDES[row.is_initiator],
+                "next try": instant(row.next_try),
+            }
+            for row in rows[:limit]
+        ]
+    )
+    lines = [Text(printable(f"{each.to}: {each.what}. {each.why}")) for each in reasons(rows)]
+    return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The messages that are held for one reason.
+
+    Attributes:
+        why: The reason, with its number.
+        messages: Their number.
+        services: The services that they are for.
+        since: The time since which the oldest has been held.
+    """
+
+    why: str
+    messages: int
+    services: list[str]
+    since: str
+
+    @property
+    def what(self) -> str:
+        """Returns their number, and since when the oldest has been held."""
+        return f"{plural(self.messages, 'message')} since {instant(self.since)}"
+
+    @property
+    def to(self) -> str:
+        """Returns the service, or the number of services."""
+        return self.services[0] if len(self.services) == 1 else f"{len(self.services):,} services"
+
+
+def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
+    """Returns the reasons for which messages are held, that of the oldest message first."""
+    found: dict[str, list[TransmissionRow]] = defaultdict(list)
+    for row in rows:
+        found[why(row.number, row.reason)].append(row)
+    waiting = [
+        Waiting(
+            reason,
+            sum(row.messages for row in held),
+            sorted({row.to_service for row in held}),
+            min(row.held_since or "" for row in held),
+        )
+        for reason, held in found.items()
+    ]
+    return sorted(waiting, key=lambda each: (each.since, each.why))
+
+
+def plural(count: int, noun: str) -> str:
+    """Returns a number and a noun in the right form."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _more(shown: int, total: int, what: str) -> list[Text]:
+    return [Text(f"{shown:,} of {total:,} {what}; --limit shows more", "dim")] if shown < total else []

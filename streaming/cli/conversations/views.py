@@ -1,0 +1,145 @@
+"""Reads the router's views, and selects endpoints from them."""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+from confluent_kafka import Message, murmur2
+
+from streaming.core.conversations.conversation import SPOKEN_STEP_MS
+from streaming.core.times import FOREVER_MS, iso_time
+from streaming.kafka.access import rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
+from streaming.wire.topics import Topics
+
+Row = TypeVar("Row")
+# The key of a row of held messages, the row, and all its fields: a newer router may have written more.
+Transmission = tuple[str, TransmissionRow, dict[str, Any]]
+
+_fields_decoder = msgspec.json.Decoder(dict[str, Any])
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The endpoints that a command is about.
+
+    Attributes:
+        conversation_id: Those of this conversation; None: of any.
+        is_initiator: Those of this side; None: of both.
+        service: Those of this service; None: of any.
+        states: Those in these states; empty: in any.
+        idle_before: Those in whose conversation no program has spoken since, as ISO 8601; None: all.
+    """
+
+    conversation_id: str | None = None
+    is_initiator: bool | None = None
+    service: str | None = None
+    states: Collection[str] = ()
+    idle_before: str | None = None
+
+    def has(self, row: EndpointRow) -> bool:
+        """Returns whether an endpoint is among them."""
+        return (
+            self.conversation_id in (None, row.conversation_id)
+            and self.is_initiator in (None, row.is_initiator)
+            and self.service in (None, row.service)
+            and (not self.states or row.state in self.states)
+            and (self.idle_before is None or row.idle_since <= self.idle_before)
+        )
+
+
+def idle_before(now_ms: int, idle_ms: int) -> str:
+    """Returns the time before which the last statement must be shown, so that it is certainly as old as `idle_ms`."""
+    return iso_time(max(0, now_ms - idle_ms - SPOKEN_STEP_MS))
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """The endpoints of a view, and the number of messages that each holds for its far side.
+
+    Attributes:
+        endpoints: Key -> row.
+        values: Key -> the row's record.
+        transmissions: Key, row and all fields of what is held, by all conversations that were read; oldest first.
+    """
+
+    endpoints: Mapping[str, EndpointRow]
+    values: Mapping[str, bytes]
+    transmissions: Sequence[Transmission]
+
+    @cached_property
+    def held(self) -> Mapping[str, int]:
+        """Returns key -> number of held messages."""
+        return {key: row.messages for key, row, _ in self.transmissions}
+
+    def fields(self, key: str) -> dict[str, Any]:
+        """Returns a row with all its fields, since a newer router may have written more, and what it holds."""
+        return {**decode_json(_fields_decoder, self.values[key]), "held_messages": self.held.get(key, 0)}
+
+
+def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> Viewed:
+    """Returns the selected endpoints, those first that have been idle for longest.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or a topic is missing.
+    """
+    values = _read(kafka, topics.service_conversations, "row of an endpoint", selection.conversation_id)
+    found = [(key, row) for key, row in _decoded(values, decode_endpoint) if selection.has(row)]
+    found.sort(key=lambda each: (each[1].idle_since, each[0]))
+    return Viewed(dict(found), values, read_transmissions(kafka, topics, selection.conversation_id))
+
+
+def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | None = None) -> list[Transmission]:
+    """Returns what is held, oldest first; with a conversation, at least what that one holds.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or a topic is missing.
+    """
+    values = _read(kafka, topics.service_transmissions, "row of held messages", conversation_id)
+    found = [
+        (key, row, decode_json(_fields_decoder, values[key])) for key, row in _decoded(values, decode_transmission)
+    ]
+    found.sort(key=lambda each: (each[1].held_since or "", each[0]))
+    return found
+
+
+def _read(kafka: Cluster, topic: str, wanted: str, conversation_id: str | None) -> dict[str, bytes]:
+    """Returns the last record of each key."""
+    latest = LatestRows(wanted, _key_and_value, _warn)
+    offsets = None if conversation_id is None else _offsets_of(kafka, topic, conversation_id)
+    with TopicFollower(kafka, [topic], Start.BEGINNING, offsets=offsets) as follower:
+        for message in follower.to_end():
+            latest.take(message)
+    return latest.rows
+
+
+def _offsets_of(kafka: Cluster, topic: str, conversation_id: str) -> dict[int, int]:
+    """Returns where to start reading each partition, so that only the conversation's own one is read."""
+    partitions = Admin(kafka).require_topics(rights(reads=[topic]))[topic]
+    own = murmur2(conversation_id.encode(), partitions)
+    return {number: 0 if number == own else FOREVER_MS for number in range(partitions)}
+
+
+def _key_and_value(message: Message) -> tuple[str, bytes | None]:
+    return (message.key() or b"").decode(errors="replace"), message.value()
+
+
+def _decoded(values: Mapping[str, bytes], decode: Callable[[bytes], Row]) -> Iterator[tuple[str, Row]]:
+    for key, value in values.items():
+        try:
+            yield key, decode(value)
+        except InvalidRecordError as error:
+            _warn(f"the record with key {key!r} is passed over: {error}")
+
+
+def _warn(line: str) -> None:
+    _log.warning("%s", line)

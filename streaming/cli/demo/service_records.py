@@ -1,0 +1,182 @@
+"""The records that the demo of services has seen, and how they differ from what was sent."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from streaming.cli.demo.service_plan import ANSWER, INVOICES, NORTH, ORDERS, SOUTH, STOCKS
+from streaming.wire.delivered import KindName
+
+# What stands for an EndDialog in the list of a conversation's messages.
+END = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A record of a queue's topic.
+
+    Attributes:
+        queue: The queue.
+        conversation_id: The conversation.
+        kind: The kind of the message.
+        body: The body.
+        at_s: The time of the record.
+        seen_s: The time at which a reader of committed records had it.
+    """
+
+    queue: str
+    conversation_id: str
+    kind: KindName
+    body: bytes
+    at_s: float
+    seen_s: float
+
+    @property
+    def is_answer(self) -> bool:
+        """Returns whether the far side has sent it."""
+        return self.queue == ORDERS.queue
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The differences between the messages of conversations and what was to arrive."""
+
+    lost: int
+    twice: int
+    out_of_order: int
+
+    def __add__(self, other: "Differences") -> "Differences":
+        return Differences(self.lost + other.lost, self.twice + other.twice, self.out_of_order + other.out_of_order)
+
+
+NO_DIFFERENCES = Differences(0, 0, 0)
+
+
+@dataclass(frozen=True)
+class RouteChange:
+    """The fate of conversations when the route changed.
+
+    Attributes:
+        stayed: Those that had begun, went on, and stayed where they were.
+        moved: New ones that went to the other database.
+        wrong: Those that did something else.
+    """
+
+    stayed: int
+    moved: int
+    wrong: int
+
+
+class ServiceRecords:
+    """The records of the demo's topics, as they were seen.
+
+    Attributes:
+        deliveries: The records of the queues' topics, in the order of each.
+        timers_s: Conversation -> time at which its timer is due.
+        altered_s: Time of ALTER ROUTE's record.
+        in_force_s: Time from which the router is known to use the altered route.
+        created_s: Time of the record that creates the service that was missing.
+    """
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery] = []
+        self.timers_s: dict[str, float] = {}
+        self.altered_s: float | None = None
+        self.in_force_s: float | None = None
+        self.created_s: float | None = None
+        self._sent_s: dict[tuple[str, bool, bytes], float] = {}
+        self._begun_s: dict[str, float] = {}
+
+    def note_sent(self, conversation_id: str, is_initiator: bool, body: bytes, at_s: float) -> None:
+        """Notes a MESSAGE of service-messages."""
+        self._sent_s.setdefault((conversation_id, is_initiator, body), at_s)
+        self._begun_s.setdefault(conversation_id, at_s)
+
+    def sent_s(self, delivery: Delivery) -> float | None:
+        """Returns the time at which a message was sent; None if no program has sent it."""
+        return self._sent_s.get((delivery.conversation_id, not delivery.is_answer, delivery.body))
+
+    def differences(self, said: Mapping[str, Sequence[bytes]]) -> Differences:
+        """Compares the queues with what was said.
+
+        Args:
+            said: Conversation -> what its initiator has said. The answers and an EndDialog follow from it.
+        """
+        found: dict[tuple[str, bool], list[bytes]] = defaultdict(list)
+        for each in self.deliveries:
+            if each.kind != "TIMER":
+                found[each.conversation_id, each.is_answer].append(END if each.kind == "END" else each.body)
+        expected: dict[tuple[str, bool], list[bytes]] = {}
+        for conversation_id, bodies in said.items():
+            expected[conversation_id, False] = [*bodies]
+            expected[conversation_id, True] = [*(ANSWER + body for body in bodies), END]
+        sides = expected.keys() | found.keys()
+        return sum((compare(expected.get(side, []), found[side]) for side in sides), NO_DIFFERENCES)
+
+    def delivered(self) -> int:
+        """Returns the number of different messages of initiators that were delivered."""
+        return len({(each.conversation_id, each.body) for each in self._messages() if not each.is_answer})
+
+    def answered(self) -> int:
+        """Returns the number of messages whose answer has arrived."""
+        asked = {(each.conversation_id, ANSWER + each.body) for each in self._messages() if not each.is_answer}
+        return len(asked & {(each.conversation_id, each.body) for each in self._messages() if each.is_answer})
+
+    def latencies_s(self) -> list[float]:
+        """Returns the times from send to delivery, without the messages that were held for their service."""
+        found = [(each, self.sent_s(each)) for each in self._messages() if each.queue != INVOICES.queue]
+        return [each.seen_s - sent_s for each, sent_s in found if sent_s is not None]
+
+    def route_change(self) -> RouteChange:
+        """Returns the fate of conversations with the stock when the route changed."""
+        queues: dict[str, set[str]] = defaultdict(set)
+        last_sent_s: dict[str, float] = {}
+        pinned: set[str] = set()
+        north, south = STOCKS[NORTH].queue, STOCKS[SOUTH].queue
+        for each in self._messages():
+            if each.queue not in (north, south):
+                continue
+            queues[each.conversation_id].add(each.queue)
+            last_sent_s[each.conversation_id] = self.sent_s(each) or 0.0
+            if self.altered_s is not None and each.at_s < self.altered_s:
+                pinned.add(each.conversation_id)
+        in_force_s = self.in_force_s or float("inf")
+        new = {each for each in queues if self._begun_s.get(each, 0.0) > in_force_s}
+        wrong = [
+            conversation_id
+            for conversation_id, found in queues.items()
+            if len(found) > 1
+            or (conversation_id in pinned and found != {north})
+            or (conversation_id in new and found != {south})
+        ]
+        stayed = [each for each in pinned.difference(wrong) if last_sent_s[each] > in_force_s]
+        return RouteChange(len(stayed), len(new.difference(wrong)), len(wrong))
+
+    def held_until_s(self) -> float | None:
+        """Returns the time from the creation of the missing service to the last message that was held for it."""
+        arrivals_s = [each.at_s for each in self.deliveries if each.queue == INVOICES.queue]
+        return None if self.created_s is None or not arrivals_s else max(arrivals_s) - self.created_s
+
+    def timers_late_s(self) -> list[float]:
+        """Returns how long after they were due DialogTimers arrived."""
+        return [
+            each.seen_s - self.timers_s[each.conversation_id]
+            for each in self.deliveries
+            if each.kind == "TIMER" and each.conversation_id in self.timers_s
+        ]
+
+    def _messages(self) -> list[Delivery]:
+        return [each for each in self.deliveries if each.kind == "MESSAGE"]
+
+
+def compare(expected: Sequence[bytes], found: Sequence[bytes]) -> Differences:
+    """Compares the messages of one direction of a conversation with those that were to arrive, which all differ.
+
+    A message that was not to arrive at all counts as one that has arrived twice.
+    """
+    lost = (Counter(expected) - Counter(found)).total()
+    twice = (Counter(found) - Counter(expected)).total()
+    numbers = {body: number for number, body in enumerate(expected)}
+    order = [numbers[body] for body in found if body in numbers]
+    return Differences(lost, twice, sum(later < earlier for earlier, later in pairwise(order)))

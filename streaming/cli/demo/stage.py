@@ -1,0 +1,167 @@
+"""The parts of a demo that all demos share: their start, and the loop in which readers start and the timeline grows."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from streaming.cli.demo.starters import Reader, Starters
+from streaming.cli.demo.timeline import Timeline
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import stop_signals
+from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import ChildProcess
+from streaming.system.threads import WatchedThread
+from streaming.wire.topics import Topics
+
+_STEP_S = 0.02
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The parts of a demo.
+
+    Attributes:
+        console: The demo's output.
+        cluster: Its Kafka cluster, with the topics that the monitor needs.
+        folder: A folder, which is deleted at the end.
+        parts: What is stopped at the end.
+    """
+
+    console: Console
+    cluster: Cluster
+    folder: Path
+    parts: ExitStack
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[None]:
+        """Says what happens in the block, and then how long it took."""
+        with _progress(self.console, what):
+            yield
+
+
+@contextmanager
+def set_up(console: Console, headline: str) -> Iterator[Stage]:
+    """Starts a Kafka broker with the monitor's topics; ends everything at the end of the block.
+
+    Raises:
+        UserError: Java or the jars are missing, or the broker does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, ExitStack() as parts:
+        console.print(f"{headline}\n")
+        with _progress(console, "starting a Kafka broker"):
+            broker = parts.enter_context(EmbeddedBroker())
+        cluster = Cluster(broker.bootstrap_servers, {})
+        Admin(cluster).create_topics(Topics().specs(), partitions=2, replication_factor=1)
+        yield Stage(console, cluster, Path(folder), parts)
+
+
+class _IsOverError(Exception):
+    """Ends an actor that has not done everything."""
+
+
+class Actor(WatchedThread):
+    """A thread that acts at certain times, until it is done or the demo is over. A subclass defines `_act`.
+
+    Attributes:
+        is_over: Ends the actor's next pause, and the actor.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, self._act_until_over)
+        self.is_over = threading.Event()
+
+    def pause(self, seconds: float) -> None:
+        """Waits."""
+        if self.is_over.wait(max(0.0, seconds)):
+            raise _IsOverError
+
+    def _act(self) -> None:
+        raise NotImplementedError
+
+    def _act_until_over(self) -> None:
+        with suppress(_IsOverError):
+            self._act()
+
+
+def play(
+    stage: Stage,
+    timeline: Timeline,
+    readers: Sequence[Reader],
+    actors: Sequence[Actor],
+    program: ChildProcess,
+    is_complete: Callable[[], bool],
+    timeout_s: float,
+) -> bool:
+    """Runs the actors, starts readers, and shows what is in the topics.
+
+    Args:
+        stage: The demo's parts.
+        timeline: Shows the events.
+        readers: The reader programs.
+        actors: The threads that make things happen.
+        program: The program that must not end before.
+        is_complete: Returns whether everything has happened. Asked when all actors are done.
+        timeout_s: The longest time for it.
+
+    Returns:
+        Whether everything happened in time.
+
+    Raises:
+        UserError: The program has ended.
+        Exception: That of an actor.
+    """
+    with (
+        stop_signals.taken() as signals,
+        TopicFollower(stage.cluster, [*timeline.topics], Start.END) as follower,
+        Starters(stage.cluster, readers, stage.folder, timeline) as starters,
+    ):
+        # A signal in the middle of a step could leave a reader behind.
+        signals.only_note()
+        for actor in actors:
+            actor.start()
+        timeline.begin()
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            while time.monotonic() < deadline_s:
+                signals.check()
+                for actor in actors:
+                    actor.check()
+                starters.step()
+                _show(follower, timeline)
+                timeline.step()
+                starters.tell()
+                program.require_running()
+                is_done = not any(actor.is_alive() for actor in actors)
+                if is_done and not timeline.is_anybody_there and is_complete():
+                    return True
+        finally:
+            for actor in actors:
+                actor.is_over.set()
+            for actor in actors:
+                actor.join(stop_signals.GRACE_S if stop_signals.is_asked() else None)
+        return False
+
+
+def _show(follower: TopicFollower, timeline: Timeline) -> None:
+    """Shows the timeline what comes within a step."""
+    until_s = time.monotonic() + _STEP_S
+    while (left_s := until_s - time.monotonic()) > 0:
+        message = follower.poll(left_s)
+        if message is not None:
+            timeline.saw(message)
+
+
+@contextmanager
+def _progress(console: Console, what: str) -> Iterator[None]:
+    begin_s = time.monotonic()
+    console.print(f"  {what} ...", end="")
+    yield
+    console.print(f" ready after {time.monotonic() - begin_s:.1f} s")

@@ -1,0 +1,187 @@
+"""The timeline of a demo: a line for each event of a queue.
+
+The events come from the topics, as any program could read them. So a demo shows what programs really reported and the
+monitor really wrote.
+"""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+from confluent_kafka import Message
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streaming.daemons.host.start_records import decode_task
+from streaming.system.logs import printable
+from streaming.wire import input_records, notifications
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback
+from streaming.wire.topics import Topics
+
+TOPICS = Topics()
+_Input = TypeVar("_Input", bound=MessageArrived | ReceiveRecord)
+_QUEUE_STYLES = ("cyan", "magenta", "yellow", "green", "blue")
+
+
+class Timeline:
+    """Prints events of queues and their readers, and counts messages and readers.
+
+    Attributes:
+        topics: The topics with the events.
+        arrived: The messages that have arrived.
+        read: The messages that readers have received and committed.
+        readers: The reader programs that have been started.
+    """
+
+    topics: Sequence[str] = (TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks)
+
+    def __init__(self, console: Console) -> None:
+        self.arrived = 0
+        self.read = 0
+        self.readers = 0
+        self._console = console
+        self._begin_s = time.time()
+        self._styles: dict[str, str] = {}
+        self._unread: dict[str, int] = defaultdict(int)
+        self._received: dict[tuple[str, str], int] = {}
+        self._read_by_session: dict[str, int] = defaultdict(int)
+        self._numbers: dict[int | None, tuple[int, str, str]] = {}
+        self._activations = 0
+        self._latencies_s: list[float] = []
+
+    def begin(self) -> None:
+        """Starts the clock of the timeline, just before the first message is sent."""
+        self._begin_s = time.time()
+        self._console.print()
+
+    def saw(self, message: Message) -> None:
+        """Handles a record of a topic."""
+        # Invalid records are not the demo's.
+        with suppress(InvalidRecordError):
+            self._saw(message)
+
+    def _saw(self, message: Message) -> None:
+        if message.topic() == TOPICS.arrivals:
+            arrived = _decode(input_records.arrivals_decoder, message)
+            self._saw_arrival(arrived.queue, arrived.count, message.timestamp()[1] / 1000)
+        elif message.topic() == TOPICS.receives:
+            self._saw_receive(_decode(input_records.receives_decoder, message))
+        elif message.topic() == TOPICS.tasks:
+            task, _ = decode_task(message)
+            self._saw_activation(task.queue, task.sequence, "starts a task")
+        elif message.topic() == TOPICS.activations:
+            activation = notifications.decode(message)
+            self._saw_activation(activation.queue, activation.sequence, activation.reason or "")
+
+    def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:
+        self._note_arrival(queue, count, at_s, self._unread[queue] <= 0)
+        self._unread[queue] += count
+        self.arrived += count
+
+    def _note_arrival(self, queue: str, count: int, at_s: float, is_first: bool) -> None:
+        """Notes an arrival.
+
+        Args:
+            queue: The queue.
+            count: The number of messages.
+            at_s: The time of the record.
+            is_first: Whether the queue had no unread messages.
+        """
+
+    def _waited_s(self, queue: str) -> float | None:
+        """Returns the time that the first message of an activated queue has waited; None if none has waited so long."""
+        raise NotImplementedError
+
+    def _saw_receive(self, record: ReceiveRecord) -> None:
+        """Counts the messages that a session has received. Ignores tasks: the host itself reports them."""
+        if isinstance(record, Receive) and record.messages:
+            self._unread[record.queue] -= record.messages
+            self._received[record.session_id, record.transaction_id or ""] = record.messages
+        elif isinstance(record, Commit):
+            messages = self._received.pop((record.session_id, record.transaction_id), 0)
+            self.read += messages
+            self._read_by_session[record.session_id] += messages
+        elif isinstance(record, Rollback):
+            self._unread[record.queue] += self._received.pop((record.session_id, record.transaction_id), 0)
+
+    def _saw_activation(self, queue: str, sequence: int, why: str) -> None:
+        self._activations += 1
+        text = f"activation {sequence}  {why}"
+        # The first activation since the queue was empty shows its latency; a later one shows how much is unread.
+        latency_s = self._waited_s(queue)
+        if latency_s is None:
+            text += f"  {self._unread[queue]} unread"
+        else:
+            self._latencies_s.append(latency_s)
+            text += f"  {latency_s * 1000:.0f} ms"
+        self._line(queue, "**", text, "bold")
+
+    def reader_started(self, queue: str, session_id: str, process_id: int | None, by: str) -> None:
+        """Prints the start of a reader program."""
+        self.readers += 1
+        self._numbers[process_id] = self.readers, queue, session_id
+        self._line(queue, ">>", f"reader {self.readers} started {by}", "")
+
+    def reader_left(self, process_id: int | None) -> None:
+        """Prints the exit of a reader program."""
+        number, queue, session_id = self._numbers.pop(process_id)
+        read = self._read_by_session[session_id]
+        self._line(queue, "<<", f"reader {number} exited, {counted(read, 'message')} read", "dim")
+
+    @property
+    def is_anybody_there(self) -> bool:
+        """Returns whether a reader program runs."""
+        return bool(self._numbers)
+
+    def step(self) -> None:
+        """Prints what has waited to be printed. Call it after the records of a moment."""
+
+    def _line(self, queue: str, mark: str, text: str, style: str) -> None:
+        color = self._styles.setdefault(queue, _QUEUE_STYLES[len(self._styles) % len(_QUEUE_STYLES)])
+        self._console.print(
+            Text.assemble(
+                (f"{time.time() - self._begin_s:6.1f} s  ", "dim"),
+                (f"{printable(queue):<10}", color),
+                f"{mark}  ",
+                (printable(text), style),
+            ),
+            soft_wrap=True,
+        )
+
+    def _print_summary(self, rows: list[tuple[str, str]]) -> None:
+        table = Table(show_header=False, box=None, pad_edge=False)
+        table.add_column(style="dim")
+        table.add_column()
+        for name, text in rows:
+            table.add_row(name, text)
+        self._console.print("\nsummary", style="bold")
+        self._console.print(table)
+
+
+def _decode(decoder: msgspec.json.Decoder[_Input], message: Message) -> _Input:
+    """Decodes a record as the monitor does; raises InvalidRecordError."""
+    value = message.value()
+    return input_records.decode(decoder, message.key(), value, len(value or b""))
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Returns the smallest value that at least this share of the values does not exceed; NaN without values."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
+
+
+def latencies(values_s: list[float], noun: str) -> str:
+    """Returns the latencies of some things in words, for a summary."""
+    p50, p99 = (percentile(values_s, share) * 1000 for share in (0.5, 0.99))
+    return f"p50 {p50:.0f} ms, p99 {p99:.0f} ms ({len(values_s)} {noun})"

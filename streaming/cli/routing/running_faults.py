@@ -1,0 +1,198 @@
+"""Finds faults of a running instance: programs that do not work, messages that wait, and recent dead letters."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from confluent_kafka.admin import OffsetSpec
+
+from streaming.cli.conversations import showing, views
+from streaming.cli.dead_letters import decode
+from streaming.cli.routing.diagnosing import Fault
+from streaming.core.conversations.endpoint_states import State, Trigger, after
+from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.definitions import Definitions
+from streaming.core.times import iso_time
+from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.router import sole_router
+from streaming.daemons.transport import transport
+from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError, rights
+from streaming.kafka.admin import EARLIEST, LATEST, Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.last_records import last_records
+from streaming.wire import service_progress
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.service_decisions import MARK, decode_mark
+from streaming.wire.service_progress import ProgressRecord, decode_progress
+from streaming.wire.service_views import EndpointRow
+from streaming.wire.topics import HOUR_MS, Topics
+
+# A router commits a batch at least every 10 s, and a transport carries out a decision within a second.
+_LATE_MS = 60_000
+_RECENT_MS = HOUR_MS
+# The dead letters that are looked at, and the reasons that are told. A dead letter has up to 256 KiB.
+_MAX_DEAD_LETTERS = 100
+_MAX_REASONS = 10
+# More records than invalid ones and refusals can be in the way of the newest one.
+_LOOKED_AT = 100
+# On a cluster that has no topic of groups yet, the first request makes Kafka create that topic, and is never answered.
+_MEMBERS_TIMEOUTS_S = (2.0, 10.0)
+
+_PROGRAMS = {
+    "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
+    "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
+    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
+}
+
+
+class RunningInstance:
+    """A running instance. What this user may not look at is told, and passed over."""
+
+    def __init__(self, kafka: Cluster, topics: Topics, warn: Callable[[str], None], at_ms: int) -> None:
+        """Stores the place.
+
+        Args:
+            kafka: The cluster.
+            topics: The topics.
+            warn: Takes a line about what could not be looked at.
+            at_ms: The present, in milliseconds since 1970.
+        """
+        self.kafka = kafka
+        self.topics = topics
+        self._warn = warn
+        self._at_ms = at_ms
+
+    def open_conversations(self, definitions: Definitions) -> Counter[Conversation]:
+        """Returns the conversations in which endpoints may still send, by what matters to routing.
+
+        Raises:
+            UserError: Kafka cannot be reached, or a topic is missing.
+        """
+        try:
+            viewed = views.read_endpoints(self.kafka, self.topics, views.Selection())
+        except AccessDeniedError as error:
+            self._warn(f"not looked at: {error}")
+            return Counter()
+        return open_conversations(viewed.endpoints.values(), definitions)
+
+    def faults(self, definitions: Definitions) -> Iterator[Fault]:
+        """Yields the faults.
+
+        Raises:
+            UserError: Kafka cannot be reached, or a topic is missing.
+        """
+        checks = [self._held_messages, self._dead_letters]
+        if any(definitions.services()):
+            checks = [self._programs, *checks]
+        for check in checks:
+            try:
+                yield from check()
+            except AccessDeniedError as error:
+                self._warn(f"not looked at: {error}")
+
+    def _programs(self) -> Iterator[Fault]:
+        admin = Admin(self.kafka)
+        stuck = {"router": self._stuck_router, "transport": self._stuck_transport}
+        for program, (group_id, consequence) in _PROGRAMS.items():
+            if _has_members(admin, self.topics.prefix + group_id):
+                yield from stuck[program]() if program in stuck else ()
+                continue
+            problem = (
+                f"no {program} is in the consumer group {self.topics.prefix}{group_id}, so {consequence}. Start one: "
+                f"queue-activation {program}"
+            )
+            yield Fault("program down", program, problem)
+
+    def _stuck_router(self) -> Iterator[Fault]:
+        topic = self.topics.service_progress
+        Admin(self.kafka).require_topics(rights(reads=[topic]))
+        newest: ProgressRecord | None = None
+        for record in last_records(self.kafka, topic, 1, _LOOKED_AT):
+            if record.key() == service_progress.KEY:
+                try:
+                    newest = decode_progress(record.value())
+                except InvalidRecordError:
+                    continue
+        if newest is not None and newest.update_time < iso_time(self._at_ms - _LATE_MS):
+            problem = (
+                f"the last batch was committed at {newest.update_time}, and there should be one every 10 s. Look at "
+                "the end of the router's log"
+            )
+            yield Fault("program stuck", "router", problem)
+
+    def _stuck_transport(self) -> Iterator[Fault]:
+        admin, topics = Admin(self.kafka), self.topics
+        partitions = admin.require_topics(rights(reads=[topics.service_marks, topics.service_decisions]))
+        count = partitions[topics.service_decisions]
+        done = self._carried_out(partitions[topics.service_marks])
+        first, since, end = (
+            admin.offsets(topics.service_decisions, count, spec)
+            for spec in (EARLIEST, OffsetSpec.for_timestamp(self._at_ms - _LATE_MS), LATEST)
+        )
+        # Kafka's answer is negative if no record is newer.
+        old = [end[number] if since[number] < 0 else since[number] for number in range(count)]
+        late = [number for number in range(count) if max(done[number], first[number]) < old[number]]
+        if late:
+            problem = (
+                f"decisions of more than a minute ago are not carried out in {showing.plural(len(late), 'partition')} "
+                f"of {topics.service_decisions} ({', '.join(map(str, late))}). Look at the transports' logs"
+            )
+            yield Fault("program stuck", "transport", problem)
+
+    def _carried_out(self, partitions: int) -> Counter[int]:
+        """Returns partition -> offset in service-decisions of the next record to carry out."""
+        done: Counter[int] = Counter()
+        for record in last_records(self.kafka, self.topics.service_marks, partitions, _LOOKED_AT):
+            if record.key() == MARK:
+                try:
+                    done[record.partition() or 0] = decode_mark(record.value()).offset
+                except InvalidRecordError:
+                    continue
+        return done
+
+    def _held_messages(self) -> Iterator[Fault]:
+        rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
+        for each in showing.reasons(rows)[:_MAX_REASONS]:
+            where = f"service {each.to}" if len(each.services) == 1 else each.to
+            problem = f"{each.what} UTC. {each.why}. All of them: queue-activation transmissions"
+            yield Fault("held messages", where, problem)
+
+    def _dead_letters(self) -> Iterator[Fault]:
+        topic = self.topics.service_dead_letters
+        Admin(self.kafka).require_topics(rights(reads=[topic]))
+        reasons: Counter[str] = Counter()
+        for record in last_records(self.kafka, topic, 1, _MAX_DEAD_LETTERS):
+            if record.timestamp()[1] >= self._at_ms - _RECENT_MS:
+                reasons[str(decode(record)["reason"])] += 1
+        for reason, count in reasons.most_common(_MAX_REASONS):
+            problem = (
+                f"{showing.plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
+                "All of them: queue-activation dead-letters --services"
+            )
+            yield Fault("dead letters", topic, problem)
+
+
+def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) -> Counter[Conversation]:
+    """Returns the conversations in which these endpoints may still send, by what matters to routing."""
+    found: Counter[Conversation] = Counter()
+    for row in rows:
+        if after(State.__members__.get(row.state, State.ABSENT), Trigger.SEND) is None:
+            continue
+        instance = row.far_broker_instance
+        if not row.is_initiator:
+            # A target's messages name the initiator's broker instance.
+            far = definitions.databases.get(row.far_database or "")
+            instance = None if far is None else far.broker_instance
+        found[Conversation("diagnosed", row.far_service, instance, row.is_initiator, row.database)] += 1
+    return found
+
+
+def _has_members(admin: Admin, group_id: str) -> bool:
+    for timeout_s in _MEMBERS_TIMEOUTS_S:
+        try:
+            return bool(admin.members(group_id, timeout_s))
+        except AccessDeniedError:
+            raise
+        except UserError as error:
+            problem = error
+    raise problem

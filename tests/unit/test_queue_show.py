@@ -1,0 +1,61 @@
+"""The output of `queue show` for people."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from streaming.cli import queue_facts
+from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.queue_show import show
+from streaming.wire.notifications import Activation
+
+# The row of a queue that was set OFF after its second activation.
+OFF: dict[str, Any] = {
+    "queue": "orders",
+    "state": None,
+    "unread_messages": 3,
+    "tasks_waiting": 0,
+    "tasks_running": 0,
+    "max_queue_readers": None,
+    "is_procedure_failed": False,
+    "is_receive_enabled": False,
+    "activation_sequence": 2,
+    "last_empty_rowset_time": None,
+    "last_activated_time": None,
+    "next_check_time": None,
+}
+ACTIVATION = Activation(
+    event_type="QUEUE_ACTIVATION",
+    post_time="2026-01-02T03:04:05.678Z",
+    queue="orders",
+    notification="default",
+    notification_id="id",
+    sequence=2,
+    reason="MESSAGES_ACCUMULATING",
+    unread_messages=3,
+    tasks_waiting=0,
+)
+
+
+def shown(row: dict[str, Any], *activations: Activation) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(show(QueueFacts("orders", 1, None, row, activations=list(activations))))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_a_queue_that_is_off_is_called_so_and_has_its_last_activations() -> None:
+    text = shown(OFF, ACTIVATION)
+    assert "queue OFF, 3 unread" in text
+    assert "The queue is OFF: no notification is written" in text
+    assert "no monitor" not in text
+    assert "#2  03:04:05 UTC  MESSAGES_ACCUMULATING, 3 unread" in text
+
+
+def test_a_queue_without_notifications_has_no_monitor() -> None:
+    assert "no monitor, 3 unread" in shown(OFF | {"is_receive_enabled": True})
+
+
+def test_activations_are_looked_for_from_the_beginning_if_the_time_of_the_last_one_was_cleared() -> None:
+    assert queue_facts._activations_since_ms(None) == 0
+    assert queue_facts._activations_since_ms("1970-01-01T02:00:00.000Z") == 3_600_000

@@ -1,0 +1,81 @@
+"""Faults of a running instance, as far as they follow from definitions and views: conversations that need a route."""
+
+from collections import Counter
+
+import pytest
+
+from streaming.cli.routing import diagnosing
+from streaming.cli.routing.explaining import Source
+from streaming.cli.routing.running_faults import open_conversations
+from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.definitions import Definitions
+from streaming.core.routing.routing_table import Route
+from streaming.wire.topics import Topics
+from tests.support.routing_scene import ELSEWHERE, HOST_1, IN_A, IN_B, INSTANCE, STOCK, A, B, route, scene, service
+from tests.support.viewed import endpoint
+
+# An instant that has passed when the tests run.
+EXPIRED_MS = 1_000
+
+
+def sending(count: int = 1, instance: str | None = None, to: str = STOCK) -> Counter[Conversation]:
+    return Counter({Conversation("diagnosed", to, instance, True, A): count})
+
+
+def expired(definitions: Definitions, conversations: Counter[Conversation]) -> list[str]:
+    """Returns the faults about expired routes."""
+
+    def load() -> Definitions:
+        return definitions
+
+    found = diagnosing.faults(Source(load, INSTANCE), None, Topics(), conversations)
+    return [f"{each.where}: {each.problem}" for each in found if each.kind == "expired route"]
+
+
+def test_an_expired_route_that_open_conversations_need_says_how_many() -> None:
+    definitions = scene(route("r", STOCK, HOST_1, expires_ms=EXPIRED_MS))
+    [fault] = expired(definitions, sending(3))
+    assert "without it messages of 3 open conversations to Stock wait (9750)" in fault
+
+
+def test_an_expired_route_may_be_needed_only_by_pinned_conversations() -> None:
+    # New conversations take the second route, which names no broker instance that is pinned.
+    routes: list[Route] = [
+        route("old", STOCK, HOST_1, instance=ELSEWHERE, expires_ms=EXPIRED_MS),
+        route("new", STOCK, HOST_1, instance=IN_B),
+    ]
+    assert len(expired(scene(*routes), Counter())) == 1
+    [fault] = expired(scene(*routes), sending(2, ELSEWHERE))
+    assert fault.startswith("route old of database A")
+    assert "of 2 open conversations" in fault
+
+
+def test_conversations_that_name_another_broker_instance_do_not_need_it() -> None:
+    definitions = scene(route("old", STOCK, HOST_1, instance=ELSEWHERE, expires_ms=EXPIRED_MS))
+    [fault] = expired(definitions, sending(5, "ffffffff-0000-4000-8000-000000000000"))
+    assert "open conversations" not in fault
+
+
+@pytest.mark.parametrize(
+    "conversations",
+    [sending(1, to="Other"), Counter({Conversation("diagnosed", STOCK, None, True, B): 1})],
+)
+def test_conversations_of_other_services_and_databases_do_not_need_it(conversations: Counter[Conversation]) -> None:
+    [fault] = expired(scene(route("r", STOCK, HOST_1, expires_ms=EXPIRED_MS)), conversations)
+    assert "open conversations" not in fault
+
+
+def test_a_route_is_not_needed_if_another_one_serves_its_conversations() -> None:
+    definitions = scene(route("r", STOCK, HOST_1, expires_ms=EXPIRED_MS), route("s", STOCK, HOST_1))
+    assert expired(definitions, sending(3)) == []
+
+
+def test_only_endpoints_that_may_still_send_count() -> None:
+    definitions = scene(service(A, "Orders"))
+    states = ("SO", "CO", "DI", "DO", "ER", "CD", "XX")
+    rows = [endpoint(state=state, database=A, far_broker_instance=IN_B) for state in states]
+    answering = endpoint(is_initiator=False, database=B, far_service="Orders", far_database=A)
+    assert open_conversations([*rows, answering], definitions) == {
+        Conversation("diagnosed", "Stock", IN_B, True, A): 2,
+        Conversation("diagnosed", "Orders", IN_A, False, B): 1,
+    }
