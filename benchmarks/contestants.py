@@ -159,21 +159,36 @@ def committed_events(checkpoint: Path, topics: tuple[str, ...] = ("queue-arrival
 
 def resident_bytes(pid: int) -> int:
     """Returns the resident memory of a process and all of its descendants."""
-    children: dict[int, list[int]] = {}
-    sizes: dict[int, int] = {}
     page = os.sysconf("SC_PAGE_SIZE")
+    return sum(int(fields[21]) * page for _, fields in _family(pid))
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """Returns the CPU time of a process and all of its descendants, in seconds, by the name of their program."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    found: dict[str, float] = {}
+    for name, fields in _family(pid):
+        found[name] = found.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / ticks
+    return found
+
+
+def _family(pid: int) -> list[tuple[str, list[str]]]:
+    """Returns the name of each process, and the fields behind it in its /proc/PID/stat."""
+    children: dict[int, list[int]] = {}
+    processes: dict[int, tuple[str, list[str]]] = {}
     # A glob of two parts looks into each folder, and fails if a process has ended by then.
     for stat in (process / "stat" for process in Path("/proc").glob("[0-9]*")):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            before, _, after = stat.read_text().rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        one = int(stat.parent.name)
+        one, fields = int(stat.parent.name), after.split()
         children.setdefault(int(fields[1]), []).append(one)
-        sizes[one] = int(fields[21]) * page
-    total, waiting = 0, [pid]
+        processes[one] = before.partition("(")[2], fields
+    found, waiting = [], [pid]
     while waiting:
         one = waiting.pop()
-        total += sizes.get(one, 0)
+        if one in processes:
+            found.append(processes[one])
         waiting += children.get(one, [])
-    return total
+    return found

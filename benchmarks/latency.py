@@ -8,13 +8,11 @@ comes to an empty queue and causes a notification. The benchmark starts its own 
 
 import argparse
 import math
-import os
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import msgspec
+from contestants import cpu_seconds
 from machine import machine
 from running_monitor import TOPICS, running_monitor
 
@@ -41,41 +39,15 @@ def main() -> None:
     with running_monitor() as monitor:
         print(f"monitor ready after {monitor.ready_after_s:.1f} s")
         for minute in range(1, IDLE_MINUTES + 1):
-            print(f"idle, minute {minute}: {idle_cores():.3f} cores", flush=True)
+            print(f"idle, minute {minute}: {idle_cores(monitor.pid):.3f} cores", flush=True)
         report(measure(monitor.cluster, arguments), arguments)
 
 
-def idle_cores() -> float:
+def idle_cores(pid: int) -> float:
     """Returns the cores that the monitor, its JVM and its workers use in a minute without events."""
-    before = cpu_seconds()
+    before = sum(cpu_seconds(pid).values())
     time.sleep(60)
-    return (cpu_seconds() - before) / 60
-
-
-def cpu_seconds() -> float:
-    """Returns the CPU time of the monitor's processes, in seconds: the driver, its JVM and the Python workers."""
-    listing = subprocess.run(["ps", "-eo", "pid,ppid,cputimes,args"], capture_output=True, text=True, check=True).stdout
-    parents = {}
-    monitors = set()
-    for line in listing.splitlines()[1:]:
-        pid, parent, *_ = line.split(None, 3)
-        parents[pid] = parent
-        if "monitor --bootstrap-servers" in line:
-            monitors.add(pid)
-
-    def is_monitors(pid: str) -> bool:
-        return pid in monitors or (pid in parents and is_monitors(parents[pid]))
-
-    ticks = os.sysconf("SC_CLK_TCK")
-    total = 0
-    for pid in parents:
-        if is_monitors(pid):
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            except FileNotFoundError:
-                continue
-            total += int(fields[11]) + int(fields[12])
-    return total / ticks
+    return (sum(cpu_seconds(pid).values()) - before) / 60
 
 
 def measure(cluster: Cluster, arguments: argparse.Namespace) -> list[tuple[float, float]]:
@@ -156,10 +128,12 @@ def report(latencies_s: list[tuple[float, float]], arguments: argparse.Namespace
 def percentiles(found_s: list[float]) -> str:
     """Returns p50, p99 and p99.9 in milliseconds, as text."""
     ordered = sorted(found_s)
-    return ", ".join(
-        f"p{share:g} {ordered[min(len(ordered) - 1, int(share / 100 * len(ordered)))] * 1000:.0f} ms"
-        for share in (50, 99, 99.9)
-    )
+    return ", ".join(f"p{share:g} {percentile_ms(ordered, share):.0f} ms" for share in (50, 99, 99.9))
+
+
+def percentile_ms(ordered_s: list[float], share: float) -> float:
+    """Returns a percentile of ascending times, in milliseconds."""
+    return ordered_s[min(len(ordered_s) - 1, int(share / 100 * len(ordered_s)))] * 1000
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import time
 from machine import machine
 
 from streaming.core.routing.conversation import Conversation, Instance, Outcome
-from streaming.core.routing.definitions import Database, Definitions, Service
+from streaming.core.routing.databases import Database, Service
+from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.resolving import resolve
 from streaming.core.routing.routing_table import Route
 
