@@ -21,7 +21,7 @@ from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor.sole_monitor import GROUP_ID
 from streaming.kafka.clients import PARTITIONER
 from streaming.spark.activation import output_rows
-from streaming.wire import input_records, notifications, output_records
+from streaming.wire import dead_letters, input_records, notifications, output_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation, ActivationFormat, ActivationRecord
 from streaming.wire.topics import Topics
@@ -162,8 +162,8 @@ def check_headers_of_notifications(document: str) -> None:
 
 
 def check_headers_of_dead_letters(document: str) -> None:
-    source = output_rows.SourceRecord("topic", 0, 1, 2, b"key", b"value, cut", 1_000)
-    headers = output_rows.dead_letter_row(source, "reason", TOPICS)[3] or []
+    source = dead_letters.SourceRecord("topic", 0, 1, 2, b"key", b"value, cut", 1_000)
+    headers = dead_letters.dead_letter_row(source, "reason", TOPICS.dead_letters)[3] or []
     rows = rows_of(document, TOPICS.dead_letters, "header")
     assert [name for row in rows for name in names_in(row["header"])] == [name for name, _ in headers]
     text = section(document, TOPICS.dead_letters)
@@ -204,9 +204,9 @@ def check_numbers(document: str) -> None:
         (TOPICS.receives, f"every {SESSION_ALIVE_INTERVAL_S:.0f} s"),
         (TOPICS.receives, f"every {REPORT_INTERVAL_MS // 1000} s"),
         (TOPICS.commands, f"{MAX_EVENT_NOTIFICATIONS} for a queue"),
-        (TOPICS.dead_letters, f"{output_rows.DEAD_LETTER_KEY_BYTES // 1024} KiB"),
-        (TOPICS.dead_letters, f"{output_rows.DEAD_LETTER_VALUE_BYTES // 1024} KiB"),
-        (TOPICS.dead_letters, f"{output_rows.DEAD_LETTER_REASON_LENGTH:,} characters"),
+        (TOPICS.dead_letters, f"{dead_letters.DEAD_LETTER_KEY_BYTES // 1024} KiB"),
+        (TOPICS.dead_letters, f"{dead_letters.DEAD_LETTER_VALUE_BYTES // 1024} KiB"),
+        (TOPICS.dead_letters, f"{dead_letters.DEAD_LETTER_REASON_LENGTH:,} characters"),
         (TOPICS.batches, f"{output_rows.BATCH_EVENTS_BYTES // 1024} KiB"),
     ):
         assert text in section(document, heading), text

@@ -13,6 +13,8 @@ import typer
 from confluent_kafka import Message
 
 from streaming.cli import dead_letters, queue_show
+from streaming.cli.conversations import showing
+from streaming.cli.conversations.show import ConversationFacts
 from streaming.cli.main import app
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
@@ -48,6 +50,7 @@ from tests.support.documented_contract import (
     unique,
     values_in_words,
 )
+from tests.support.viewed import endpoint
 
 ALL_COMMANDS = typer.main.get_command(app)
 COMMANDS = dict(commands(ALL_COMMANDS))
@@ -118,7 +121,10 @@ def json_output() -> dict[str, list[str]]:
         "queue show": queue_show.as_json(QueueFacts("q", 1, definition, None, sessions={"s": session})),
         "activator status": status,
         "dead-letters": dead_letters.decode(Message(key=b"", value=b"", headers=[])),
+        "dead-letters --services": dead_letters.of_service(Message(key=b"", value=b"", headers=[])),
         "route explain": json.loads(result.as_json()),
+        "conversation list --counts": showing.counts([endpoint()], 0)[0],
+        "conversation show": ConversationFacts("c", {}, [], [], {}).as_json(),
         "diagnose": json.loads(Fault("kind", "where", "problem").as_json()),
     }
     return {command: sorted(keys_of(value)) for command, value in printed.items()}

@@ -11,9 +11,21 @@ from streaming.wire import input_records
 from streaming.wire.envelope import Envelope
 from streaming.wire.notifications import Activation
 from tests.support.documented_contract import DOCUMENT
-from tests.unit import test_contract, test_contract_commands, test_contract_services
+from tests.unit import (
+    test_contract,
+    test_contract_commands,
+    test_contract_router,
+    test_contract_services,
+    test_contract_transport,
+)
 
-CHECKS = [*test_contract.CHECKS, *test_contract_commands.CHECKS, *test_contract_services.CHECKS]
+CHECKS = [
+    *test_contract.CHECKS,
+    *test_contract_commands.CHECKS,
+    *test_contract_services.CHECKS,
+    *test_contract_transport.CHECKS,
+    *test_contract_router.CHECKS,
+]
 
 
 def test_every_record_is_in_the_document() -> None:
@@ -27,7 +39,7 @@ def test_every_record_is_in_the_document() -> None:
     read = {struct for found in test_contract.READ.values() for struct in found}
     of_queues = {*read, *test_contract.WRITTEN.values(), Activation, input_records.ActivationFields}
     of_services = {*test_contract_services.COMMANDS.values(), *test_contract_services.FILES.values(), Envelope}
-    assert structs == of_queues | of_services
+    assert structs == of_queues | of_services | test_contract_transport.STRUCTS | test_contract_router.STRUCTS
 
 
 def is_noticed(document: str, checks: list[Callable[[str], None]]) -> bool:

@@ -9,8 +9,8 @@ import pytest
 from producers import session_reports
 from streaming.core.activation import definition, program_starts, settings, task_handlers
 from streaming.core.activation.settings import CoreSettings
-from streaming.daemons.monitor import sole_monitor
-from streaming.spark.activation import run_shard
+from streaming.daemons.query import sole_program
+from streaming.spark import shard_worker
 from streaming.system import stop_signals
 from streaming.system.durations import Duration
 from streaming.wire import input_records
@@ -24,8 +24,8 @@ MODULES = (
     task_handlers,
     program_starts,
     session_reports,
-    sole_monitor,
-    run_shard,
+    sole_program,
+    shard_worker,
     stop_signals,
     input_records,
 )

@@ -3,12 +3,17 @@
 import pytest
 from confluent_kafka.admin import AclOperation
 
+from producers.services import ServiceClient, queue_of
 from streaming.cli.command_sender import send_commands
+from streaming.cli.conversations import ending, retrying, views
 from streaming.cli.routing import diagnosing, service_commands
 from streaming.cli.routing.explaining import Source
 from streaming.core.routing.conversation import Instance
-from streaming.core.routing.definitions import Definitions, Service
-from streaming.daemons.monitor import monitor
+from streaming.core.routing.databases import Service
+from streaming.core.routing.definitions import Definitions
+from streaming.daemons.monitor import monitor, sole_monitor
+from streaming.daemons.router import router, sole_router
+from streaming.daemons.transport import transport
 from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -23,6 +28,16 @@ def test_the_monitors_rights() -> None:
         assert monitor_topics_of(documented, name) == {topic for topic, ops in wanted.items() if operation in ops}
     checked = {spec.name for spec in Topics().specs() if spec.config}
     assert monitor_topics_of(documented, "DescribeConfigs") == checked
+
+
+def test_the_routers_rights() -> None:
+    wanted = router._rights(Topics())
+    documented = rights_of("router")
+    for operation, name in ((AclOperation.READ, "Read"), (AclOperation.WRITE, "Write")):
+        assert monitor_topics_of(documented, name) == {topic for topic, ops in wanted.items() if operation in ops}
+    checked = {spec.name for spec in Topics().service_specs() if spec.config and spec.name in wanted}
+    assert monitor_topics_of(documented, "DescribeConfigs") == checked
+    assert [right.name for right in documented if right.kind == "group"] == [router.GROUP_ID]
 
 
 def test_all_topics_are_created_by_topics() -> None:
@@ -60,20 +75,70 @@ def test_the_rights_of_routing_commands(asked: list[Rights]) -> None:
     assert {right.operation for right in rights_of("diagnose")} == {"Read"}
 
 
+def test_the_rights_of_the_commands_for_conversations(asked: list[Rights]) -> None:
+    kafka, topics = Cluster("localhost:1"), Topics()
+    for command in (
+        lambda: views.read_endpoints(kafka, topics, views.Selection()),
+        lambda: views.read_transmissions(kafka, topics),
+        lambda: ending.end(kafka, topics, {}, ending.Ending(), 1),
+        lambda: retrying.retry(kafka, topics, "c", {}, 1),
+    ):
+        with pytest.raises(AskedError):
+            command()
+    both = [topics.service_conversations, topics.service_transmissions]
+    ended = [topics.service_conversations, topics.service_dead_letters]
+    assert asked == [rights(reads=[name]) for name in both] + [rights(reads=ended), rights(reads=both[1:])]
+    assert monitor_topics_of(rights_of("conversation"), "Read") == {*both}
+    besides = {
+        (each.client, each.operation, each.name) for each in documented_rights() if "conversation " in each.client
+    }
+    assert besides == {
+        ("`conversation show`, besides", "Read", topics.service_commands),
+        ("`conversation end`, besides", "Read", topics.service_dead_letters),
+        ("`conversation end`, besides", "Write", topics.service_messages),
+        ("`conversation retry`, besides", "Write", topics.service_reports),
+    }
+
+
+def test_the_rights_of_a_client_of_services(asked: list[Rights]) -> None:
+    with pytest.raises(AskedError):
+        ServiceClient("localhost:1", "shop")
+    with pytest.raises(AskedError):
+        queue_of(Cluster("localhost:1"), Topics(), "shop", "//orders")
+    written, read = Topics().service_messages, Topics().service_definitions
+    assert asked == [rights(writes=[written]), rights(reads=[read])]
+    documented = rights_of("ServiceClient")
+    assert (monitor_topics_of(documented, "Write"), monitor_topics_of(documented, "Read")) == ({written}, {read})
+
+
 def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     definitions = Definitions.of_new_instance()
     definitions.create_service(Service("service", "msdb", "orders"))
     source = Source(lambda: definitions, Instance(frozenset()))
     with pytest.raises(AskedError):
-        diagnosing.faults(source, Cluster("localhost:1"), Topics())
+        diagnosing.faults(source, Cluster("localhost:1"), Topics(), {})
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]
     documented = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
-    assert documented == [("`topics`", "service-messages"), ("`diagnose`, besides", "QUEUE")]
+    groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID)
+    of_diagnose = [("`diagnose`, besides", name) for name in ("QUEUE", *groups)]
+    assert documented == [("`topics`", "service-messages"), *of_diagnose]
 
 
-def test_no_client_may_do_more_than_read_write_create_and_describe() -> None:
+def test_the_rights_of_a_transport() -> None:
+    wanted = transport.needed_rights(Topics())
+    documented = rights_of("transport")
+    for operation, name in ((AclOperation.READ, "Read"), (AclOperation.WRITE, "Write")):
+        assert monitor_topics_of(documented, name) == {topic for topic, ops in wanted.items() if operation in ops}
+    topics = Topics()
+    cleaned = {topics.service_messages, topics.service_incoming, topics.service_decisions}
+    assert monitor_topics_of(documented, "Delete") == cleaned
+
+
+def test_only_the_transport_may_do_more_than_read_write_create_and_describe() -> None:
     rights = documented_rights()
-    assert {right.operation for right in rights} == {"Read", "Write", "Create", "Describe", "DescribeConfigs"}
+    operations = {"Read", "Write", "Create", "Delete", "Describe", "DescribeConfigs"}
+    assert {right.operation for right in rights} == operations
+    assert {right.client for right in rights if right.operation == "Delete"} == {"`transport`"}
     assert {right.name for right in rights if right.name.endswith("*")} == {"queue-activation-*"}
     assert {right.client for right in rights if right.operation == "Create"} == {
         "`topics`",

@@ -29,7 +29,10 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
     [
         (replace(QUIET, state=State.ABSENT, is_on=False), "The queue is OFF"),
         (replace(QUIET, state=State.ABSENT), "neither an event notification nor internal activation"),
-        (replace(QUIET, state=State.INACTIVE), "nothing to receive"),
+        (replace(QUIET, state=State.INACTIVE), "The next message activates the queue"),
+        (replace(QUIET, state=State.INACTIVE, waiting=1), "A reader waits in RECEIVE and would take the next message"),
+        (replace(QUIET, state=State.INACTIVE, waiting=2), "2 readers wait in RECEIVE"),
+        (replace(QUIET, state=State.INACTIVE, waiting=1), "with a waiting reader, INACTIVE is the expected state"),
         (NOTIFIED, "Activation 7 was at 10:00, and no RECEIVE has come since"),
         (NOTIFIED, "If no RECEIVE comes first, the monitor looks again at 10:05"),
         (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),

@@ -10,10 +10,11 @@ import typer
 from streaming.cli.monitor import monitor
 from streaming.core.activation.settings import CoreSettings
 from streaming.daemons.monitor import monitor as monitor_module
-from streaming.daemons.monitor.metrics import why_not_ready
 from streaming.daemons.monitor.monitor import MonitorSettings
-from streaming.daemons.monitor.ticker import Ticker
+from streaming.daemons.query.metrics import why_not_ready
+from streaming.daemons.query.ticker import Ticker
 from streaming.kafka.clients import Cluster
+from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from streaming.system import durations, logs
 from streaming.system.durations import Duration
 from tests.support.command_lines import parse
@@ -66,7 +67,8 @@ def test_the_longest_duration(monkeypatch: pytest.MonkeyPatch, names: list[str])
     told = settings(monkeypatch, names)
     assert durations.parse(LONGEST).ms == durations.LONGEST_MS
     run_shard(told.core)
-    with Ticker(Cluster("127.0.0.1:1", {}), "queue-ticks", told.core.check_interval_ms, lambda: False) as ticker:
+    cluster, interval_ms = Cluster("127.0.0.1:1", {}), told.core.check_interval_ms
+    with Ticker(cluster, "queue-ticks", interval_ms, CLOCK_SAVE_INTERVAL_MS, lambda: False) as ticker:
         assert ticker.failure is None
     assert told.metrics is not None
     assert why_not_ready(True, 0.0, told.metrics.check_interval_ms / 1000, 0.0) is None

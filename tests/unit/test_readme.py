@@ -200,7 +200,7 @@ def test_config_files_of_activator_and_host_are_valid(document: Path) -> None:
             msgspec.convert(content, HostConfig)
 
 
-@pytest.mark.parametrize("name", ["activator", "host"])
+@pytest.mark.parametrize("name", ["activator", "host", "services/activator"])
 def test_config_files_that_the_guide_shows_are_those_of_the_examples(name: str) -> None:
     example = (ROOT / "examples" / f"{name}.toml").read_text()
     shown = [block for path in DOCUMENTS for block in fenced_blocks(path.read_text(), "toml")]
@@ -246,6 +246,8 @@ FAILING = {
         why(QUOTED),
         why(replace(QUOTED, activations=3)),
         why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1)),
+        why(replace(QUOTED, state=State.INACTIVE, unread=0, waiting=1)),
+        why(replace(QUOTED, state=State.ABSENT, is_on=False)),
         why(replace(QUOTED, state=State.ABSENT, has_notifications=False)),
         [str(failure(FAILING))],
     ],
@@ -254,6 +256,14 @@ def test_the_guide_quotes_what_queue_show_prints(sentences: list[str]) -> None:
     quoted = [" ".join(block.split()) for block in fenced_blocks((GUIDE / "why-a-reader.md").read_text(), "text")]
 
     assert any(" ".join(sentences) in block for block in quoted), sentences
+
+
+def test_make_and_the_readme_name_the_same_time_for_the_set_up() -> None:
+    for name, sentence in (
+        ("Makefile", "Setting up $(VENV) (once; takes a few minutes)"),
+        ("README.md", "The first run sets everything up, which takes a few minutes."),
+    ):
+        assert sentence in " ".join((ROOT / name).read_text().split())
 
 
 def test_the_demo_in_the_readme_is_shortened_from_that_of_the_guide() -> None:
