@@ -16,7 +16,7 @@ SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup prepare check lint test demo faults soak bench bench-quick clean help
+.PHONY: setup prepare check lint test demo demo-services faults soak bench bench-services bench-quick clean help
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or newer, or name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`, but 3.11 or newer is needed. Name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
 	@rm -f $(STAMP)
-	@echo "Setting up $(VENV) (once; takes a minute or two)"
+	@echo "Setting up $(VENV) (once; takes a few minutes)"
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install the package python3-venv."; exit 1; }
 	@$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' | sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing/p'
 	@touch $(STAMP)
@@ -54,21 +54,28 @@ lint: $(STAMP) ## check style, format and types
 check: lint ## lint, and the unit tests of the source, in under a minute
 	$(BIN)/pytest -q -n 2 tests/unit
 
+# A long file that comes last would leave the other workers without work.
+LONGEST_FIRST = tests/integration/test_scenarios.py tests/integration/test_monitor.py tests/integration/test_secured.py \
+	tests/acceptance tests/integration/test_cluster.py tests/faults/test_monitor_kills.py \
+	tests/faults/test_service_kills.py tests/integration/test_service_clients.py
+
 test: $(INSTALLED)/.set-up prepare ## run all tests: unit, simulation, integration, acceptance
 	@rm -rf build/coverage
 	$(BIN)/coverage run -m pytest -n 2 tests/unit
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	$(AS_INSTALLED) $(BIN)/pytest -n 2 --import-mode=importlib tests/unit tests/simulation
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/faults/test_monitor_kills.py tests/integration \
-		tests/acceptance tests/simulation
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) tests/integration
 
 demo: $(STAMP) prepare ## show everything on this machine; ends by itself
 	@$(BIN)/queue-activation demo
 
+demo-services: $(STAMP) prepare ## show how programs talk to services on this machine; ends by itself
+	@$(BIN)/queue-activation demo services
+
 FAULTS_MOMENTS ?= 20
 FAULTS_SECONDS ?= 300
-faults: $(STAMP) ## kill, cut off and tear everything: nothing may be lost or invented; 50 minutes
+faults: $(STAMP) ## kill, cut off and tear everything: nothing may be lost or invented; an hour
 	FAULTS_MOMENTS=$(FAULTS_MOMENTS) FAULTS_SECONDS=$(FAULTS_SECONDS) $(BIN)/pytest tests/faults
 
 SOAK_MINUTES ?= 60
@@ -85,6 +92,15 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/timers.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/growth.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/routing.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/conversations.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/transport.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/let_go.py
+	@$(MAKE) --no-print-directory bench-services
+
+bench-services: $(INSTALLED)/.set-up ## measure services beside MirrorMaker 2 and a copy loop, with a plot, in 8 minutes
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@benchmarks/peers/mirror-maker/setup
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/services.py --plot build/services.png
 
 bench-quick: $(INSTALLED)/.set-up ## compare two ratios with the committed ones, in under 3 minutes
 	@benchmarks/peers/bare-loop/setup

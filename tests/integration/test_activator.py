@@ -194,6 +194,7 @@ def test_a_notification_starts_a_program_and_a_repeat_starts_none(activating: Ac
         assert activating.log().startswith("activator ready\n")
         notification_id = activating.notify("orders-1", 1)
         activating.notify("other", 1)
+        activating.notify("other", 2)
         [start] = activating.wait_for_starts("orders-1", 1)
         assert start.session_id == start.notification_id == notification_id
 
@@ -204,6 +205,9 @@ def test_a_notification_starts_a_program_and_a_repeat_starts_none(activating: Ac
         activating.wait_for_ended(notification_id)
         assert len(activating.starts("orders-1")) == 1
         assert activating.starts("other") == []
+        activating.wait_for_log("other: not started: no entry of the config matches this queue")
+        assert activating.log().count("other: not started") == 1
+        assert activating.status()["without_entry"] == ["other"]
 
 
 def test_two_event_notifications_of_one_activation_start_one_program(activating: Activating) -> None:

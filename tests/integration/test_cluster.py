@@ -74,9 +74,10 @@ def test_executors_killed_during_load_cost_no_activation_and_invent_none(
             for queue in read:
                 wait_until(partial(is_activated_twice, activations, queue), DEADLINE_S, f"2 activations of {queue}")
             assert not cluster.executors() & set(executors)
+            in_progress = newest(monitored.checkpoint / "offsets")
             # The user knows the process of spark-submit, and sends the signal to that.
             os.kill(process.pid, signal.SIGTERM)
             assert process.wait(60) == 0
             found = {queue: sequences_by_id(activations, queue) for step in range(STEPS) for queue in queues_of(step)}
     assert found == {queue: [1, 2] if queue in read else [1] for queue in found}
-    assert newest(monitored.checkpoint / "offsets") == newest(monitored.checkpoint / "commits"), "a batch was cancelled"
+    assert newest(monitored.checkpoint / "commits") >= in_progress, "the batch in progress was cancelled"

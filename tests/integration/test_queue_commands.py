@@ -54,7 +54,10 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
         assert found["last_activations"][0]["sequence"] == 1
         assert shell.run("queue", "alter", queue, "--status", "off") == f"queue {queue}: altered\n"
         view.wait_for(queue, lambda row: not row["is_receive_enabled"])
-        assert "The queue is OFF" in shell.run("queue", "show", queue)
+        shown = shell.run("queue", "show", queue)
+        assert "queue OFF, " in shown
+        assert "The queue is OFF" in shown
+        assert "#1" in shown.partition("last notified")[2]
         assert f"topic {queue}: deleted" in shell.run("queue", "drop", queue, "--delete-topic")
         wait_until(lambda: view.row(queue) is None, DEADLINE_S, "the end of its row")
     assert "There is no queue" in shell.run("queue", "show", queue, code=2)

@@ -17,10 +17,11 @@ import pytest
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
 from streaming.cli.main import main
-from streaming.daemons.monitor import sole_monitor
-from streaming.daemons.monitor.sole_monitor import SoleMonitor
+from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
+from streaming.daemons.query.sole_program import SoleProgram
 from streaming.errors import UserError
 from streaming.kafka import admin
+from streaming.kafka.last_records import last_records
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support import verbose_monitor
@@ -42,6 +43,7 @@ USERS = {
     "reader": ["reader"],
     "activator": ["activator"],
     "host": ["host"],
+    "router": ["router"],
     "watcher": ["watch", "queues", "tasks"],
     "definer": ["definitions"],
     "loader": ["workload"],
@@ -54,6 +56,7 @@ COMMANDS = {
     "read": "reader",
     "activator": "activator",
     "host": "host",
+    "router": "router",
     "watch": "watcher",
     "queues": "watcher",
     "tasks": "watcher",
@@ -230,6 +233,29 @@ def test_no_secret_in_what_spark_can_be_made_to_say(secured: SecuredBroker, tmp_
         Programs(secured, tmp_path, stack).assert_no_secret()
 
 
+def test_a_router_with_the_documented_rights(secured: SecuredBroker, tmp_path: Path) -> None:
+    root = secured.cluster(SUPER_USER)
+    with ExitStack() as stack:
+        programs = Programs(secured, tmp_path, stack)
+        router = programs.start("router", "router ready", "--checkpoint-location", str(tmp_path / "checkpoint"))
+        producer = CheckedProducer(root)
+        producer.produce(TOPICS.service_messages, b"without an envelope", b"c")
+        producer.flush()
+        wait_until(lambda: last_records(root, TOPICS.service_decisions, 8, 1), DEADLINE_S, "the decision")
+        assert programs.log("router") == "router ready\n", "it warns or fails"
+        programs.assert_no_secret()
+        # A right that the router loses while it runs ends it.
+        lost = Right("router", "Write", "topic", "service-progress").acl("router", PREFIX, ORDERS)
+        secured.forbid(lost)
+        try:
+            producer.produce(TOPICS.service_messages, b"another", b"c")
+            producer.flush()
+            assert router.wait(DEADLINE_S) == 2
+        finally:
+            secured.allow([lost])
+        assert "a required right on a topic" in programs.log("router").splitlines()[-1]
+
+
 @pytest.fixture
 def kept_signals() -> Iterator[None]:
     """Restores the signal handlers, because commands set their own."""
@@ -255,6 +281,7 @@ def refusal(
         "read": [ORDERS],
         "activator": ["--config", activator, "--state-directory", str(tmp_path / "a")],
         "host": ["--config", host],
+        "router": ["--checkpoint-location", str(tmp_path / "checkpoint")],
         "workload": ["--duration", "1s"],
     }
 
@@ -291,6 +318,9 @@ def test_whoever_is_not_let_in_is_told_why_at_once(
     + [("monitor", Right("monitor", "Read", "topic", "queue-commands"))]
     + [("monitor", Right("monitor", "Write", "topic", "queue-ticks"))]
     + [("monitor", Right("monitor", "Read", "group", "queue-activation-monitor"))]
+    + [("router", Right("router", "Read", "topic", "service-decisions"))]
+    + [("router", Right("router", "Write", "topic", "service-progress"))]
+    + [("router", Right("router", "Read", "group", "queue-activation-router"))]
     + [("topics", Right("topics", "Create", "topic", "queue-monitors"))],
     ids=str,
 )
@@ -308,9 +338,9 @@ def test_each_right_is_needed_and_the_missing_one_is_named(
 
 
 def test_a_monitor_that_loses_the_right_to_its_place_is_told_so(secured: SecuredBroker) -> None:
-    right = Right("monitor", "Read", "group", sole_monitor.GROUP_ID).acl("monitor", PREFIX, ORDERS)
+    right = Right("monitor", "Read", "group", GROUP_ID).acl("monitor", PREFIX, ORDERS)
     monitors = secured.cluster("monitor")
-    with SoleMonitor(monitors, admin.Admin(monitors), right.name, TOPICS.ticks, 1) as monitor:
+    with SoleProgram(monitors, admin.Admin(monitors), MONITOR, PREFIX, TOPICS.ticks, 1) as monitor:
         monitor.join("a checkpoint's id", "a monitor")
         monitor.wait()
         secured.forbid(right)

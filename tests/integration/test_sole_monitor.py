@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.daemons.monitor import sole_monitor
-from streaming.daemons.monitor.sole_monitor import SESSION_TIMEOUT_S, SoleMonitor
+from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
+from streaming.daemons.query import sole_program
+from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
@@ -58,12 +59,14 @@ class Place:
 
     @property
     def group_id(self) -> str:
-        return self.prefix + sole_monitor.GROUP_ID
+        return self.prefix + GROUP_ID
 
     @contextmanager
-    def asked_for(self, checkpoint_id: str) -> Iterator[SoleMonitor]:
+    def asked_for(self, checkpoint_id: str) -> Iterator[SoleProgram]:
         """Yields a monitor that has asked for the place."""
-        with SoleMonitor(self.cluster, Admin(self.cluster), self.group_id, self.topic, self.partitions) as monitor:
+        with SoleProgram(
+            self.cluster, Admin(self.cluster), MONITOR, self.prefix, self.topic, self.partitions
+        ) as monitor:
             monitor.join(checkpoint_id, f"host-of-{checkpoint_id}")
             yield monitor
 
@@ -85,7 +88,7 @@ class Place:
             yield process
 
 
-def holds(monitor: SoleMonitor) -> bool:
+def holds(monitor: SoleProgram) -> bool:
     monitor.wait()
     return True
 
@@ -95,7 +98,7 @@ def kill(process: ChildProcess) -> None:
     process.wait(10)
 
 
-def problem_of(monitor: SoleMonitor) -> str:
+def problem_of(monitor: SoleProgram) -> str:
     """Waits until the monitor has an error that must end it; returns the message."""
     wait_until(monitor.has_problem, DEADLINE_S, "the loss of the place")
     with pytest.raises(UserError) as found:
@@ -110,7 +113,7 @@ def place(broker: EmbeddedBroker) -> Place:
 
 def be_impatient(monkeypatch: pytest.MonkeyPatch, patience_s: float = 1.0) -> None:
     """Lets a newcomer give up before a session would end, for tests that kill no monitor."""
-    monkeypatch.setattr(sole_monitor, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(sole_program, "_PATIENCE_S", patience_s)
 
 
 def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +259,6 @@ def test_an_error_in_its_thread_is_raised_where_the_monitor_is_supervised(
     def fail(*_: object) -> None:
         raise ValueError("a defect")
 
-    monkeypatch.setattr(SoleMonitor, "_on_assign", fail)
+    monkeypatch.setattr(SoleProgram, "_on_assign", fail)
     with place.asked_for("broken") as monitor, pytest.raises(ValueError, match="a defect"):
         holds(monitor)

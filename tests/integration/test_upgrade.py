@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.monitor.sole_monitor import GROUP_ID
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
@@ -61,7 +61,7 @@ def test_the_state_in_a_checkpoint_of_0_1_0_is_kept(broker: EmbeddedBroker, tmp_
             for queue in ("inactive", "timed-out", "receiving", "transaction", "silent", "waiting")
         }
         started = list(tasks.records())
-        place = Admin(Cluster(broker.bootstrap_servers, {})).members(monitored.prefix + sole_monitor.GROUP_ID, 10)
+        place = Admin(Cluster(broker.bootstrap_servers, {})).members(monitored.prefix + GROUP_ID, 10)
     tasks.close()
     assert found == {
         "inactive": [(2, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")],

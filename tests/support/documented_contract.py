@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import inspect
 
@@ -97,7 +97,7 @@ def type_in_words(kind: inspect.Type) -> str:
     match kind:
         case inspect.UnionType(types=types):
             null_last = sorted(types, key=lambda one: isinstance(one, inspect.NoneType))
-            text = ", or ".join(map(type_in_words, null_last))
+            text = ", or ".join(dict.fromkeys(map(type_in_words, null_last)))
         case inspect.LiteralType(values=values):
             *others, last = (f"`{value}`" for value in values)
             text = f"{', '.join(others)} or {last}" if others else last
@@ -139,9 +139,10 @@ def values_in_words(option: Any) -> str:
     elif told.parser is not None:
         text = "duration or `none`" if told.parser is parse_or_none else "duration"
     elif option.multiple:
-        text = "text, repeatable"
+        [kind] = get_args(kind)
+        text = f"{_choices(kind) if issubclass(kind, Enum) else 'text'}, repeatable"
     elif issubclass(kind, Enum):
-        text = ", ".join(f"`{one.value}`" for one in kind)
+        text = _choices(kind)
     elif kind is Path:
         text = "path" if told.dir_okay and told.file_okay else "file" if told.file_okay else "folder"
     elif option.min is not None:
@@ -149,6 +150,10 @@ def values_in_words(option: Any) -> str:
     else:
         text = {int: "integer", str: "text"}[kind]
     return text
+
+
+def _choices(kind: type[Enum]) -> str:
+    return ", ".join(f"`{one.value}`" for one in kind)
 
 
 def default_in_words(option: Any) -> str:

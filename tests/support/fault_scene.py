@@ -61,6 +61,20 @@ class KillableBroker:
         self._stack.close()
 
 
+def python_workers(scene: str) -> list[int]:
+    """Returns the process ids of Spark's Python workers, and of their daemon, whose SCENE_VARIABLE is `scene`."""
+    daemon = f"-m\0{worker_daemon.__name__}\0"  # the name alone would also find the JVM, which has it in a setting
+    return [pid for pid in processes_with(daemon) if _has_variable(pid, SCENE_VARIABLE, scene)]
+
+
+def kill_with_java(program: Program) -> None:
+    """Kills a driver, as a crash does. The JVM and the workers end by themselves."""
+    assert program.process is not None
+    java = children_of(program.process.pid)
+    program.kill()
+    wait_until(lambda: not any(map(is_running, java)), DEADLINE_S, "the end of the JVM")
+
+
 class Scene:
     """A monitor on its own topics that gets a random history while a test causes faults.
 
@@ -107,16 +121,12 @@ class Scene:
         self.monitor.wait_until_ready()
 
     def kill_driver(self) -> None:
-        """Kills the driver, as a crash does. The JVM and the workers end by themselves."""
-        assert self.monitor.process is not None
-        jvm = children_of(self.monitor.process.pid)
-        self.monitor.kill()
-        wait_until(lambda: not any(map(is_running, jvm)), DEADLINE_S, "the end of the JVM")
+        """Kills the driver; see `kill_with_java`."""
+        kill_with_java(self.monitor)
 
     def workers(self) -> list[int]:
         """Returns the process ids of the Python workers and of their daemon."""
-        daemon = f"-m\0{worker_daemon.__name__}\0"  # the name alone would also find the JVM, which has it in a setting
-        return [pid for pid in processes_with(daemon) if _has_variable(pid, SCENE_VARIABLE, self._name)]
+        return python_workers(self._name)
 
     def kill_worker(self) -> None:
         """Kills a random Python worker, busy or idle, or their daemon."""
