@@ -56,8 +56,8 @@ check: lint ## lint, and the unit tests of the source, in under a minute
 
 # A long file that comes last would leave the other workers without work.
 LONGEST_FIRST = tests/integration/test_scenarios.py tests/integration/test_monitor.py tests/integration/test_secured.py \
-	tests/acceptance tests/integration/test_cluster.py tests/faults/test_monitor_kills.py \
-	tests/faults/test_service_kills.py tests/integration/test_service_clients.py
+	tests/acceptance tests/integration/test_sole_monitor.py tests/integration/test_cluster.py \
+	tests/integration/test_service_clients.py
 
 test: $(INSTALLED)/.set-up prepare ## run all tests: unit, simulation, integration, acceptance
 	@rm -rf build/coverage
