@@ -22,11 +22,13 @@ from confluent_kafka.admin import NewTopic
 from machine import machine
 
 from streaming.core.conversations.decisions import Deliver, Kind
-from streaming.daemons.transport.transport import Transport, TransportSettings
+from streaming.daemons.transport.settings import TransportSettings
+from streaming.daemons.transport.transport import Transport
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.wire.service_decisions import DecisionFields, DecisionRecord, encoder, fields_of
+from streaming.wire.decision_fields import DecisionFields, fields_of
+from streaming.wire.service_decisions import DecisionRecord, encoder
 from streaming.wire.topics import Topics
 
 PARTITIONS = 4
@@ -106,7 +108,7 @@ def copy(cluster: Cluster, topics: Topics, count: int) -> float:
 def deliver(cluster: Cluster, topics: Topics, count: int) -> float:
     """Carries out the decisions from their beginning; returns deliveries per second."""
     renew_marks(cluster, topics)
-    settings = TransportSettings(cluster, topics.prefix, f"transport-{uuid.uuid4()}")
+    settings = TransportSettings(cluster, lambda _: cluster, topics.prefix, f"transport-{uuid.uuid4()}")
     with Transport(settings, print) as transport:
         while not transport.counts.delivered.total():
             begin_s = time.monotonic()

@@ -3,12 +3,17 @@
 A checkpoint keeps the state of shards in this form.
 """
 
+from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from streaming.spark.compression import compress, decompress
 
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[memoryview])
 
@@ -31,24 +36,29 @@ def pack_columns(table: pa.RecordBatch, codec: pa.Codec) -> bytes:
     return compress(_encoder.encode(buffers), codec)
 
 
-def unpack_columns(stored: bytes, schema: pa.Schema, codec: pa.Codec) -> pa.RecordBatch:
+def unpack_columns(
+    stored: bytes, schema: pa.Schema, codec: pa.Codec, added: Mapping[str, int] = _NOTHING
+) -> pa.RecordBatch:
     """Returns the table that `pack_columns` was given.
 
     Args:
         stored: The compressed bytes.
         schema: The table's schema.
         codec: Decompresses the bytes.
+        added: The last columns, which older versions did not store: name -> their value then.
     """
     if not stored:
         return pa.RecordBatch.from_pylist([], schema)
-    buffers = iter(_decoder.decode(decompress(stored, codec)))
-    columns = [
-        _texts(next(buffers), next(buffers))
-        if pa.types.is_binary(field.type)
-        # Copied to an address that Arrow may compute with.
-        else pa.array(np.frombuffer(next(buffers), np.int64).copy())
-        for field in schema
-    ]
+    buffers = deque(_decoder.decode(decompress(stored, codec)))
+    columns: list[pa.Array] = []
+    for field in schema:
+        if pa.types.is_binary(field.type):
+            columns.append(_texts(buffers.popleft(), buffers.popleft()))
+        elif buffers:
+            # Copied to an address that Arrow may compute with.
+            columns.append(pa.array(np.frombuffer(buffers.popleft(), np.int64).copy()))
+        else:
+            columns.append(pa.array(np.full(len(columns[0]), added[field.name])))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -15,10 +15,14 @@ MAX_ENVELOPE_BYTES = 8 * 1024
 # The types by which a receiver knows what the router says. A program's message could pass for an end or an error.
 ROUTERS_TYPES = frozenset((DIALOG_TIMER, END_DIALOG, ERROR))
 
+# The types of messages between instances.
+BETWEEN_INSTANCES = frozenset(("MESSAGE", "END", "ERROR", "ACK"))
+
 ConversationId = Annotated[str, Meta(min_length=1, max_length=128)]
 GroupId = Annotated[str, Meta(min_length=1, max_length=256)]
 Text = Annotated[str, Meta(max_length=3000)]
-Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+# An Error without a number counts as one with 2**62, which no message reaches.
+Sequence = Annotated[int, Meta(ge=0, le=2**62 + 1)]
 DurationMs = Annotated[int, Meta(ge=0, le=10**12)]
 LifetimeS = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -84,6 +88,16 @@ def decode_envelope(headers: list[tuple[str, bytes | None]] | None) -> Envelope:
     if len(found) != 1:
         return decode_value(None, -1 - len(found))
     return decode_value(found[0], len(found[0] or b""))
+
+
+def decode_incoming(value: bytes | None, value_bytes: int) -> Envelope:
+    """Decodes the envelope of a message from another instance; the arguments and errors are those of `decode_value`."""
+    envelope = decode_value(value, value_bytes)
+    if envelope.type not in BETWEEN_INSTANCES:
+        raise InvalidRecordError(f"{envelope.type} is not for messages between instances")
+    if envelope.message_sequence_number is None and envelope.type in {"MESSAGE", "END"}:
+        raise InvalidRecordError(f"{envelope.type} between instances needs the field `message_sequence_number`")
+    return envelope
 
 
 def decode_value(value: bytes | None, value_bytes: int) -> Envelope:

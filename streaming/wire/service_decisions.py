@@ -4,92 +4,20 @@ Number, `first` and `ends` make each decision take effect once, although Spark's
 (core/conversations/marks.py). Only the programs of one instance read these records.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from streaming.core.conversations.carrying import NO_OFFSET, DecisionBatch, Failure, Position, Refusal, Report
-from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Kind, Source
+from streaming.core.conversations.decisions import Decision
 from streaming.core.conversations.marks import Marks
+from streaming.wire.decision_fields import DecisionFields, DeliverFields, Natural, fields_of
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.envelope import ConversationId
 
-Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-# No report may make a decision that is too large for Kafka.
-ErrorText = Annotated[str, Meta(max_length=4000)]
 # The router makes the next round of one that is reported, and that must be a Natural, too.
 Round = Annotated[int, Meta(ge=0, le=2**62)]
-
-
-class DeliverFields(Struct, tag="DELIVER", tag_field="decision", omit_defaults=True):
-    """A message to be put into a queue; core/conversations/decisions.py explains the fields.
-
-    Without `offset` the router sends the message; without `sequence` it has no number; without `begun` it is an error
-    about an unknown conversation.
-    """
-
-    conversation_id: str
-    is_initiator: bool
-    queue: str
-    service: str
-    from_service: str
-    conversation_group_id: str
-    round: Natural
-    kind: Literal["MESSAGE", "END", "ERROR", "TIMER"] = "MESSAGE"
-    offset: Natural | None = None
-    sequence: Natural | None = None
-    error_code: Int64 | None = None
-    error_text: ErrorText | None = None
-    database: str = ""
-    begun: Natural | None = None
-
-    def decision(self) -> Deliver:
-        """Returns the core's form."""
-        return Deliver(
-            Kind[self.kind],
-            self.conversation_id,
-            self.is_initiator,
-            -1 if self.sequence is None else self.sequence,
-            self.round,
-            -1 if self.offset is None else self.offset,
-            self.queue,
-            self.service,
-            self.from_service,
-            self.conversation_group_id,
-            self.error_code,
-            self.error_text,
-            self.database,
-            -1 if self.begun is None else self.begun,
-        )
-
-
-class DeadLetterFields(Struct, tag="DEAD_LETTER", tag_field="decision", omit_defaults=True):
-    """A record to be put into service-dead-letters."""
-
-    source: Literal["MESSAGES", "INCOMING"]
-    offset: Natural
-    reason: str
-    number: Int64 | None = None
-
-    def decision(self) -> DeadLetter:
-        """Returns the core's form."""
-        return DeadLetter(Source[self.source], self.offset, self.number, self.reason)
-
-
-class CleanUpFields(Struct, tag="CLEAN_UP", tag_field="decision"):
-    """Offsets of service-messages and service-incoming, and an instant, before which records may be deleted."""
-
-    messages: Natural
-    incoming: Natural
-    decided_ms: Natural = 0
-
-    def decision(self) -> CleanUp:
-        """Returns the core's form."""
-        return CleanUp(self.messages, self.incoming, self.decided_ms)
-
-
-DecisionFields = DeliverFields | DeadLetterFields | CleanUpFields
 
 
 class DecisionRecord(Struct):
@@ -111,7 +39,7 @@ class DecisionRecord(Struct):
 
     def batch(self, offset: int) -> DecisionBatch:
         """Returns the core's form of the record with this offset."""
-        decisions = [each.decision() for each in self.decisions]
+        decisions: list[Decision] = [each.decision() for each in self.decisions]
         return DecisionBatch(offset, self.generation, self.number, self.first, self.ends, decisions)
 
 
@@ -208,7 +136,19 @@ class RetryReport(Struct, tag="RETRY", tag_field="type"):
     conversation_id: ConversationId
 
 
-ServiceReport = RefusedReport | RetryReport
+class ConnectedReport(Struct, tag="CONNECTED", tag_field="type"):
+    """A report of a transport: it can reach another instance now, or no longer.
+
+    Attributes:
+        address: The instance's address, as routes name it.
+        is_connected: Whether it can be reached. Then what is not acknowledged is sent again.
+    """
+
+    address: str
+    is_connected: bool
+
+
+ServiceReport = RefusedReport | RetryReport | ConnectedReport
 
 decision_record_decoder = msgspec.json.Decoder(DecisionRecord)
 mark_decoder = msgspec.json.Decoder(MarkRecord)
@@ -220,53 +160,6 @@ encoder = msgspec.json.Encoder()
 MARK = b"mark"
 # The beginnings of the keys of refusals, by the sender's side.
 _REFUSAL_KEYS = {True: b"refusal/initiator/", False: b"refusal/target/"}
-
-_KINDS = tuple(kind.name for kind in Kind)
-_SOURCES = tuple(source.name for source in Source)
-
-
-def fields_of(decision: Decision) -> dict[str, Any]:
-    """Returns a decision as the fields of its record."""
-    if isinstance(decision, Deliver):
-        fields = {
-            "decision": "DELIVER",
-            "conversation_id": decision.conversation_id,
-            "is_initiator": decision.is_initiator,
-            "queue": decision.queue,
-            "service": decision.service,
-            "from_service": decision.from_service,
-            "conversation_group_id": decision.group_id,
-            "round": decision.round,
-        }
-        if decision.kind:
-            fields["kind"] = _KINDS[decision.kind]
-        if decision.offset >= 0:
-            fields["offset"] = decision.offset
-        if decision.sequence >= 0:
-            fields["sequence"] = decision.sequence
-        if decision.error_code is not None:
-            fields["error_code"] = decision.error_code
-        if decision.error_text is not None:
-            fields["error_text"] = decision.error_text
-        if decision.database:
-            fields["database"] = decision.database
-        if decision.begun >= 0:
-            fields["begun"] = decision.begun
-        return fields
-    if isinstance(decision, DeadLetter):
-        fields = {
-            "decision": "DEAD_LETTER",
-            "source": _SOURCES[decision.source],
-            "offset": decision.offset,
-            "reason": decision.reason,
-        }
-        return fields if decision.number is None else fields | {"number": decision.number}
-    return {
-        "decision": "CLEAN_UP",
-        "messages": decision.messages,
-        "incoming": decision.incoming,
-        "decided_ms": decision.decided_ms,
-    }
 
 
 def decode_decisions(value: bytes | None) -> DecisionRecord:

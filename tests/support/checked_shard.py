@@ -15,7 +15,7 @@ from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import RetryReport, decode_decisions, report_of
+from streaming.wire.service_decisions import ConnectedReport, RetryReport, decode_decisions, report_of
 from streaming.wire.topics import Topics
 from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, Stored
 
@@ -45,7 +45,9 @@ class CheckedShard(PlainShard):
     def stored(self) -> Stored:
         """Returns the states."""
         plain = super().stored()
-        return BothStored(plain.clock, plain.definitions, plain.conversations, plain.wakes, plain.held, self._row)
+        return BothStored(
+            plain.clock, plain.definitions, plain.conversations, plain.wakes, plain.held, plain.unreachable, self._row
+        )
 
     def restore(self, stored: Stored) -> None:
         """Goes back to states."""
@@ -78,7 +80,9 @@ class CheckedShard(PlainShard):
     def _command(self, command: ServiceCommand, at_ms: int) -> dict[str, Any]:
         return self._row_of(RouterSource.COMMANDS, at_ms, command.database.encode(), _encode(command))
 
-    def _report(self, returned: Returned | Retried) -> bytes:
+    def _report(self, returned: Returned | Retried | ConnectedReport) -> bytes:
+        if isinstance(returned, ConnectedReport):
+            return _encode(returned)
         if isinstance(returned, Retried):
             return _encode(RetryReport(returned.conversation_id))
         direction = returned.conversation_id, returned.is_initiator

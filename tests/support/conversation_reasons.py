@@ -30,16 +30,37 @@ def untrue(
     """
     shard, direction = partition.shard, conversation.directions[to]
     now_ms, wake_ms = shard.clock.now_ms, shard.wakes[conversation.conversation_id]
-    if direction.held_since_ms > now_ms or not direction.reason:
+    is_sent = conversation.is_far(to) and direction.held_since_ms > now_ms
+    if not is_sent and (direction.held_since_ms > now_ms or not direction.reason):
         return "held without a reason"
     if wake_ms <= now_ms:
         return None  # is to be looked at
+    if is_sent:
+        return _unsent(shard, conversation, to)
     if direction.retry_ms > now_ms:
         is_known = direction.reason in {NO_TOPIC, TOO_LARGE} and wake_ms <= direction.retry_ms
         return None if is_known else f"rests because of {direction.reason!r} until {wake_ms}"
     if direction.reason == RETURN_AWAITED:
         return None if _is_awaited(partition, done, unread, conversation, to) else "awaits what is not to be returned"
     return _untrue_by_definitions(shard, conversation, to)
+
+
+def _unsent(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
+    """Returns what is wrong with messages that are on their way to another instance."""
+    link, sender = conversation.link, conversation.endpoints[TARGET - to]
+    assert link is not None
+    assert sender is not None
+    if conversation.directions[to].waiting[-1].sequence >= link.sent_below:
+        return "neither sent nor held"
+    asked = routing.Conversation(
+        conversation.conversation_id,
+        conversation.services[to],
+        conversation.to_broker_instance,
+        to == TARGET,
+        sender.database,
+    )
+    decision = resolve(shard.definitions, shard.instance, asked)
+    return None if decision.address == link.address else f"sent to {link.address}, not to {decision.address}"
 
 
 def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: int) -> str | None:

@@ -9,9 +9,10 @@ from random import Random
 
 from streaming.core.conversations.decisions import CleanUp, Decision
 from streaming.core.times import FOREVER_MS
+from streaming.wire.decision_fields import fields_of
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import RetryReport, ServiceReport, encoder, fields_of
+from streaming.wire.service_decisions import RefusedReport, RetryReport, ServiceReport, encoder
 from tests.support.conversation_truth import Place, Truth
 from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, Stored
 
@@ -158,7 +159,11 @@ class Router:
         batch = Batch(
             self._log.now_ms,
             commands,
-            [_report(each) for each in reports if isinstance(each, RetryReport) or each.partition == partition.number],
+            [
+                _report(each)
+                for each in reports
+                if not isinstance(each, RefusedReport) or each.partition == partition.number
+            ],
             [(offset, *partition.messages[offset]) for offset in range(partition.read, end)],
         )
         shard, before = partition.shard, partition.shard.stored()
@@ -216,6 +221,7 @@ class Router:
 def _report(report: ServiceReport) -> Returned | Retried:
     if isinstance(report, RetryReport):
         return Retried(report.conversation_id)
+    assert isinstance(report, RefusedReport)
     refused = [each.decision() for each in report.refused]
     return Returned(
         report.conversation_id,

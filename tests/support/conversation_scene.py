@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Kind
+from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Drop, Forward, Kind, Transmit
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
@@ -81,6 +81,10 @@ def short(decision: Decision) -> str:
         return f"dead @{decision.offset}" + ("" if decision.number is None else f" {decision.number}")
     if isinstance(decision, CleanUp):
         return f"clean up {decision.messages}"
+    if isinstance(decision, Drop):
+        return f"drop @{decision.offset} {decision.number}"
+    if isinstance(decision, Forward):
+        return f"forward @{decision.offset} to {decision.address}, {decision.hops_remaining} hops"
     words = ["target" if decision.is_initiator else "initiator"]
     if decision.kind:
         words.append(Kind(decision.kind).name)
@@ -88,7 +92,9 @@ def short(decision: Decision) -> str:
         words.append(str(decision.sequence))
     if decision.offset >= 0:
         words.append(f"@{decision.offset}")
-    if decision.round != 1:
+    if isinstance(decision, Transmit):
+        words = ["to", decision.address, *words, f"({decision.first_unacknowledged}, {decision.receive_sequence})"]
+    elif decision.round != 1:
         words.append(f"r{decision.round}")
     return " ".join(words) + ("" if decision.error_code is None else f": {decision.error_code}")
 

@@ -9,7 +9,7 @@ from random import Random
 from zlib import crc32
 
 from streaming.core.conversations.carrying import Carrying, Direction, Failure, Position
-from streaming.core.conversations.decisions import CleanUp, Deliver, Kind
+from streaming.core.conversations.decisions import CleanUp, DeadLetter, Deliver, Kind, Transmit
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_decisions import (
@@ -85,7 +85,10 @@ class Transport:
                     self._deliver(decision, place, done, buried)
                 elif isinstance(decision, CleanUp):
                     clean_up = decision
+                elif isinstance(decision, Transmit):
+                    self._read(max(decision.offset, self._partition.deleted_below))  # the network loses it
                 else:
+                    assert isinstance(decision, DeadLetter)
                     self._read(decision.offset)
                     buried.append((decision.offset, decision.reason))
                 decisions -= 1

@@ -11,8 +11,10 @@ from streaming.core.conversations import looking, snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Decision, Deliver
+from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.statements import UNKNOWN, take
+from streaming.core.conversations.transmitting import acknowledge
 from streaming.core.routing import snapshot as definitions_snapshot
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Changes
@@ -21,6 +23,7 @@ from streaming.core.routing.definitions import Definitions
 from streaming.core.times import Clock
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
+from streaming.wire.service_decisions import ConnectedReport
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,14 @@ class Batch:
         commands: Commands with their records' timestamps.
         reports: Reports about this shard, and requests.
         messages: Offset, timestamp and envelope of each message.
+        incoming: Offset and envelope of each message from another instance.
     """
 
     at_ms: int
     commands: Sequence[tuple[ServiceCommand, int]] = ()
-    reports: Sequence[Returned | Retried] = ()
+    reports: Sequence[Returned | Retried | ConnectedReport] = ()
     messages: Sequence[tuple[int, int, Envelope]] = ()
+    incoming: Sequence[tuple[int, Envelope]] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Stored:
     conversations: dict[str, snapshot.Snapshot]
     wakes: dict[str, int]
     held: int
+    unreachable: set[str]
 
 
 @dataclass
@@ -85,6 +91,7 @@ class PlainShard:
         wakes: Id -> the instant at which the conversation is due.
         held: The number of messages that it holds.
         touched: The conversations that the last batch has taken up and not removed, by id.
+        unreachable: The addresses that cannot be reached.
         starts: For each message of the last batch, the number of decisions before it.
     """
 
@@ -97,27 +104,37 @@ class PlainShard:
     held: int = 0
     touched: dict[str, Conversation] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
 
     def stored(self) -> Stored:
         """Returns the state; later batches do not change it."""
         definitions = definitions_snapshot.take(self.definitions)
         clock = self.clock.now_ms, self.clock.batch_ms
-        return Stored(clock, definitions, {**self.conversations}, {**self.wakes}, self.held)
+        return Stored(clock, definitions, {**self.conversations}, {**self.wakes}, self.held, {*self.unreachable})
 
     def restore(self, stored: Stored) -> None:
         """Goes back to a state."""
         self.clock = Clock(*stored.clock)
         self.definitions = definitions_snapshot.restore(stored.definitions)
         self.conversations, self.wakes = {**stored.conversations}, {**stored.wakes}
-        self.held = stored.held
+        self.held, self.unreachable = stored.held, {*stored.unreachable}
 
     def step(self, batch: Batch) -> list[Decision]:
         """Takes the shard through a batch; returns its decisions."""
         self.clock.advance(batch.at_ms)
         self._wake(self._define(batch.commands))
         now_ms, settings = self.clock.now_ms, self.settings
-        count = len(self.conversations)
-        context = Context(self.definitions, self.instance, settings, now_ms, self.clock.batch_ms, self.held, count)
+        counts = len(self.conversations), sum(self.conversation(each).is_incoming() for each in self.conversations)
+        context = Context(
+            self.definitions,
+            self.instance,
+            settings,
+            now_ms,
+            self.clock.batch_ms,
+            self.held,
+            *counts,
+            self.unreachable,
+        )
         self.touched = {}
         for report in batch.reports:
             self._take_report(context, report)
@@ -130,6 +147,12 @@ class PlainShard:
             if not looking.look(context, conversation):
                 name = conversation.conversation_id
                 del self.conversations[name], self.wakes[name], self.touched[name]
+        for offset, envelope in batch.incoming:
+            name = envelope.conversation_id
+            before = self._open(name) if name in self.touched or name in self.conversations else None
+            after = take_incoming(context, before, envelope, offset)
+            if after is not None:
+                self.touched[name] = after
         self.starts = []
         for offset, timestamp_ms, envelope in batch.messages:
             self.starts.append(len(context.decisions))
@@ -139,6 +162,8 @@ class PlainShard:
             if after is not None:
                 self.touched[name] = after
         self.starts.append(len(context.decisions))
+        for _, conversation in sorted(self.touched.items()):
+            acknowledge(context, conversation)
         self._close(now_ms)
         self.held = context.held
         return context.decisions
@@ -169,7 +194,17 @@ class PlainShard:
                 if is_routed or (endpoint is not None and (endpoint.database, service) in changes.services):
                     self.wakes[name] = 0
 
-    def _take_report(self, context: Context, report: Returned | Retried) -> None:
+    def _connect(self, context: Context, report: ConnectedReport) -> None:
+        looking.note_reachable(self.unreachable, report.address, is_connected=report.is_connected)
+        for name in self.conversations if report.is_connected else ():
+            link = self.conversation(name).link
+            if link is not None and link.address == report.address:
+                looking.send_again(context, self._open(name))
+
+    def _take_report(self, context: Context, report: Returned | Retried | ConnectedReport) -> None:
+        if isinstance(report, ConnectedReport):
+            self._connect(context, report)
+            return
         name = report.conversation_id
         conversation = self._open(name) if name in self.conversations else None
         if isinstance(report, Retried):
@@ -179,7 +214,7 @@ class PlainShard:
         if conversation is None or conversation.begun != report.begun:
             for each in report.refused:
                 if each.offset >= 0:
-                    context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN)
+                    context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN, each.source)
             return
         looking.take_back(
             context,
@@ -202,7 +237,7 @@ class PlainShard:
             taken = self.conversations[name] = snapshot.take(conversation)
             again = snapshot.restore(taken)
             again.is_view_stale = conversation.is_view_stale
-            assert again == conversation, "a snapshot has lost something"
+            assert again == conversation, f"a snapshot has lost something: {again} {conversation}"
             # A conversation that was due, but not looked at because of the limit, stays due.
             if self.wakes.get(name, now_ms + 1) > now_ms:
                 self.wakes[name] = looking.wake_ms(conversation, self.settings)

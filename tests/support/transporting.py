@@ -15,7 +15,8 @@ from confluent_kafka.admin import NewTopic
 from streaming.core.conversations.decisions import Decision, Deliver, Kind
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.wire.service_decisions import DecisionFields, DecisionRecord, encoder, fields_of
+from streaming.wire.decision_fields import DecisionFields, fields_of
+from streaming.wire.service_decisions import DecisionRecord, encoder
 from streaming.wire.topics import Topics
 from tests.support.killable_programs import Program
 from tests.support.waiting import wait_until

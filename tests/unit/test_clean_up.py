@@ -17,7 +17,7 @@ def run(
         for part in range(per_second):
             number = second * per_second + part
             clock = Clock(second * 1_000, WALL_MS + second * 1_000)
-            decision = clean_up(state, clock, KEEP_MS, (10 * number, number), lowest_offset)
+            decision = clean_up(state, clock, KEEP_MS, (10 * number, number), (lowest_offset, FOREVER_MS))
             if decision is not None:
                 found[second] = decision
     return found
@@ -45,4 +45,4 @@ def test_what_the_last_batches_need_stays_however_old_it_is() -> None:
 
 def test_samples_of_older_routers_delete_no_decisions() -> None:
     state = CleanUpState(batches=1_000, samples=[[0, 1, 500, 0]])
-    assert clean_up(state, Clock(KEEP_MS, WALL_MS), KEEP_MS, (1_000, 0), FOREVER_MS) == CleanUp(500, 0, 0)
+    assert clean_up(state, Clock(KEEP_MS, WALL_MS), KEEP_MS, (1_000, 0), (FOREVER_MS, FOREVER_MS)) == CleanUp(500, 0, 0)

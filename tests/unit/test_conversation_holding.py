@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.conversations.delivering import LET_GO, NOT_ASKED
+from streaming.core.conversations.holding import LET_GO, NOT_ASKED
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.explanation import NUMBERS
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION
@@ -91,16 +91,16 @@ def test_a_message_that_would_go_round_in_a_circle_is_11285() -> None:
     assert scene.define(DropRoute("A", "Back")) == ["target 0 @0"]
 
 
-def test_a_route_to_another_instance_holds_and_says_so() -> None:
+def test_what_was_sent_to_another_instance_is_delivered_here_if_its_route_leads_here_first() -> None:
     scene = Scene(ELSEWHERE)
-    scene.send(begin=True)
-    reason = "its route leads to tcp://elsewhere:1; messages to other instances are not sent yet"
-    assert scene.held() == (1, None, reason)
+    assert scene.send(begin=True) == ["to tcp://elsewhere:1 target 0 @0 (0, 0)"]
     assert scene.define(NO_ELSEWHERE) == ["target 0 @0"]
+    assert scene.conversation.link is None
 
 
 def test_a_message_goes_at_the_instant_at_which_the_route_in_its_way_expires() -> None:
-    scene = Scene(CreateRoute("A", "Elsewhere", "tcp://elsewhere:1", service_name=STOCK, lifetime_s=60))
+    route = CreateRoute("A", "Elsewhere", "tcp://elsewhere:1", service_name=STOCK, lifetime_s=60)
+    scene = Scene(route, resend_ms=100_000)
     scene.send(begin=True)
     created_ms = scene.at_ms - SECOND
     assert scene.wait(created_ms + 59_999 - scene.at_ms) == []
@@ -113,8 +113,8 @@ def test_the_reason_changes_with_the_definitions() -> None:
     since_ms = scene.direction().held_since_ms
     scene.define(A_OFF)
     assert scene.held()[1] == 9791
-    scene.define(A_ON, ELSEWHERE)
-    assert scene.held()[1] is None
+    scene.define(A_ON)
+    assert scene.held()[1] == 9750
     assert scene.direction().held_since_ms == since_ms
 
 

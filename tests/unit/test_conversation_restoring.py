@@ -13,7 +13,8 @@ from streaming.spark.routing.run_shard import RestoredShard, run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
-from streaming.wire.service_decisions import decode_decisions, fields_of
+from streaming.wire.decision_fields import fields_of
+from streaming.wire.service_decisions import decode_decisions
 from tests.support.conversation_scene import envelope, open_scene, short
 from tests.support.routing_scene import INSTANCE
 
@@ -136,7 +137,7 @@ def test_a_side_in_error_is_told_again_because_its_error_may_not_have_arrived() 
     scene.fail("target ERROR 2 @3")
     conversation, shard = scene.conversation, scene.shard
     assert conversation.directions[1].waiting
-    context = Context(shard.definitions, INSTANCE, shard.settings, 0, 0, 1, 1)
+    context = Context(shard.definitions, INSTANCE, shard.settings, 0, 0, 1, 1, 0)
     conversation.directions[1].due_sequence = 1  # message 1 is to be returned, too
     end_suspect(context, conversation, Suspect("c", ("Orders", "Stock"), ("A", "B"), ("c", "c")), 2)
     assert [short(each) for each in context.decisions] == [f"target ERROR {2 << GENERATION_BITS} r2: 0"]

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from streaming.core.conversations import snapshot
-from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item
+from streaming.core.conversations.conversation import Ahead, Conversation, Direction, Endpoint, Item, Link
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.routing import snapshot as definitions_snapshot
@@ -37,6 +37,7 @@ ITEMS = [
     Item(9, Kind.ERROR, -1, -8489, "text"),
     Item(10, Kind.ERROR, -1, 0, ""),
 ]
+NOT_STORED = {"is_view_stale", "owes_acknowledgement"}
 FULL = Direction(12, 3, 4, 2, deque(ITEMS), 5_000, 9750, "no route matches", 30_000)
 EMPTY = Direction()
 WHOLE = Conversation(
@@ -49,6 +50,7 @@ WHOLE = Conversation(
     60_000,
     70_000,
     80_000,
+    Link(0, "far instance", "tcp://far:1", 3, 4, 5_000, 6_000, True, {9: Ahead(Kind.END, 8, 7_000)}),
 )
 
 
@@ -64,6 +66,8 @@ def again(conversation: Conversation) -> Conversation:
         replace(WHOLE, endpoints=[WHOLE.endpoints[0], None]),
         replace(WHOLE, to_broker_instance=None, ends_ms=FOREVER_MS, closed_ms=FOREVER_MS),
         replace(WHOLE, directions=[EMPTY, EMPTY]),
+        replace(WHOLE, link=None),
+        replace(WHOLE, link=Link(1)),
         *[replace(WHOLE, directions=[EMPTY, replace(FULL, waiting=deque(ITEMS[n:]))]) for n in range(len(ITEMS) + 1)],
         *[replace(WHOLE, directions=[EMPTY, replace(FULL, waiting=deque([item]))]) for item in ITEMS],
         *[
@@ -78,10 +82,10 @@ def test_a_snapshot_has_everything(conversation: Conversation) -> None:
 
 
 def test_every_field_is_different_from_its_default_in_the_test() -> None:
-    for whole in (FULL, WHOLE.endpoints[0], WHOLE):
+    for whole in (FULL, WHOLE.endpoints[0], WHOLE, WHOLE.link):
         assert whole is not None
         for field in fields(whole):
-            assert field.name == "is_view_stale" or getattr(whole, field.name) != field.default, field.name
+            assert field.name in NOT_STORED or getattr(whole, field.name) != field.default, field.name
 
 
 def test_the_view_is_not_stored() -> None:
@@ -91,11 +95,12 @@ def test_the_view_is_not_stored() -> None:
 def test_a_snapshot_of_the_first_routers_knows_no_last_statement() -> None:
     taken = snapshot.take(WHOLE)
     taken.remove(WHOLE.spoken_ms)
-    assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS)
+    taken.pop()
+    assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS, link=None)
 
 
 def test_a_direction_in_which_nothing_went_wrong_is_one_number() -> None:
-    assert snapshot.take(replace(WHOLE, directions=[Direction(5, 5), EMPTY]))[-2:] == [5, 0]
+    assert snapshot.take(replace(WHOLE, directions=[Direction(5, 5), EMPTY], link=None))[-2:] == [5, 0]
 
 
 def test_a_direction_that_dropped_messages_is_stored_whole() -> None:
@@ -105,7 +110,7 @@ def test_a_direction_that_dropped_messages_is_stored_whole() -> None:
 
 def test_a_held_message_takes_few_values() -> None:
     items = deque(Item(number, Kind.MESSAGE, 10**9 + number) for number in range(1_000))
-    taken = snapshot.take(replace(WHOLE, directions=[Direction(1_000, waiting=items), EMPTY]))[-2]
+    taken = snapshot.take(replace(WHOLE, directions=[Direction(1_000, waiting=items), EMPTY], link=None))[-2]
     assert taken[-3:] == [[0, *[1] * 999], [10**9, *[1] * 999], []]
 
 

@@ -17,11 +17,13 @@ that it decided after it are still to be returned.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from streaming.core.conversations.decisions import CleanUp, Decision, Deliver
+from streaming.core.conversations.decisions import CleanUp, Decision, Deliver, Source
 from streaming.core.conversations.marks import Marks, Verdict
 
 # Higher than any offset.
 NO_OFFSET = 2**63
+# Nothing of service-messages was returned, but something of service-incoming. Then nothing is deleted there.
+ANY_INCOMING = NO_OFFSET - 1
 
 # The most deliveries in a report. With the longest names, such a report has less than the megabyte that Kafka accepts.
 MAX_RETURNED = 200
@@ -109,7 +111,7 @@ class Position:
         offset: The offset of the next record to take.
         done: The number of decisions of the record after the marks' that have been carried out already.
         held: The lowest offset in service-messages of what was returned and the router may not know about, which no
-            CLEAN_UP may delete yet; NO_OFFSET: there is none.
+            CLEAN_UP may delete yet; ANY_INCOMING: only of service-incoming; NO_OFFSET: there is none.
     """
 
     marks: Marks = field(default_factory=Marks)
@@ -196,7 +198,7 @@ class Carrying:
             decision = decisions[index]
             if position.held < NO_OFFSET and isinstance(decision, CleanUp):
                 # A later record of the same transaction may release what this CLEAN_UP does not know about.
-                decision = replace(decision, messages=min(decision.messages, position.held))
+                decision = replace(decision, messages=min(decision.messages, position.held), incoming=0)
             if not (self.refusals and isinstance(decision, Deliver) and self._is_refused(decision)):
                 yield decision
         marks.carried_out(record.generation, record.number, record.first, record.ends)
@@ -269,7 +271,8 @@ class Carrying:
         if is_returned:
             report.returned.append(delivery)
             if delivery.offset >= 0:
-                self._returned_from = min(self._returned_from, delivery.offset)
+                lowest = delivery.offset if delivery.source == Source.MESSAGES else ANY_INCOMING
+                self._returned_from = min(self._returned_from, lowest)
                 self._note_held()
 
     def _change(self, direction: Direction, refusal: Refusal | None) -> None:

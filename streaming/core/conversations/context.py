@@ -1,5 +1,6 @@
 """The context of a step: the facts that it needs besides its conversation, and its decisions."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from streaming.core.conversations.decisions import DeadLetter, Decision, Source
@@ -39,6 +40,8 @@ class Context:
         batch_ms: The batch's timestamp, by the wall clock.
         held: The number of messages that the shard holds.
         conversations: The number of its conversations.
+        incoming_conversations: The number of those that began in other instances.
+        unreachable: Addresses of other instances that cannot be reached.
         decisions: The decisions so far, in order.
         let_go: The number of held messages that may still be let go in this batch.
     """
@@ -49,10 +52,12 @@ class Context:
         "decisions",
         "definitions",
         "held",
+        "incoming_conversations",
         "instance",
         "let_go",
         "now_ms",
         "settings",
+        "unreachable",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917  (all of them are needed)
@@ -64,6 +69,8 @@ class Context:
         batch_ms: int,
         held: int,
         conversations: int,
+        incoming_conversations: int,
+        unreachable: Collection[str] = (),
     ) -> None:
         self.definitions = definitions
         self.instance = instance
@@ -72,9 +79,11 @@ class Context:
         self.batch_ms = batch_ms
         self.held = held
         self.conversations = conversations
+        self.incoming_conversations = incoming_conversations
+        self.unreachable = unreachable
         self.decisions: list[Decision] = []
         self.let_go = settings.max_let_go
 
-    def refuse(self, offset: int, number: int | None, reason: str) -> None:
-        """Makes a record of service-messages a dead letter."""
-        self.decisions.append(DeadLetter(Source.MESSAGES, offset, number, reason))
+    def refuse(self, offset: int, number: int | None, reason: str, source: int = Source.MESSAGES) -> None:
+        """Makes a record a dead letter."""
+        self.decisions.append(DeadLetter(source, offset, number, reason))

@@ -1,16 +1,23 @@
-"""A conversation within one instance: two endpoints, and the deliveries to each of them, in one state.
+"""A conversation: its endpoints in this instance, and the messages to each side, in one state.
 
 Messages are numbered per direction in the order of their records. A direction delivers them in the order of their
 numbers; while one is held, all later ones of its direction wait behind it.
+
+If the far endpoint is in another instance, the conversation has a link. The messages to the far side are then kept
+until it acknowledges them. Those from the far side have the numbers that it gave them.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from streaming.core.conversations.endpoint_states import ENDED, State
+from streaming.core.conversations.decisions import Source
+from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 INITIATOR, TARGET = 0, 1
+
+# The number of an Error that ends the far endpoint at once, whatever it has received. Messages never get as far.
+RESET = 2**62
 
 # The views show the last statement as exactly as this. Otherwise each statement would write two rows.
 SPOKEN_STEP_MS = 600_000
@@ -43,7 +50,7 @@ class Item:
     Attributes:
         sequence: Its number in its direction.
         kind: Its kind.
-        offset: Its record in service-messages; -1: the router sends it.
+        offset: Its record, in the topic of `Conversation.source_to`; -1: the router sends it.
         error_code: For an error that the router sends.
         error_text: For an error that the router sends.
     """
@@ -56,6 +63,52 @@ class Item:
 
 
 @dataclass(slots=True)
+class Ahead:
+    """A message from the far side that cannot be accepted yet.
+
+    Attributes:
+        kind: Its kind.
+        offset: Its record in service-incoming.
+        received_ms: The instant at which it was read.
+    """
+
+    kind: int
+    offset: int
+    received_ms: int
+
+
+@dataclass(slots=True)
+class Link:
+    """The connection of a conversation to its far endpoint, which is in another instance.
+
+    Attributes:
+        far_side: The side of the far endpoint.
+        far_instance: The broker instance of the far endpoint, empty if its database has none; None: the far side has
+            not been heard of.
+        address: The address to which messages were sent last; empty: none was, or its route is gone.
+        next_sequence: The number of the next message to send. It goes back when messages are sent again.
+        sent_below: Messages with lower numbers have been sent at least once.
+        resend_ms: The instant at which what is not acknowledged is sent again.
+        resend_after_ms: The time after which it is sent again; it doubles each time.
+        has_told_end: Whether the far side has acknowledged that this side has ended.
+        ahead: Number -> message from the far side that cannot be accepted yet: an earlier one is missing, or its
+            delivery cannot be made.
+        owes_acknowledgement: Whether the far side must be told what has been received. Not part of the stored state.
+    """
+
+    far_side: int
+    far_instance: str | None = None
+    address: str = ""
+    next_sequence: int = 0
+    sent_below: int = 0
+    resend_ms: int = FOREVER_MS
+    resend_after_ms: int = 0
+    has_told_end: bool = False
+    ahead: dict[int, Ahead] = field(default_factory=dict)
+    owes_acknowledgement: bool = False
+
+
+@dataclass(slots=True)
 class Direction:
     """The deliveries to one endpoint.
 
@@ -65,7 +118,7 @@ class Direction:
         round: The current round.
         dropped_below: Messages with lower numbers that the transport returns are not delivered again.
         waiting: The messages that are held, by number. A number that is missing is still to be returned by the
-            transport.
+            transport. To a far endpoint: those that it has not acknowledged.
         held_since_ms: The instant since which messages have been held; FOREVER_MS: none is held.
         number: The number of Service Broker's message that says why they are held; None: there is none.
         reason: Why they are held, in words.
@@ -99,6 +152,7 @@ class Conversation:
         ends_ms: The end of its lifetime; FOREVER_MS: it has none.
         closed_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
         spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
+        link: The connection to the far endpoint; None: there is none in another instance.
         is_view_stale: Whether the views must be written. Not part of the stored state.
     """
 
@@ -111,6 +165,7 @@ class Conversation:
     ends_ms: int = FOREVER_MS
     closed_ms: int = FOREVER_MS
     spoken_ms: int = NEVER_MS
+    link: Link | None = None
     is_view_stale: bool = False
 
     def has_ended(self, side: int) -> bool:
@@ -118,19 +173,61 @@ class Conversation:
         endpoint = self.endpoints[side]
         return endpoint is not None and endpoint.state in ENDED
 
+    def apply(self, side: int, trigger: Trigger) -> None:
+        """Changes the state of an endpoint by a delivery."""
+        endpoint = self.endpoints[side]
+        state = None if endpoint is None else after(endpoint.state, trigger)
+        if endpoint is None or state is None or state is endpoint.state:
+            return
+        endpoint.state = state
+        if state in ENDED:
+            endpoint.timer_ms = FOREVER_MS
+        self.is_view_stale = True
+
+    def is_closed(self, side: int) -> bool:
+        """Returns whether an endpoint takes no more messages of the far program."""
+        endpoint = self.endpoints[side]
+        return endpoint is not None and (endpoint.state in ENDED or endpoint.state is State.ER)
+
+    def is_far(self, side: int) -> bool:
+        """Returns whether a side's endpoint is in another instance."""
+        return self.link is not None and self.link.far_side == side
+
+    def is_incoming(self) -> bool:
+        """Returns whether another instance began it."""
+        return self.link is not None and self.link.far_side == INITIATOR
+
+    def source_to(self, side: int) -> Source:
+        """Returns the topic that has the messages to a side."""
+        return Source.MESSAGES if self.link is None or self.link.far_side == side else Source.INCOMING
+
     def references(self) -> int:
         """Returns the number of messages that are held."""
-        return len(self.directions[INITIATOR].waiting) + len(self.directions[TARGET].waiting)
+        held = len(self.directions[INITIATOR].waiting) + len(self.directions[TARGET].waiting)
+        return held if self.link is None else held + len(self.link.ahead)
 
     def lowest_offset(self) -> int:
         """Returns the lowest offset in service-messages that it refers to; FOREVER_MS if it refers to none."""
         # The numbers of a direction follow the offsets, so its first message has the lowest.
         lowest = FOREVER_MS
-        for direction in self.directions:
-            for item in direction.waiting:
+        for side in (INITIATOR, TARGET):
+            if self.link is None or self.link.far_side == side:
+                for item in self.directions[side].waiting:
+                    if item.offset >= 0:
+                        lowest = min(lowest, item.offset)
+                        break
+        return lowest
+
+    def lowest_incoming(self) -> int:
+        """Returns the lowest offset in service-incoming that it refers to; FOREVER_MS if it refers to none."""
+        lowest = FOREVER_MS
+        if self.link is not None:
+            # A message that was sent again has a higher offset than later ones.
+            for item in self.directions[TARGET - self.link.far_side].waiting:
                 if item.offset >= 0:
                     lowest = min(lowest, item.offset)
-                    break
+            for message in self.link.ahead.values():
+                lowest = min(lowest, message.offset)
         return lowest
 
     def is_over(self) -> bool:

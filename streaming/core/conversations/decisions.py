@@ -13,7 +13,10 @@ WRONG_STATE = 8429
 REMOTE_SERVICE_DROPPED = 8470
 LIFETIME_OVER = 8489
 REMOTE_ENDPOINT_GONE = 8462
+SECOND_TARGET = 8495
 ENDPOINT_CLOSED = 11212
+OUT_OF_ORDER = 11217
+REPEATED = 11218
 
 _SCHEMA = "http://schemas.microsoft.com/SQL/ServiceBroker/"
 END_DIALOG = _SCHEMA + "EndDialog"
@@ -22,12 +25,13 @@ DIALOG_TIMER = _SCHEMA + "DialogTimer"
 
 
 class Kind(IntEnum):
-    """The kind of a message in a queue."""
+    """The kind of a message in a queue, or between instances."""
 
     MESSAGE = 0
     END = 1
     ERROR = 2
     TIMER = 3
+    ACK = 4  # an acknowledgement that travels alone; only between instances
 
 
 class Source(IntEnum):
@@ -57,6 +61,7 @@ class Deliver:
         database: The receiver's database; empty in decisions of older routers.
         begun: The offset of the record that began the conversation, which tells it from an earlier one with its
             identifier; -1: an error about an unknown conversation.
+        source: The topic of the record.
     """
 
     kind: int
@@ -73,6 +78,7 @@ class Deliver:
     error_text: str | None = None
     database: str = ""
     begun: int = -1
+    source: int = Source.MESSAGES
 
 
 @dataclass(slots=True)
@@ -107,4 +113,82 @@ class CleanUp:
     decided_ms: int = 0
 
 
-Decision = Deliver | DeadLetter | CleanUp
+@dataclass(slots=True)
+class Transmit:
+    """Send a message of a conversation to another instance.
+
+    Attributes:
+        kind: The kind of the message.
+        address: The address of the instance.
+        mirror_address: The address of its mirror; None: it has none.
+        conversation_id: The conversation.
+        is_initiator: The sender's side.
+        sequence: The message's number in its direction; -1: an acknowledgement, or an Error that ends the far endpoint
+            at once.
+        offset: The record of service-messages that has the message; -1: the router sends it.
+        from_service: The sending service.
+        from_database: Its database.
+        from_broker_instance: The database's broker instance; None: it has none.
+        to_service: The receiving service.
+        to_broker_instance: The broker instance that the message names.
+        first_unacknowledged: The number of the sender's first message that has not been acknowledged.
+        receive_sequence: The messages with lower numbers have been received from the far side.
+        hops_remaining: The number of further instances that may send it on.
+        lifetime_ms: The rest of the conversation's lifetime; None: it has none.
+        error_code: For an error that the router sends.
+        error_text: For an error that the router sends.
+    """
+
+    kind: int
+    address: str
+    mirror_address: str | None
+    conversation_id: str
+    is_initiator: bool
+    sequence: int
+    offset: int
+    from_service: str
+    from_database: str
+    from_broker_instance: str | None
+    to_service: str
+    to_broker_instance: str | None
+    first_unacknowledged: int
+    receive_sequence: int
+    hops_remaining: int
+    lifetime_ms: int | None = None
+    error_code: int | None = None
+    error_text: str | None = None
+
+
+@dataclass(slots=True)
+class Forward:
+    """Send a record of service-incoming on to another instance.
+
+    Attributes:
+        offset: The record.
+        address: The address of the instance.
+        mirror_address: The address of its mirror; None: it has none.
+        hops_remaining: The number of further instances that may send it on.
+    """
+
+    offset: int
+    address: str
+    mirror_address: str | None
+    hops_remaining: int
+
+
+@dataclass(slots=True)
+class Drop:
+    """Do nothing with a record of service-incoming; its sender sends it again. It is counted and traced.
+
+    Attributes:
+        offset: The record.
+        number: The number of Service Broker's message for the reason; None: there is no room.
+        conversation_id: The conversation that it names.
+    """
+
+    offset: int
+    number: int | None
+    conversation_id: str
+
+
+Decision = Deliver | DeadLetter | CleanUp | Transmit | Forward | Drop

@@ -5,22 +5,18 @@ batch that is done again gives the same decisions.
 """
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint, Item
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, Item, Link
 from streaming.core.conversations.decisions import ENDPOINT_CLOSED, REMOTE_ENDPOINT_GONE, Deliver, Kind
-from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
-from streaming.core.routing import conversation as routing
+from streaming.core.conversations.endpoint_states import ENDED, State, Trigger
+from streaming.core.conversations.holding import LET_GO, hold, hold_undecided, nothing_is_held, own_service, route
+from streaming.core.conversations.transmitting import drop_to_far, is_end_told, transmit_what_can_go
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
-from streaming.core.routing.definitions import Definitions
-from streaming.core.routing.explanation import NUMBERS
-from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
-from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
 from streaming.core.times import FOREVER_MS
 
 RETURN_AWAITED = "deliveries that failed are still to be reported by the transport"
-LET_GO = "it is being let go"
 CLOSED = "the receiving endpoint has been closed"
-NOT_ASKED = "its route is left to the configuration service, which is not asked yet"
+FAR_ENDPOINT_GONE = "the far endpoint is gone"
 
 
 def send(  # noqa: PLR0913, PLR0917  (the fields of an item)
@@ -34,53 +30,63 @@ def send(  # noqa: PLR0913, PLR0917  (the fields of an item)
 ) -> None:
     """Numbers a message; delivers it, or holds it, or refuses it."""
     direction = conversation.directions[to]
-    if offset >= 0 and _is_closed(conversation.endpoints[to]):
+    if offset >= 0 and conversation.is_closed(to):
         _not_taken(context, conversation, to, kind, offset, ENDPOINT_CLOSED, CLOSED)
         return
     sequence = direction.next_sequence
     direction.waiting.append(Item(sequence, kind, offset, error_code, error_text))
     direction.next_sequence += 1
     context.held += 1
+    # What has been sent to another instance cannot be refused any more.
+    if kind == Kind.MESSAGE and conversation.is_far(to) and _is_limited(context, conversation, to):
+        return
     if direction.held_since_ms == FOREVER_MS:
         deliver_what_can_go(context, conversation, to)
-    if kind == Kind.MESSAGE and direction.waiting:
-        _limit(context, conversation, to)
+    if kind == Kind.MESSAGE and direction.waiting and not conversation.is_far(to):
+        _is_limited(context, conversation, to)
 
 
-def _limit(context: Context, conversation: Conversation, to: int) -> None:
-    """Refuses the last message of a direction, which is held, if it is one too many; its sender has failed then."""
+def _is_limited(context: Context, conversation: Conversation, to: int) -> bool:
+    """Refuses the last message of a direction if it is one too many; its sender has failed then.
+
+    Returns whether it was refused.
+    """
     direction, settings = conversation.directions[to], context.settings
     if len(direction.waiting) > settings.max_held_per_direction:
         problem = f"{settings.max_held_per_direction:,} messages of the conversation are held, which is the limit"
     elif context.held > settings.max_held:
         problem = f"{settings.max_held:,} messages are held in this partition, which is the limit"
     else:
-        return
+        return False
     item = direction.waiting.pop()
     direction.next_sequence = item.sequence
     context.held -= 1
-    context.refuse(item.offset, None, problem)
+    context.refuse(item.offset, None, problem, conversation.source_to(to))
     if not direction.waiting:
-        _nothing_is_held(conversation, direction)
+        nothing_is_held(conversation, direction)
     fail(context, conversation, TARGET - to, 0, problem)
-    if direction.waiting or conversation.endpoints[to] is not None:
+    if direction.waiting or conversation.endpoints[to] is not None or conversation.is_far(to):
         send(context, conversation, to, Kind.ERROR, -1, 0, problem)
-
-
-def _is_closed(endpoint: Endpoint | None) -> bool:
-    """Returns whether an endpoint takes no more messages of the far program."""
-    return endpoint is not None and (endpoint.state in ENDED or endpoint.state is State.ER)
+    return True
 
 
 def deliver_what_can_go(context: Context, conversation: Conversation, to: int, *, is_limited: bool = False) -> None:
     """Delivers the messages of a direction up to the first that cannot go, and notes why that one cannot."""
+    if not conversation.is_far(to):
+        _deliver_here(context, conversation, to, is_limited)
+    link = conversation.link
+    if link is not None and link.far_side == to and _transmit(context, conversation, link, is_limited=is_limited):
+        _deliver_here(context, conversation, to, is_limited)
+
+
+def _deliver_here(context: Context, conversation: Conversation, to: int, is_limited: bool) -> None:
     direction = conversation.directions[to]
     waiting = direction.waiting
     destination: Service | None = None
     while waiting:
         item = waiting[0]
         # An endpoint in ER gets its Error, and nothing else.
-        if conversation.has_ended(to) or (item.kind != Kind.ERROR and _is_closed(conversation.endpoints[to])):
+        if conversation.has_ended(to) or (item.kind != Kind.ERROR and conversation.is_closed(to)):
             _drop_first(context, conversation, to, ENDPOINT_CLOSED, CLOSED)
             continue
         if context.now_ms < direction.retry_ms:
@@ -103,84 +109,44 @@ def deliver_what_can_go(context: Context, conversation: Conversation, to: int, *
         waiting.popleft()
         direction.due_sequence += 1
         context.held -= 1
-    _nothing_is_held(conversation, direction)
+    nothing_is_held(conversation, direction)
 
 
-def hold(context: Context, conversation: Conversation, direction: Direction, number: int | None, reason: str) -> None:
-    """Notes that the messages of a direction are held, since when, and why."""
-    if direction.held_since_ms == FOREVER_MS:
-        direction.held_since_ms = context.now_ms
-        conversation.is_view_stale = True
-    if (direction.number, direction.reason) != (number, reason):
-        direction.number, direction.reason = number, reason
-        conversation.is_view_stale = True
-
-
-def _nothing_is_held(conversation: Conversation, direction: Direction) -> None:
-    """Notes that no message of a direction is held any more."""
-    direction.retry_ms = 0
-    if direction.held_since_ms != FOREVER_MS:
-        direction.held_since_ms = FOREVER_MS
-        direction.number, direction.reason = None, ""
-        conversation.is_view_stale = True
+def _transmit(context: Context, conversation: Conversation, link: Link, *, is_limited: bool) -> bool:
+    """Sends the messages to the far side. Returns whether they go to this instance instead, without a link."""
+    if not transmit_what_can_go(context, conversation, link, is_limited=is_limited):
+        return False
+    if link.far_instance is None and link.far_side == TARGET:
+        conversation.link = None
+        return True
+    # The far database is said to be here now. The far endpoint has stayed where it was.
+    drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
+    link.has_told_end = True
+    fail(context, conversation, TARGET - link.far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+    return False
 
 
 def _destination(context: Context, conversation: Conversation, to: int, item: Item) -> Service | None:
-    """Returns the service to which a direction's messages go now; None, and holds them, if they cannot go."""
+    """Returns the service to which a direction's messages go now; None, and holds them, if they cannot go.
+
+    The link of the conversation is set if they go to another instance.
+    """
     direction = conversation.directions[to]
     receiver, sender = conversation.endpoints[to], conversation.endpoints[TARGET - to]
-    # What the router itself sends goes straight to the endpoint.
+    # What the router itself sends, and what the far side sends, goes straight to the endpoint.
     if item.offset < 0 or sender is None:
-        return _own_service(context, conversation, to)
-    definitions = context.definitions
-    decision = resolve(
-        definitions,
-        context.instance,
-        routing.Conversation(
-            conversation.conversation_id,
-            conversation.services[to],
-            _broker_instance(definitions, conversation, to),
-            to == TARGET,
-            sender.database,
-        ),
-    )
+        return own_service(context, conversation, to)
+    decision = route(context, conversation, to, sender.database)
     if decision.outcome is Outcome.LOCAL:
         # Both endpoints are in one state. A conversation stays with the services with which it began.
-        return decision.service if receiver is None else _own_service(context, conversation, to)
-    if decision.outcome is Outcome.REMOTE:
-        reason = f"its route leads to {decision.address}; messages to other instances are not sent yet"
+        return decision.service if receiver is None else own_service(context, conversation, to)
+    if decision.outcome is not Outcome.REMOTE:
+        hold_undecided(context, conversation, direction, decision.number or 0)
+    elif receiver is None:
+        conversation.link = Link(to, next_sequence=direction.due_sequence, sent_below=direction.due_sequence)
+    else:
+        reason = f"its route leads to {decision.address}, but the conversation's far endpoint is in this instance"
         hold(context, conversation, direction, None, reason)
-        return None
-    number = decision.number or 0
-    reason = NOT_ASKED if number == ROUTE_ASKED_FOR else NUMBERS[number]
-    hold(context, conversation, direction, number, reason)
-    return None
-
-
-def _broker_instance(definitions: Definitions, conversation: Conversation, side: int) -> str | None:
-    """Returns the broker instance that messages to this side name."""
-    if side == TARGET:
-        return conversation.to_broker_instance
-    initiator = conversation.endpoints[INITIATOR]
-    database = definitions.databases.get(initiator.database) if initiator is not None else None
-    return None if database is None else database.broker_instance
-
-
-def _own_service(context: Context, conversation: Conversation, side: int) -> Service | None:
-    """Returns an endpoint's own service; None, and holds the messages to it, if it is not here.
-
-    A service that is found for the first time is the endpoint's own from now on; a later one of its name is not.
-    """
-    definitions, endpoint = context.definitions, conversation.endpoints[side]
-    service = None if endpoint is None else definitions.service(endpoint.database, conversation.services[side])
-    if endpoint is not None and service is not None:
-        if endpoint.service_created not in (0, service.created):
-            service = None  # `look` is about to end this endpoint
-        elif definitions.is_here(service.database):
-            endpoint.service_created = service.created
-            return service
-    number = NO_SERVICE if service is None else NO_BROKER_INSTANCE
-    hold(context, conversation, conversation.directions[side], number, NUMBERS[number])
     return None
 
 
@@ -205,13 +171,14 @@ def _deliver(context: Context, conversation: Conversation, to: int, item: Item, 
             item.error_text,
             destination.database,
             conversation.begun,
+            0 if conversation.link is None else conversation.source_to(to),
         )
     )
     if item.kind == Kind.MESSAGE:
         return
-    apply(conversation, to, Trigger.FAR_ENDED if item.kind == Kind.END else Trigger.FAR_FAILED)
+    conversation.apply(to, Trigger.FAR_ENDED if item.kind == Kind.END else Trigger.FAR_FAILED)
     if conversation.has_ended(TARGET - to):
-        apply(conversation, TARGET - to, Trigger.END_DELIVERED)
+        conversation.apply(TARGET - to, Trigger.END_DELIVERED)
 
 
 def _first_received(context: Context, conversation: Conversation, service: Service) -> Endpoint:
@@ -221,18 +188,6 @@ def _first_received(context: Context, conversation: Conversation, service: Servi
     conversation.to_broker_instance = context.definitions.databases[service.database].broker_instance
     conversation.is_view_stale = True
     return endpoint
-
-
-def apply(conversation: Conversation, side: int, trigger: Trigger) -> None:
-    """Changes the state of an endpoint by a delivery."""
-    endpoint = conversation.endpoints[side]
-    state = None if endpoint is None else after(endpoint.state, trigger)
-    if endpoint is None or state is None or state is endpoint.state:
-        return
-    endpoint.state = state
-    if state in ENDED:
-        endpoint.timer_ms = FOREVER_MS
-    conversation.is_view_stale = True
 
 
 def _drop_first(context: Context, conversation: Conversation, to: int, number: int | None, reason: str | None) -> None:
@@ -257,43 +212,60 @@ def _not_taken(  # noqa: PLR0913, PLR0917  (the fields of an item, and the reaso
     sender, receiver = conversation.endpoints[TARGET - to], conversation.endpoints[to]
     if kind != Kind.MESSAGE:
         if conversation.has_ended(TARGET - to):
-            apply(conversation, TARGET - to, Trigger.END_DELIVERED)
+            conversation.apply(TARGET - to, Trigger.END_DELIVERED)
     elif reason is not None:
-        context.refuse(offset, number, reason)
+        context.refuse(offset, number, reason, conversation.source_to(to))
         is_gone = receiver is not None and receiver.state is State.CD
         if is_gone and sender is not None and sender.state is State.CO:
             # The receiver has ended WITH CLEANUP, which tells nobody; the sender must not wait in silence.
-            fail(context, conversation, TARGET - to, REMOTE_ENDPOINT_GONE, "the far endpoint is gone")
+            fail(context, conversation, TARGET - to, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
 
 
 def drop_waiting(context: Context, conversation: Conversation, to: int, reason: str | None) -> None:
     """Removes all waiting messages of a direction, and those that the transport will still return.
 
-    An endpoint in ER keeps them: its program has yet to receive its Error, and everything else is dropped anyway.
+    An endpoint in ER keeps them: its program has yet to receive its Error, and everything else is dropped anyway. What
+    has been sent to another instance stays, as a later message could not be received without it.
     """
-    direction, receiver = conversation.directions[to], conversation.endpoints[to]
+    direction, receiver, link = conversation.directions[to], conversation.endpoints[to], conversation.link
+    if link is not None and link.far_side == to:
+        drop_to_far(context, conversation, link, reason, is_sent_kept=True)
+        if not link.sent_below and to == TARGET:
+            conversation.link = None
+            conversation.apply(INITIATOR, Trigger.END_DELIVERED)
+        return
+    if link is not None:
+        context.held -= len(link.ahead)
+        link.ahead.clear()
     if receiver is not None and receiver.state is State.ER:
         return
     while direction.waiting:
         _drop_first(context, conversation, to, None, reason)
     direction.due_sequence = direction.dropped_below = direction.next_sequence
-    _nothing_is_held(conversation, direction)
+    nothing_is_held(conversation, direction)
 
 
 def drop_unsent(context: Context, conversation: Conversation, to: int) -> None:
     """Removes what a program has sent and no longer wants delivered. An Error of the broker still goes."""
     errors = [item for item in conversation.directions[to].waiting if item.kind == Kind.ERROR and item.offset < 0]
     drop_waiting(context, conversation, to, None)
-    if errors and conversation.endpoints[to] is not None and not _is_closed(conversation.endpoints[to]):
+    if conversation.is_far(to):
+        is_lost = not any(item.kind == Kind.ERROR for item in conversation.directions[to].waiting)
+    else:
+        is_lost = conversation.endpoints[to] is not None and not conversation.is_closed(to)
+    if errors and is_lost:
         send(context, conversation, to, Kind.ERROR, -1, errors[0].error_code, errors[0].error_text)
 
 
 def fail(context: Context, conversation: Conversation, side: int, code: int, text: str) -> None:
     """Ends an endpoint by an error of the broker, which its program receives. What waited for it is a dead letter."""
     drop_waiting(context, conversation, side, text)
-    endpoint = conversation.endpoints[side]
-    is_told = endpoint is not None and endpoint.state not in ENDED and endpoint.state is not State.ER
-    apply(conversation, side, Trigger.FAR_FAILED)
+    endpoint, link = conversation.endpoints[side], conversation.link
+    if link is not None and link.far_side == side:
+        is_told = not is_end_told(conversation, link)
+    else:
+        is_told = endpoint is not None and endpoint.state not in ENDED and endpoint.state is not State.ER
+    conversation.apply(side, Trigger.FAR_FAILED)
     if is_told:
         # Service Broker's own errors have negative codes.
         send(context, conversation, side, Kind.ERROR, -1, -code, text)

@@ -18,10 +18,14 @@ from streaming.core.conversations.decisions import (
     Deliver,
     Kind,
 )
-from streaming.core.conversations.delivering import LET_GO, deliver_what_can_go, drop_waiting, fail, hold
+from streaming.core.conversations.delivering import deliver_what_can_go, drop_waiting, fail
 from streaming.core.conversations.endpoint_states import ENDED, State
+from streaming.core.conversations.holding import LET_GO, hold
+from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.times import FOREVER_MS
+
+MAX_UNREACHABLE = 1_000
 
 
 def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
@@ -77,7 +81,8 @@ def _take_back_messages(context: Context, direction: Direction, refused: list[De
             items[each.sequence] = Item(each.sequence, each.kind, each.offset, each.error_code, each.error_text)
             direction.due_sequence = min(direction.due_sequence, each.sequence)
         elif each.kind == Kind.MESSAGE:
-            context.refuse(each.offset, ENDPOINT_CLOSED, "the conversation ended before it could be delivered")
+            reason = "the conversation ended before it could be delivered"
+            context.refuse(each.offset, ENDPOINT_CLOSED, reason, each.source)
     context.held += len(items) - len(direction.waiting)
     direction.waiting = deque(sorted(items.values(), key=_sequence))
 
@@ -99,6 +104,22 @@ def _fail_both(context: Context, conversation: Conversation, to: int, code: int,
         fail(context, conversation, side, code, reason)
 
 
+def note_reachable(unreachable: set[str], address: str, *, is_connected: bool) -> None:
+    """Notes whether another instance can be reached. Of very many that cannot, only the first are known."""
+    if is_connected:
+        unreachable.discard(address)
+    elif len(unreachable) < MAX_UNREACHABLE:
+        unreachable.add(address)
+
+
+def send_again(context: Context, conversation: Conversation) -> None:
+    """Sends what is not acknowledged at once, because its destination can be reached again."""
+    link = conversation.link
+    if link is not None and link.resend_ms != FOREVER_MS:
+        link.resend_ms, link.resend_after_ms = context.now_ms, context.settings.resend_ms // 2
+        deliver_what_can_go(context, conversation, link.far_side, is_limited=True)
+
+
 def retry(context: Context, conversation: Conversation) -> None:
     """Decides about what is held now, also about deliveries that have failed and rest. The views show the result."""
     for side in (INITIATOR, TARGET):
@@ -106,6 +127,8 @@ def retry(context: Context, conversation: Conversation) -> None:
         if direction.waiting:
             direction.retry_ms = 0
             conversation.is_view_stale = True
+            if conversation.link is not None:
+                conversation.link.resend_ms = context.now_ms
             deliver_what_can_go(context, conversation, side, is_limited=True)
     conversation.settle(context.now_ms)
 
@@ -122,7 +145,14 @@ def look(context: Context, conversation: Conversation) -> bool:
         if endpoint is not None and context.now_ms >= endpoint.timer_ms:
             _deliver_timer(context, conversation, side, endpoint)
         deliver_what_can_go(context, conversation, side, is_limited=True)
+    if conversation.link is not None and conversation.link.ahead:
+        accept_what_can_be(context, conversation, conversation.link)
+        drop_stale(context, conversation, conversation.link)
     conversation.settle(context.now_ms)
+    link = conversation.link
+    if link is not None and link.address in context.unreachable and conversation.closed_ms < context.now_ms:
+        # The far side may still repeat what it has sent. Only connected time counts.
+        conversation.closed_ms = context.now_ms
     return context.now_ms < conversation.closed_ms + context.settings.tombstone_ms
 
 
@@ -184,4 +214,9 @@ def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
             return 0
         if direction.waiting and direction.retry_ms:
             wake = min(wake, direction.retry_ms)
+    link = conversation.link
+    if link is not None:
+        wake = min(wake, link.resend_ms)
+        for message in link.ahead.values():
+            wake = min(wake, message.received_ms + settings.stale_ms)
     return wake

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.delivering import fail
+from streaming.core.conversations.delivering import deliver_what_can_go, fail
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.transmitting import reset
 from streaming.core.times import FOREVER_MS
 
 REASON = "the router was restored, and it is not known which messages of this conversation were delivered"
@@ -61,8 +62,15 @@ def end_suspect(
             # Its Error may be one that the transport was about to return, and returns no more. So it gets another one.
             endpoint.state = State.DI
     conversation.ends_ms = FOREVER_MS
+    link = conversation.link
     for side in (INITIATOR, TARGET):
-        fail(context, conversation, side, 0, REASON)
+        if link is not None and link.far_side == side:
+            # Nobody knows what it has received, so only an Error that comes before everything can reach it.
+            link.has_told_end = False
+            reset(context, conversation, link, 0, REASON)
+            deliver_what_can_go(context, conversation, side)
+        else:
+            fail(context, conversation, side, 0, REASON)
     conversation.is_view_stale = True
     conversation.settle(context.now_ms)
     return conversation

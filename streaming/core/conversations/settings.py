@@ -16,6 +16,11 @@ class ConversationSettings:
         delivery_retry_ms: How long deliveries rest after one failed: Service Broker starts a database's broker again
             on every fifth notification, one each 5 s.
         timer_retry_ms: How long a DialogTimer rests whose service cannot be reached.
+        max_unacknowledged: Messages of a conversation that may be on their way to another instance.
+        resend_ms: The time after which a message that is not acknowledged is sent again; it doubles each time.
+        max_resend_ms: The longest such time.
+        stale_ms: How long a message from another instance is kept that cannot be accepted; its sender sends it again.
+        max_hops: The number of instances that may send a message on.
         max_let_go: Held messages that a shard lets go in one batch.
         max_looked_at: Conversations that a shard looks at in one batch because time has passed or definitions have
             changed.
@@ -27,5 +32,10 @@ class ConversationSettings:
     tombstone_ms: int = 1_800_000
     delivery_retry_ms: int = 25_000
     timer_retry_ms: int = 10_000
+    max_unacknowledged: int = 500
+    resend_ms: int = 4_000
+    max_resend_ms: int = 64_000
+    stale_ms: int = 10_000
+    max_hops: int = 10
     max_let_go: int = 20_000
     max_looked_at: int = 2_000

@@ -1,20 +1,21 @@
 """Converts a conversation to plain values and back, in the format that a checkpoint keeps.
 
-A snapshot is nested lists of None, int and str. Held messages are stored as differences of numbers and offsets, so a
-held message takes two or three bytes. FORMAT_VERSION is the version of this layout, of a shard's whole state, and of
-the router's checkpoint.
+A snapshot is nested lists of None, bool, int and str. Held messages are stored as differences of numbers and offsets,
+so a held message takes two or three bytes. FORMAT_VERSION is the version of this layout, of a shard's whole state, and
+of the router's checkpoint.
 """
 
 from collections import deque
 from itertools import accumulate
 from typing import Any
 
-from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item
+from streaming.core.conversations.conversation import Ahead, Conversation, Direction, Endpoint, Item, Link
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import NEVER_MS
 
-FORMAT_VERSION = 1
+# 2: conversations with other instances.
+FORMAT_VERSION = 2
 
 Snapshot = list[Any]
 
@@ -37,24 +38,27 @@ def take(conversation: Conversation) -> Snapshot:
         conversation.spoken_ms,
         *[_take_endpoint(endpoint) for endpoint in conversation.endpoints],
         *[_take_direction(direction) for direction in conversation.directions],
+        *([] if conversation.link is None else [_take_link(conversation.link)]),
     ]
 
 
 def restore(snapshot: Snapshot) -> Conversation:
     """Returns the conversation of a snapshot of this FORMAT_VERSION."""
     conversation_id, service, to_service, instance, begun, ends_ms, closed_ms, *parts = snapshot
-    # Snapshots of the first routers have no instant of the last statement.
+    # Snapshots of the first routers have no instant of the last statement, and no link.
     spoken_ms = parts.pop(0) if len(parts) > _PARTS else NEVER_MS
+    link = parts[_PARTS] if len(parts) > _PARTS else None
     return Conversation(
         conversation_id,
         (service, to_service),
         instance,
         [_restore_endpoint(part) for part in parts[:2]],
-        [_restore_direction(part) for part in parts[2:]],
+        [_restore_direction(part) for part in parts[2:_PARTS]],
         begun,
         ends_ms,
         closed_ms,
         spoken_ms,
+        _restore_link(link),
     )
 
 
@@ -77,11 +81,45 @@ def _restore_endpoint(taken: Snapshot | None) -> Endpoint | None:
     return Endpoint(_STATES[state], database, created, group_id, timer_ms)
 
 
+def _take_link(link: Link) -> Snapshot:
+    ahead = [[sequence, message.kind, message.offset, message.received_ms] for sequence, message in link.ahead.items()]
+    return [
+        link.far_side,
+        link.far_instance,
+        link.address,
+        link.next_sequence,
+        link.sent_below,
+        link.resend_ms,
+        link.resend_after_ms,
+        link.has_told_end,
+        ahead,
+    ]
+
+
+def _restore_link(taken: Snapshot | None) -> Link | None:
+    if taken is None:
+        return None
+    *fields, ahead = taken
+    far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, has_told_end = fields
+    return Link(
+        far_side,
+        far_instance,
+        address,
+        next_sequence,
+        sent_below,
+        resend_ms,
+        resend_after_ms,
+        has_told_end,
+        {sequence: Ahead(kind, offset, received_ms) for sequence, kind, offset, received_ms in ahead},
+    )
+
+
 def _take_direction(direction: Direction) -> Snapshot | int:
     """Returns a direction; only its next number, if nothing has ever gone wrong and nothing is held."""
     waiting = direction.waiting
     next_sequence = direction.next_sequence
-    if not waiting and direction.round == 1 and not direction.dropped_below:
+    is_even = direction.due_sequence == next_sequence and direction.round == 1 and not direction.dropped_below
+    if is_even and not waiting:
         return next_sequence
     sequences = [item.sequence for item in waiting]
     offsets = [item.offset for item in waiting]

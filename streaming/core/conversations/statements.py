@@ -3,8 +3,9 @@
 from streaming.core.conversations.context import Context, Envelope
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, WRONG_STATE, Deliver, Kind
-from streaming.core.conversations.delivering import apply, deliver_what_can_go, drop_unsent, send
+from streaming.core.conversations.delivering import deliver_what_can_go, drop_unsent, send
 from streaming.core.conversations.endpoint_states import State, Trigger, after
+from streaming.core.conversations.transmitting import drop_to_far
 from streaming.core.times import FOREVER_MS
 
 UNKNOWN = "the conversation is not known here"
@@ -161,9 +162,11 @@ def _execute(  # noqa: PLR0913, PLR0917  (the statement and its effect)
         if state is State.DO:
             send(context, conversation, far_side, Kind.END, offset)
         return
+    if trigger is Trigger.END_WITH_CLEANUP and conversation.link is not None:
+        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=False)
     drop_unsent(context, conversation, far_side)
     if trigger is Trigger.END_WITH_ERROR and state is State.DO:
-        if conversation.endpoints[far_side] is None:
-            apply(conversation, side, Trigger.END_DELIVERED)
+        if conversation.endpoints[far_side] is None and not conversation.is_far(far_side):
+            conversation.apply(side, Trigger.END_DELIVERED)
         else:
             send(context, conversation, far_side, Kind.ERROR, offset)

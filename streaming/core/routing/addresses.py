@@ -35,6 +35,16 @@ def normal_form(address: str) -> str | None:
     return f"{found['host'].lower()}:{port}" + (f"/{prefix}" if prefix else "")
 
 
+def bootstrap_server(address: str) -> str:
+    """Returns Kafka's bootstrap server in a valid network address, `HOST:PORT`."""
+    return address.partition("://")[2].partition("/")[0]
+
+
+def topic_prefix(address: str) -> str:
+    """Returns the topic prefix in a valid network address; empty if it has none."""
+    return address.partition("://")[2].partition("/")[2]
+
+
 @lru_cache(maxsize=20_000)
 def transport_address(service_name: str) -> str | None:
     """Returns the address that TRANSPORT takes from a service's name; None if the name has none.

@@ -26,9 +26,10 @@ from streaming.spark import progress_files
 from streaming.spark.routing.checkpoint_layout import RouterLayout
 from streaming.spark.routing.restoration import Restoration, ShardFields
 from streaming.spark.routing.run_shard import StateRow, number_of
+from streaming.wire.decision_fields import DeliverFields
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.envelope import decode_envelope
-from streaming.wire.service_decisions import DeliverFields, decode_decisions
+from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.topics import Topics
 
 # The word that --restore takes in place of the location of a copy.

@@ -28,7 +28,7 @@ class CleanUpState:
 
 
 def clean_up(
-    state: CleanUpState, clock: Clock, keep_ms: int, ends: tuple[int, int], lowest_offset: int
+    state: CleanUpState, clock: Clock, keep_ms: int, ends: tuple[int, int], lowest: tuple[int, int]
 ) -> CleanUp | None:
     """Notes the offsets of a batch. Returns the decision if records may be deleted.
 
@@ -37,7 +37,7 @@ def clean_up(
         clock: The shard's clock.
         keep_ms: How long records are kept in any case.
         ends: The offsets up to which the shard has read.
-        lowest_offset: The lowest offset of service-messages that a conversation refers to.
+        lowest: The lowest offsets of service-messages and service-incoming that a conversation refers to.
     """
     state.batches += 1
     now_ms = clock.now_ms
@@ -51,7 +51,7 @@ def clean_up(
     ]
     if not old:
         return None
-    messages, incoming = min(old[-1][2], lowest_offset), old[-1][3]
+    messages, incoming = min(old[-1][2], lowest[0]), min(old[-1][3], lowest[1])
     state.samples = state.samples[len(old) - 1 :]
     if messages <= state.done[0] and incoming <= state.done[1]:
         return None

@@ -24,7 +24,9 @@ from streaming.core.times import FOREVER_MS
 from streaming.spark.columns import pack_columns, unpack_columns
 
 # `wake_ms` is the instant at which the conversation is due, 0 for at once. `held_to_...` is the hash of the service for
-# which messages are held, 0 if none are. `..._service` is the hash of an endpoint's database and service.
+# which messages are held, 0 if none are. `..._service` is the hash of an endpoint's database and service. `address` is
+# the hash of the address to which messages were sent that are not acknowledged. `is_incoming` is 1 if another instance
+# began it.
 COLUMNS = pa.schema(
     [
         ("conversation_id", pa.binary()),
@@ -35,8 +37,13 @@ COLUMNS = pa.schema(
         ("initiator_service", pa.int64()),
         ("target_service", pa.int64()),
         ("snapshot", pa.binary()),
+        ("lowest_incoming", pa.int64()),
+        ("address", pa.int64()),
+        ("is_incoming", pa.int64()),
     ]
 )
+# The columns that format 1 does not have.
+_ADDED = {"lowest_incoming": FOREVER_MS, "address": 0, "is_incoming": 0}
 _NONE = pa.RecordBatch.from_pylist([], COLUMNS)
 _codec = pa.Codec("zstd", 1)
 _encode = msgspec.msgpack.Encoder().encode
@@ -53,7 +60,7 @@ class ConversationStore:
 
     def __init__(self, stored: bytes = b"") -> None:
         """Opens what `pack` has returned; without it, there are no conversations."""
-        self._resting = unpack_columns(stored, COLUMNS, _codec) if stored else _NONE
+        self._resting = unpack_columns(stored, COLUMNS, _codec, _ADDED) if stored else _NONE
         self._wakes: dict[str, int] = {}
         # Those that are due and have not been looked at.
         self._due: set[str] = set()
@@ -78,6 +85,21 @@ class ConversationStore:
             is_due |= np.isin(self._numbers(column), services)
         wakes = np.where(is_due, 0, self._numbers("wake_ms"))
         self._resting = self._resting.set_column(1, COLUMNS.field("wake_ms"), pa.array(wakes))
+
+    @property
+    def incoming(self) -> int:
+        """The number of conversations that other instances have begun."""
+        resting = pc.sum(self._resting.column("is_incoming")).as_py() or 0
+        return int(resting) + sum(each.is_incoming() for each in self.taken.values())
+
+    def take_up_sent_to(self, addresses: Iterable[str]) -> list[Conversation]:
+        """Takes up the conversations with messages to these addresses that are not acknowledged, and returns them."""
+        wanted = set(addresses)
+        if not wanted:
+            return []
+        hashes = _hashes((address,) for address in sorted(wanted))
+        self._take_up(pa.array(np.isin(self._numbers("address"), hashes)))
+        return [each for each in self.taken.values() if each.link is not None and each.link.address in wanted]
 
     def take_up(self, ids: Iterable[str]) -> None:
         """Takes up the conversations with these ids."""
@@ -128,17 +150,17 @@ class ConversationStore:
         """Removes a conversation that was taken up."""
         del self.taken[conversation.conversation_id]
 
-    def pack(self, settings: ConversationSettings) -> tuple[bytes, int, int]:
-        """Returns the conversations as bytes, the earliest wake-up, and the lowest offset that any refers to."""
+    def pack(self, settings: ConversationSettings) -> tuple[bytes, int, tuple[int, int]]:
+        """Returns the conversations as bytes, the earliest wake-up, and the lowest offsets that any refers to."""
         table = self._resting
         if self.taken:
             table = pa.concat_batches([table, _columns(self.taken.values(), settings, self._due)])
         if not len(table):
-            return b"", FOREVER_MS, FOREVER_MS
+            return b"", FOREVER_MS, (FOREVER_MS, FOREVER_MS)
         return (
             pack_columns(table, _codec),
             pc.min(table.column("wake_ms")).as_py(),
-            pc.min(table.column("lowest_offset")).as_py(),
+            (pc.min(table.column("lowest_offset")).as_py(), pc.min(table.column("lowest_incoming")).as_py()),
         )
 
     def _numbers(self, column: str) -> npt.NDArray[np.int64]:
@@ -162,6 +184,7 @@ def _columns(
 
 
 def _row(conversation: Conversation, settings: ConversationSettings, is_due: bool) -> tuple[Any, ...]:
+    link = conversation.link
     held = [
         _hash((conversation.services[side],)) if conversation.directions[side].waiting else 0
         for side in (INITIATOR, TARGET)
@@ -177,6 +200,9 @@ def _row(conversation: Conversation, settings: ConversationSettings, is_due: boo
         *held,
         *services,
         _encode(snapshot.take(conversation)),
+        conversation.lowest_incoming(),
+        0 if link is None or not link.address else _hash((link.address,)),
+        int(conversation.is_incoming()),
     )
 
 

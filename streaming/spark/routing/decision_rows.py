@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from streaming.core.conversations.decisions import Decision
-from streaming.wire.service_decisions import fields_of
+from streaming.wire.decision_fields import fields_of
 
 # The most bytes of encoded decisions in a record. A single decision has at most some 20 kB.
 MAX_DECISIONS_BYTES = 200_000

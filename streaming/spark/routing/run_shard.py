@@ -94,7 +94,8 @@ def number_of(stored: StateRow) -> int:
 
 def _open(stored: StateRow) -> RouterShard:
     _, clock_ms, batch_ms, _, head, definitions, conversations = stored
-    number, ends, held, batches, samples, done = _decode(head)
+    # Format 1 has no addresses.
+    number, ends, held, batches, samples, done, *unreachable = _decode(head)
     return RouterShard(
         Clock(clock_ms, batch_ms),
         definitions,
@@ -103,6 +104,7 @@ def _open(stored: StateRow) -> RouterShard:
         ends,
         held,
         CleanUpState(batches, samples, done),
+        unreachable=set(*unreachable),
     )
 
 
@@ -110,7 +112,8 @@ def _close(shard: RouterShard) -> tuple[StateRow, int]:
     """Returns the state, and the shard's wake-up."""
     wake_ms = min(shard.wake_ms, shard.next_expiry_ms)
     clean = shard.clean_up
-    head = _encode([shard.number, shard.ends, shard.held, clean.batches, clean.samples, clean.done])
+    cleaned = clean.batches, clean.samples, clean.done
+    head = _encode([shard.number, shard.ends, shard.held, *cleaned, sorted(shard.unreachable)])
     row = (
         FORMAT_VERSION,
         shard.clock.now_ms,

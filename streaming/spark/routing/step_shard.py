@@ -7,10 +7,12 @@ import pyarrow as pa
 from confluent_kafka import murmur2
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, DeadLetter, Source
-from streaming.core.conversations.looking import look, retry, take_back
+from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Source
+from streaming.core.conversations.looking import look, note_reachable, retry, send_again, take_back
+from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.restoring import Suspect, end_suspect
 from streaming.core.conversations.statements import UNKNOWN, take
+from streaming.core.conversations.transmitting import acknowledge
 from streaming.core.times import FOREVER_MS, Clock
 from streaming.spark.routing.clean_up import CleanUpState, clean_up
 from streaming.spark.routing.conversation_store import ConversationStore, views_of
@@ -21,16 +23,16 @@ from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.routing.view_rows import conversation_rows, definition_rows, forgotten_rows, removal_rows
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.envelope import Envelope, decode_value
+from streaming.wire.envelope import Envelope, decode_incoming, decode_value
 from streaming.wire.output_records import OutputRow
-from streaming.wire.service_decisions import RetryReport, ServiceReport, decode_report
+from streaming.wire.service_decisions import ConnectedReport, RefusedReport, RetryReport, ServiceReport, decode_report
 from streaming.wire.topics import Topics
 
 # The partition whose shard writes the views of definitions, and the dead letters of records that every shard gets.
 _WRITER_OF_SHARED = 0
 # A reason becomes the text of an Error, which has at most 4,000 characters.
 _MAX_REASON_LENGTH = 1_000
-_FROM_OUTSIDE = "messages from other instances are not taken yet"
+_WRONG_KEY = "the record's key must be its conversation_id"
 _WRONG_PARTITION = (
     "the conversation begins in another partition than its key's: set `partitioner=murmur2_random` in clients that are "
     "not Java's"
@@ -52,6 +54,7 @@ class RouterShard:
         packed: The conversations as stored, after a step.
         wake_ms: The earliest wake-up of a conversation, after a step.
         next_expiry_ms: The instant at which the next route expires, by the shard's clock, after a step.
+        unreachable: Addresses of other instances that cannot be reached.
         suspects: Conversations that have to end, because the shard was restored.
     """
 
@@ -65,6 +68,7 @@ class RouterShard:
     packed: bytes = b""
     wake_ms: int = FOREVER_MS
     next_expiry_ms: int = FOREVER_MS
+    unreachable: set[str] = field(default_factory=set)
     suspects: Sequence[Suspect] = ()
 
 
@@ -75,6 +79,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     rows, advanced = _take_commands(shard, records[RouterSource.COMMANDS], topics, partition)
     reports = _decode_reports(records[RouterSource.REPORTS], partition, topics, rows)
     messages = [(record, _decode_message(record)) for record in records[RouterSource.MESSAGES]]
+    incoming = [(record, _decode_incoming(record)) for record in records[RouterSource.INCOMING]]
     store = shard.conversations
     context = Context(
         advanced.definitions,
@@ -84,18 +89,25 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
         shard.clock.batch_ms,
         shard.held,
         len(store),
+        store.incoming,
+        shard.unreachable,
     )
     store.mark(advanced.changes)
-    store.take_up({report.conversation_id for report in reports})
-    store.take_up({envelope.conversation_id for _, envelope in messages if isinstance(envelope, Envelope)})
+    store.take_up({report.conversation_id for report in reports if not isinstance(report, ConnectedReport)})
+    store.take_up({found.conversation_id for _, found in (*messages, *incoming) if isinstance(found, Envelope)})
     rows += _end_suspects(context, shard, settings.generation, topics, partition)
     for report in reports:
         _take_report(context, store, report)
+        if isinstance(report, ConnectedReport):
+            note_reachable(shard.unreachable, report.address, is_connected=report.is_connected)
     rows += _look_at_due(context, store, topics, partition)
-    for record in records[RouterSource.INCOMING]:
-        context.decisions.append(DeadLetter(Source.INCOMING, record.offset, None, _FROM_OUTSIDE))
-    for record, envelope in messages:
-        _take_message(context, store, record, envelope, (partition, settings.partitions))
+    place = partition, settings.partitions
+    for record, found in incoming:
+        _take_incoming(context, store, record, found, place)
+    for record, found in messages:
+        _take_message(context, store, record, found, place)
+    for _, conversation in sorted(store.taken.items()):
+        acknowledge(context, conversation)
     for end, source in enumerate((RouterSource.MESSAGES, RouterSource.INCOMING)):
         if records[source]:
             shard.ends[end] = records[source][-1].offset + 1
@@ -133,7 +145,7 @@ def _decode_reports(
             if partition == _WRITER_OF_SHARED:
                 rows.append(dead_letter(record, topics.service_reports, str(error), topics))
         else:
-            if isinstance(report, RetryReport) or report.partition == partition:
+            if not isinstance(report, RefusedReport) or report.partition == partition:
                 found.append(report)
     return found
 
@@ -158,6 +170,10 @@ def _end_suspects(
 
 
 def _take_report(context: Context, store: ConversationStore, report: ServiceReport) -> None:
+    if isinstance(report, ConnectedReport):
+        for sender in store.take_up_sent_to([report.address] if report.is_connected else []):
+            send_again(context, sender)
+        return
     conversation = store.taken.get(report.conversation_id)
     if isinstance(report, RetryReport):
         if conversation is not None:
@@ -168,7 +184,7 @@ def _take_report(context: Context, store: ConversationStore, report: ServiceRepo
     if conversation is None or conversation.begun != report.begun:
         for each in refused:
             if each.offset >= 0:
-                context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN)
+                context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN, each.source)
         return
     take_back(
         context,
@@ -202,10 +218,36 @@ def _decode_message(record: Record) -> Envelope | str:
     except InvalidRecordError as error:
         return str(error)
     if record.key != envelope.conversation_id.encode():
-        return "the record's key must be its conversation_id"
+        return _WRONG_KEY
     if envelope.type == "ACK":
         return "ACK is only for messages between instances"
     return envelope
+
+
+def _decode_incoming(record: Record) -> Envelope | str:
+    """Returns the envelope of a message from another instance, or the reason why it has no valid one."""
+    try:
+        envelope = decode_incoming(record.value, record.value_bytes)
+    except InvalidRecordError as error:
+        return str(error)
+    return envelope if record.key == envelope.conversation_id.encode() else _WRONG_KEY
+
+
+def _take_incoming(
+    context: Context, store: ConversationStore, record: Record, envelope: Envelope | str, place: tuple[int, int]
+) -> None:
+    """Takes a message from another instance; `place` is its partition and the number of partitions."""
+    if isinstance(envelope, str):
+        context.refuse(record.offset, None, envelope, Source.INCOMING)
+        return
+    conversation = store.taken.get(envelope.conversation_id)
+    partition, partitions = place
+    if conversation is None and murmur2(record.key or b"", partitions) != partition:
+        context.refuse(record.offset, None, _WRONG_PARTITION, Source.INCOMING)
+        return
+    taken = take_incoming(context, conversation, envelope, record.offset)
+    if conversation is None and taken is not None:
+        store.add(taken)
 
 
 def _take_message(
@@ -233,9 +275,9 @@ def _finish(
     rows: list[OutputRow] = []
     for conversation, before in views_of(store):
         rows += conversation_rows(conversation, before, topics, partition, clock)
-    shard.packed, shard.wake_ms, lowest_offset = store.pack(settings.conversations)
+    shard.packed, shard.wake_ms, lowest = store.pack(settings.conversations)
     ends = shard.ends[0], shard.ends[1]
-    deleted = clean_up(shard.clean_up, clock, settings.keep_ms, ends, lowest_offset)
+    deleted = clean_up(shard.clean_up, clock, settings.keep_ms, ends, lowest)
     if deleted is not None:
         context.decisions.append(deleted)
     values = list(decision_records(context.decisions, settings.generation, shard.number, ends))

@@ -125,6 +125,9 @@ def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dic
 def _transmission_fields(conversation: Conversation, to: int, held: int, clock: Clock) -> dict[str, Any]:
     """Returns a row of sys.transmission_queue: the messages of one direction that are held, and why."""
     direction, sender = conversation.directions[to], conversation.endpoints[TARGET - to]
+    link, reason, next_ms = conversation.link, direction.reason, direction.retry_ms
+    if link is not None and link.far_side == to and not reason:
+        reason, next_ms = f"sent to {link.address}, which has not acknowledged it yet", link.resend_ms
     return {
         "conversation_id": conversation.conversation_id,
         "is_initiator": to == TARGET,
@@ -135,8 +138,8 @@ def _transmission_fields(conversation: Conversation, to: int, held: int, clock: 
         "messages": held,
         "held_since": _time(direction.held_since_ms, clock),
         "number": direction.number,
-        "reason": direction.reason,
-        "next_try": _time(direction.retry_ms, clock) if direction.retry_ms else None,
+        "reason": reason,
+        "next_try": _time(next_ms, clock) if next_ms else None,
         "update_time": iso_time(clock.batch_ms),
     }
 

@@ -1,0 +1,91 @@
+"""Notes that messages of a conversation are held, and why; finds out where they go."""
+
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction
+from streaming.core.routing import conversation as routing
+from streaming.core.routing.conversation import Decision
+from streaming.core.routing.databases import Service
+from streaming.core.routing.explanation import NUMBERS
+from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
+from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
+from streaming.core.times import FOREVER_MS
+
+LET_GO = "it is being let go"
+NOT_ASKED = "its route is left to the configuration service, which is not asked yet"
+
+
+def hold(context: Context, conversation: Conversation, direction: Direction, number: int | None, reason: str) -> None:
+    """Notes that the messages of a direction are held, since when, and why."""
+    if direction.held_since_ms == FOREVER_MS:
+        direction.held_since_ms = context.now_ms
+        conversation.is_view_stale = True
+    if (direction.number, direction.reason) != (number, reason):
+        direction.number, direction.reason = number, reason
+        conversation.is_view_stale = True
+
+
+def hold_undecided(context: Context, conversation: Conversation, direction: Direction, number: int) -> None:
+    """Notes that the messages of a direction are held because of a decision about their route."""
+    hold(context, conversation, direction, number, NOT_ASKED if number == ROUTE_ASKED_FOR else NUMBERS[number])
+
+
+def nothing_is_held(conversation: Conversation, direction: Direction) -> None:
+    """Notes that no message of a direction is held any more."""
+    direction.retry_ms = 0
+    if direction.held_since_ms != FOREVER_MS:
+        direction.held_since_ms = FOREVER_MS
+        direction.number, direction.reason = None, ""
+        conversation.is_view_stale = True
+
+
+def route(context: Context, conversation: Conversation, to: int, database: str) -> Decision:
+    """Decides where messages to a side go, which a service of this database sends."""
+    named = routing.Conversation(
+        conversation.conversation_id,
+        conversation.services[to],
+        far_broker_instance(context, conversation, to),
+        to == TARGET,
+        database,
+    )
+    return resolve(context.definitions, context.instance, named)
+
+
+def far_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
+    """Returns the broker instance that messages to this side name."""
+    if side == TARGET:
+        return conversation.to_broker_instance
+    link = conversation.link
+    if link is not None and link.far_side == INITIATOR:
+        return link.far_instance or None
+    return own_broker_instance(context, conversation, INITIATOR)
+
+
+def own_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
+    """Returns the broker instance of an endpoint's database."""
+    endpoint = conversation.endpoints[side]
+    database = context.definitions.databases.get(endpoint.database) if endpoint is not None else None
+    return None if database is None else database.broker_instance
+
+
+def find_own_service(context: Context, conversation: Conversation, side: int) -> Service | int:
+    """Returns an endpoint's own service; the number of the reason if it is not here.
+
+    A service that is found for the first time is the endpoint's own from now on; a later one of its name is not.
+    """
+    definitions, endpoint = context.definitions, conversation.endpoints[side]
+    service = None if endpoint is None else definitions.service(endpoint.database, conversation.services[side])
+    if endpoint is None or service is None or endpoint.service_created not in (0, service.created):
+        return NO_SERVICE  # `look` is about to end an endpoint whose service is gone
+    if not definitions.is_here(service.database):
+        return NO_BROKER_INSTANCE
+    endpoint.service_created = service.created
+    return service
+
+
+def own_service(context: Context, conversation: Conversation, side: int) -> Service | None:
+    """Returns an endpoint's own service; None, and holds the messages to it, if it is not here."""
+    found = find_own_service(context, conversation, side)
+    if isinstance(found, int):
+        hold(context, conversation, conversation.directions[side], found, NUMBERS[found])
+        return None
+    return found

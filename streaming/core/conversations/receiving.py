@@ -1,0 +1,355 @@
+"""Takes the messages of a conversation that come from another instance (the dispatcher of Service Broker).
+
+A message in sequence is accepted if it can be delivered now, and acknowledged. A repeat is dropped and acknowledged
+again. Any other one waits for up to 10 s; then it is dropped, and its sender sends it again.
+"""
+
+from typing import Protocol
+
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import (
+    INITIATOR,
+    RESET,
+    TARGET,
+    Ahead,
+    Conversation,
+    Direction,
+    Endpoint,
+    Link,
+)
+from streaming.core.conversations.decisions import (
+    ENDPOINT_CLOSED,
+    OUT_OF_ORDER,
+    REMOTE_ENDPOINT_GONE,
+    REPEATED,
+    SECOND_TARGET,
+    Drop,
+    Forward,
+    Kind,
+    Source,
+    Transmit,
+)
+from streaming.core.conversations.delivering import (
+    CLOSED,
+    FAR_ENDPOINT_GONE,
+    deliver_what_can_go,
+    drop_waiting,
+    send,
+)
+from streaming.core.conversations.endpoint_states import State, Trigger
+from streaming.core.conversations.holding import find_own_service, own_broker_instance
+from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement
+from streaming.core.routing import conversation as routing
+from streaming.core.routing.conversation import Outcome
+from streaming.core.routing.databases import Service
+from streaming.core.routing.locating import NO_BROKER_INSTANCE
+from streaming.core.routing.resolving import LOOP, resolve
+
+KINDS = {"MESSAGE": Kind.MESSAGE, "END": Kind.END, "ERROR": Kind.ERROR, "ACK": Kind.ACK}
+
+
+class IncomingEnvelope(Protocol):
+    """The envelope of a message between instances, with the fields of wire/envelope.py."""
+
+    @property
+    def type(self) -> str:
+        """Returns MESSAGE, END, ERROR or ACK."""
+        ...
+
+    conversation_id: str
+    is_initiator: bool
+    from_service: str
+    to_service: str
+    to_broker_instance: str | None
+    lifetime_s: int | None
+    from_broker_instance: str | None
+    message_sequence_number: int | None
+    first_unacknowledged: int | None
+    receive_sequence_number: int | None
+    hops_remaining: int | None
+
+
+def take_incoming(
+    context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, offset: int
+) -> Conversation | None:
+    """Takes a message from another instance.
+
+    Args:
+        context: The context.
+        conversation: The conversation that the envelope names; None if there is none.
+        envelope: The envelope.
+        offset: Its record in service-incoming.
+
+    Returns:
+        The conversation; None if there is none.
+    """
+    own = TARGET if envelope.is_initiator else INITIATOR
+    if conversation is None or not _is_for(context, conversation, own, envelope):
+        return _take_other(context, conversation, envelope, offset, own)
+    if conversation.services != _services(envelope):
+        context.refuse(offset, None, "its services are not those of the conversation", Source.INCOMING)
+        return conversation
+    endpoint = conversation.endpoints[own]
+    if endpoint is None or not context.definitions.is_here(endpoint.database):
+        _drop(context, envelope, offset, NO_BROKER_INSTANCE)
+        return conversation
+    link = conversation.link
+    if own == INITIATOR and not _is_from_target(conversation, link, envelope):
+        # Its acknowledgement of this Error needs no answer.
+        if envelope.type != "ERROR" and (envelope.receive_sequence_number or 0) <= RESET:
+            _end_far_endpoint(
+                context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target"
+            )
+        _drop(context, envelope, offset, SECOND_TARGET)
+    elif link is None:
+        _drop(context, envelope, offset, REPEATED)  # it was sent before the far service came into this instance
+    else:
+        _take(context, conversation, link, envelope, offset)
+        conversation.settle(context.now_ms)
+    return conversation
+
+
+def _services(envelope: IncomingEnvelope) -> tuple[str, str]:
+    """Returns the services of the initiator and of the target."""
+    services = envelope.from_service, envelope.to_service
+    return services if envelope.is_initiator else services[::-1]
+
+
+def _is_for(context: Context, conversation: Conversation, own: int, envelope: IncomingEnvelope) -> bool:
+    """Returns whether a message is for the endpoint that the conversation has here."""
+    if conversation.endpoints[own] is None:
+        return False
+    wanted = envelope.to_broker_instance
+    return wanted is None or wanted == own_broker_instance(context, conversation, own)
+
+
+def _is_from_target(conversation: Conversation, link: Link | None, envelope: IncomingEnvelope) -> bool:
+    """Returns whether a message to the initiator comes from its target, or from a first one."""
+    if link is None:
+        return conversation.to_broker_instance == envelope.from_broker_instance
+    if link.far_instance is None:
+        return conversation.to_broker_instance in (None, envelope.from_broker_instance)
+    return link.far_instance == (envelope.from_broker_instance or "")
+
+
+def _take_other(
+    context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, offset: int, own: int
+) -> Conversation | None:
+    """Takes a message that no endpoint here is known for: it begins a conversation, or goes on, or is dropped."""
+    decision = resolve(
+        context.definitions,
+        context.instance,
+        routing.Conversation(
+            envelope.conversation_id,
+            envelope.to_service,
+            envelope.to_broker_instance,
+            envelope.is_initiator,
+            None,
+        ),
+    )
+    if decision.outcome is Outcome.REMOTE:
+        hops = min(envelope.hops_remaining or 0, context.settings.max_hops) - 1
+        if hops < 0:
+            _drop(context, envelope, offset, LOOP)
+        else:
+            context.decisions.append(Forward(offset, decision.address or "", decision.mirror_address, hops))
+        return conversation
+    service = decision.service
+    if decision.outcome is not Outcome.LOCAL or service is None:
+        _drop(context, envelope, offset, decision.number or 0)
+        return conversation
+    if conversation is not None:
+        _drop(context, envelope, offset, LOOP)  # the initiator's own message, by way of another instance
+        return conversation
+    # As long as the first message is not acknowledged, a later one may come before it.
+    if own == TARGET and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
+        if envelope.type == "MESSAGE" and envelope.message_sequence_number == 0:
+            return _begin(context, service, envelope, offset)
+        _drop(context, envelope, offset, OUT_OF_ORDER)
+        return None
+    if envelope.type in {"MESSAGE", "END"}:
+        _end_far_endpoint(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+    _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
+    return None
+
+
+def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offset: int) -> Conversation | None:
+    """Begins the target of a conversation of another instance."""
+    settings = context.settings
+    # Conversations of this instance keep the other half of the room.
+    if context.incoming_conversations >= settings.max_conversations // 2:
+        context.decisions.append(Drop(offset, None, envelope.conversation_id))
+        return None
+    context.conversations += 1
+    context.incoming_conversations += 1
+    link = Link(INITIATOR, envelope.from_broker_instance or "")
+    conversation = Conversation(
+        envelope.conversation_id,
+        _services(envelope),
+        context.definitions.databases[service.database].broker_instance,
+        [None, Endpoint(State.CO, service.database, service.created, envelope.conversation_id)],
+        [Direction(), Direction()],
+        offset,
+        link=link,
+    )
+    if envelope.lifetime_s is not None:
+        conversation.ends_ms = context.now_ms + envelope.lifetime_s * 1000
+    conversation.is_view_stale = True
+    _take(context, conversation, link, envelope, offset)
+    return conversation
+
+
+def _end_far_endpoint(context: Context, envelope: IncomingEnvelope, database: str, code: int, text: str) -> None:
+    """Answers a message with an Error that ends its sender's endpoint. Only a repetition of it repeats the answer."""
+    sender = routing.Conversation(
+        envelope.conversation_id,
+        envelope.from_service,
+        envelope.from_broker_instance,
+        not envelope.is_initiator,
+        database,
+    )
+    decision = resolve(context.definitions, context.instance, sender)
+    if decision.outcome is Outcome.REMOTE:
+        context.decisions.append(
+            Transmit(
+                Kind.ERROR,
+                decision.address or "",
+                decision.mirror_address,
+                envelope.conversation_id,
+                not envelope.is_initiator,
+                -1,
+                -1,
+                envelope.to_service,
+                database,
+                context.definitions.databases[database].broker_instance,
+                envelope.from_service,
+                envelope.from_broker_instance,
+                0,
+                0,
+                context.settings.max_hops,
+                None,
+                -code,
+                text,
+            )
+        )
+
+
+def _take(context: Context, conversation: Conversation, link: Link, envelope: IncomingEnvelope, offset: int) -> None:
+    """Takes a message of the far endpoint: the acknowledgement in it, then what it says."""
+    own = TARGET - link.far_side
+    kind, sequence = KINDS[envelope.type], envelope.message_sequence_number
+    received = envelope.receive_sequence_number or 0
+    if own == TARGET:
+        link.far_instance = envelope.from_broker_instance or ""
+    elif link.far_instance is None and (received or kind != Kind.ACK):
+        link.far_instance = envelope.from_broker_instance or ""
+        conversation.to_broker_instance = envelope.from_broker_instance
+        conversation.is_view_stale = True
+    if take_acknowledgement(context, conversation, link, received):
+        deliver_what_can_go(context, conversation, link.far_side)
+    if kind == Kind.ACK:
+        return
+    link.owes_acknowledgement = True
+    if sequence is None:
+        _take_reset(context, conversation, link, offset)
+    elif sequence < conversation.directions[own].next_sequence:
+        _drop(context, envelope, offset, REPEATED)
+    elif _is_refused(conversation, own, kind):
+        _refuse(context, conversation, link, sequence, kind, offset)
+    elif sequence in link.ahead:
+        _drop(context, envelope, offset, REPEATED)
+    elif not _has_room(context, conversation, link, sequence):
+        _drop(context, envelope, offset, OUT_OF_ORDER)
+    else:
+        link.ahead[sequence] = Ahead(kind, offset, context.now_ms)
+        context.held += 1
+        accept_what_can_be(context, conversation, link)
+
+
+def _state(conversation: Conversation, side: int) -> State:
+    endpoint = conversation.endpoints[side]
+    return State.ABSENT if endpoint is None else endpoint.state
+
+
+def _is_refused(conversation: Conversation, own: int, kind: int) -> bool:
+    """Returns whether the own endpoint takes no such message any more."""
+    return conversation.is_closed(own) or (_state(conversation, own) is State.DI and kind != Kind.ERROR)
+
+
+def _has_room(context: Context, conversation: Conversation, link: Link, sequence: int) -> bool:
+    """Returns whether a message may wait. Messages of other instances get half of the room."""
+    settings, direction = context.settings, conversation.directions[TARGET - link.far_side]
+    if sequence == direction.next_sequence and not direction.waiting:
+        return True
+    return sequence < direction.next_sequence + settings.max_unacknowledged and context.held < settings.max_held // 2
+
+
+def accept_what_can_be(context: Context, conversation: Conversation, link: Link) -> None:
+    """Accepts the messages of the far side that are in sequence and can be delivered now."""
+    own = TARGET - link.far_side
+    direction = conversation.directions[own]
+    while not direction.waiting and direction.next_sequence in link.ahead:
+        if isinstance(find_own_service(context, conversation, own), int):
+            return
+        sequence = direction.next_sequence
+        message = link.ahead.pop(sequence)
+        context.held -= 1
+        link.owes_acknowledgement = True
+        if _is_refused(conversation, own, message.kind):
+            _refuse(context, conversation, link, sequence, message.kind, message.offset)
+        else:
+            send(context, conversation, own, message.kind, message.offset)
+
+
+def drop_stale(context: Context, conversation: Conversation, link: Link) -> None:
+    """Drops the messages that have waited for too long; their sender sends them again."""
+    before_ms = context.now_ms - context.settings.stale_ms
+    for sequence in [each for each, message in link.ahead.items() if message.received_ms <= before_ms]:
+        message = link.ahead.pop(sequence)
+        context.held -= 1
+        context.decisions.append(Drop(message.offset, OUT_OF_ORDER, conversation.conversation_id))
+
+
+def _take_reset(context: Context, conversation: Conversation, link: Link, offset: int) -> None:
+    """Ends the own endpoint by an Error of the far side, whatever has been received before."""
+    own = TARGET - link.far_side
+    direction = conversation.directions[own]
+    drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
+    link.has_told_end = True
+    if direction.next_sequence > RESET:
+        return
+    if conversation.is_closed(own):
+        conversation.apply(own, Trigger.FAR_FAILED)
+        _pass_over(direction, RESET)
+        return
+    drop_waiting(context, conversation, own, FAR_ENDPOINT_GONE)
+    direction.next_sequence = direction.due_sequence = direction.dropped_below = RESET
+    send(context, conversation, own, Kind.ERROR, offset)
+
+
+def _pass_over(direction: Direction, sequence: int) -> None:
+    """Counts messages up to this number as received, but not what is still to be delivered."""
+    direction.next_sequence = sequence + 1
+    if not direction.waiting:
+        direction.due_sequence = direction.next_sequence
+
+
+def _refuse(  # noqa: PLR0913, PLR0917  (the fields of the message)
+    context: Context, conversation: Conversation, link: Link, sequence: int, kind: int, offset: int
+) -> None:
+    """Refuses a message to an endpoint that takes no more. It is acknowledged, so it does not come again."""
+    own = TARGET - link.far_side
+    direction = conversation.directions[own]
+    _pass_over(direction, sequence)
+    if kind == Kind.MESSAGE:
+        context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)
+    if kind == Kind.ERROR:
+        conversation.apply(own, Trigger.FAR_FAILED)
+    elif kind == Kind.MESSAGE and _state(conversation, own) is State.CD and not is_end_told(conversation, link):
+        # This side has ended WITH CLEANUP, which tells nobody; the far side must not wait in silence.
+        reset(context, conversation, link, -REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+        deliver_what_can_go(context, conversation, link.far_side)
+
+
+def _drop(context: Context, envelope: IncomingEnvelope, offset: int, number: int) -> None:
+    context.decisions.append(Drop(offset, number, envelope.conversation_id))

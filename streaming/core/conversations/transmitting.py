@@ -1,0 +1,184 @@
+"""Sends the messages of a conversation to its far endpoint, which is in another instance, until it acknowledges them.
+
+Sending may fail without a word. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
+when its route leads elsewhere.
+"""
+
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Item, Link
+from streaming.core.conversations.decisions import Kind, Transmit
+from streaming.core.conversations.endpoint_states import Trigger
+from streaming.core.conversations.holding import (
+    LET_GO,
+    far_broker_instance,
+    hold,
+    hold_undecided,
+    nothing_is_held,
+    own_broker_instance,
+    route,
+)
+from streaming.core.routing.conversation import Decision, Outcome
+from streaming.core.times import FOREVER_MS
+
+
+def transmit_what_can_go(context: Context, conversation: Conversation, link: Link, *, is_limited: bool) -> bool:
+    """Sends the messages to the far side that have not been sent, or are to be sent again.
+
+    Returns whether the route leads to this instance now, so that nothing was sent.
+    """
+    direction = conversation.directions[link.far_side]
+    sender = conversation.endpoints[TARGET - link.far_side]
+    if not direction.waiting or sender is None:
+        link.resend_ms = FOREVER_MS
+        nothing_is_held(conversation, direction)
+        return False
+    decision = route(context, conversation, link.far_side, sender.database)
+    if decision.outcome is Outcome.LOCAL:
+        return True
+    if decision.outcome is not Outcome.REMOTE:
+        link.address, link.resend_ms = "", FOREVER_MS
+        hold_undecided(context, conversation, direction, decision.number or 0)
+        return False
+    first = direction.waiting[0].sequence
+    link.resend_after_ms = link.resend_after_ms or context.settings.resend_ms
+    if decision.address != link.address:
+        link.address, link.resend_after_ms = decision.address or "", context.settings.resend_ms
+        link.next_sequence, link.resend_ms = first, FOREVER_MS
+    elif context.now_ms >= link.resend_ms:
+        link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
+        link.next_sequence, link.resend_ms = first, FOREVER_MS
+    _transmit(context, conversation, link, decision, is_limited)
+    return False
+
+
+def _transmit(context: Context, conversation: Conversation, link: Link, decision: Decision, is_limited: bool) -> None:
+    direction, settings = conversation.directions[link.far_side], context.settings
+    waiting = direction.waiting
+    first = waiting[0].sequence
+    end = min(len(waiting), settings.max_unacknowledged)
+    for index in range(link.next_sequence - first, end):
+        if is_limited:
+            if context.let_go <= 0:
+                hold(context, conversation, direction, None, LET_GO)
+                return
+            context.let_go -= 1
+        context.decisions.append(_message(context, conversation, link, decision, waiting[index]))
+        link.owes_acknowledgement = False
+        link.next_sequence = waiting[index].sequence + 1
+        link.sent_below = max(link.sent_below, link.next_sequence)
+    if link.resend_ms == FOREVER_MS:
+        link.resend_ms = context.now_ms + link.resend_after_ms
+    if len(waiting) > end:
+        reason = f"{settings.max_unacknowledged} messages of the conversation are on their way, which is the limit"
+        hold(context, conversation, direction, None, reason)
+    else:
+        nothing_is_held(conversation, direction)
+
+
+def _message(context: Context, conversation: Conversation, link: Link, decision: Decision, item: Item) -> Transmit:
+    far = link.far_side
+    sender = conversation.endpoints[TARGET - far]
+    lifetime_ms = None if conversation.ends_ms == FOREVER_MS else max(1, conversation.ends_ms - context.now_ms)
+    return Transmit(
+        item.kind,
+        decision.address or "",
+        decision.mirror_address,
+        conversation.conversation_id,
+        far == TARGET,
+        -1 if item.sequence == RESET else item.sequence,
+        item.offset,
+        conversation.services[TARGET - far],
+        "" if sender is None else sender.database,
+        own_broker_instance(context, conversation, TARGET - far),
+        conversation.services[far],
+        far_broker_instance(context, conversation, far),
+        conversation.directions[far].due_sequence,
+        conversation.directions[TARGET - far].next_sequence,
+        context.settings.max_hops,
+        lifetime_ms,
+        item.error_code,
+        item.error_text,
+    )
+
+
+def acknowledge(context: Context, conversation: Conversation) -> None:
+    """Tells the far side what has been received, unless messages have told it."""
+    link = conversation.link
+    if link is None or not link.owes_acknowledgement:
+        return
+    link.owes_acknowledgement = False
+    endpoint = conversation.endpoints[TARGET - link.far_side]
+    if endpoint is None:
+        return
+    decision = route(context, conversation, link.far_side, endpoint.database)
+    if decision.outcome is Outcome.REMOTE:
+        link.address = link.address or decision.address or ""
+        context.decisions.append(_message(context, conversation, link, decision, Item(RESET, Kind.ACK, -1)))
+
+
+def take_acknowledgement(context: Context, conversation: Conversation, link: Link, received: int) -> bool:
+    """Removes the messages that the far side has received. Returns whether there were any.
+
+    Args:
+        context: The context.
+        conversation: The conversation.
+        link: Its link.
+        received: The far side has received all messages with lower numbers.
+    """
+    direction = conversation.directions[link.far_side]
+    received = min(received, link.sent_below)
+    if received <= direction.due_sequence:
+        return False
+    while direction.waiting and direction.waiting[0].sequence < received:
+        item = direction.waiting.popleft()
+        context.held -= 1
+        if item.kind != Kind.MESSAGE:
+            link.has_told_end = True
+            conversation.apply(TARGET - link.far_side, Trigger.END_DELIVERED)
+    direction.due_sequence = received
+    link.next_sequence = max(link.next_sequence, received)
+    link.resend_after_ms = context.settings.resend_ms
+    link.resend_ms = context.now_ms + link.resend_after_ms if direction.waiting else FOREVER_MS
+    return True
+
+
+def drop_to_far(
+    context: Context, conversation: Conversation, link: Link, reason: str | None, *, is_sent_kept: bool
+) -> None:
+    """Removes messages to the far side: all, or those that have never been sent. With a reason, they are dead letters.
+
+    Without those that were sent, only a reset may follow.
+    """
+    direction = conversation.directions[link.far_side]
+    waiting = direction.waiting
+    dropped = []
+    while waiting and not (is_sent_kept and waiting[-1].sequence < link.sent_below):
+        dropped.append(waiting.pop())
+    context.held -= len(dropped)
+    for item in reversed(dropped):
+        if reason is not None and item.kind == Kind.MESSAGE:
+            context.refuse(item.offset, None, reason)
+    if dropped:
+        direction.next_sequence = max(dropped[-1].sequence, link.sent_below)
+    link.next_sequence = min(link.next_sequence, direction.next_sequence)
+    if not waiting:
+        link.next_sequence = direction.due_sequence = direction.next_sequence
+        link.resend_ms = FOREVER_MS
+        nothing_is_held(conversation, direction)
+
+
+def is_end_told(conversation: Conversation, link: Link) -> bool:
+    """Returns whether the far side knows that this side has ended, or is about to be told."""
+    waiting = conversation.directions[link.far_side].waiting
+    return link.has_told_end or any(item.kind != Kind.MESSAGE for item in waiting)
+
+
+def reset(context: Context, conversation: Conversation, link: Link, code: int, text: str) -> None:
+    """Puts an Error before everything that the far side has not received; it ends the far endpoint at once."""
+    direction = conversation.directions[link.far_side]
+    drop_to_far(context, conversation, link, text, is_sent_kept=False)
+    direction.waiting.append(Item(RESET, Kind.ERROR, -1, code, text))
+    context.held += 1
+    direction.next_sequence, link.next_sequence, link.sent_below = RESET + 1, RESET, RESET + 1
+    direction.due_sequence = RESET
+    link.address = ""

@@ -1,0 +1,70 @@
+"""The records of service-incoming, which the transport of one instance writes into the Kafka cluster of another."""
+
+from confluent_kafka import Message
+
+from streaming.core.conversations.decisions import Forward, Kind, Transmit
+from streaming.wire.delivered import OWN_HEADERS, Headers, Row, decoded_headers
+from streaming.wire.envelope import HEADER, decode_envelope, encode_envelope
+
+
+def transmitted(decision: Transmit, message: Message | None) -> Row:
+    """Returns the record of a message of a conversation.
+
+    Args:
+        decision: The decision.
+        message: The program's record; None: the router sends the message.
+
+    Raises:
+        InvalidRecordError: The program's record has no valid envelope.
+    """
+    theirs = [] if message is None else decoded_headers(message)
+    code, text, type_name = decision.error_code, decision.error_text, None
+    if message is not None:
+        envelope = decode_envelope(theirs)
+        code, text, type_name = envelope.error_code, envelope.error_text, envelope.message_type_name
+    is_first = decision.is_initiator and decision.sequence == 0
+    fields = {
+        "type": Kind(decision.kind).name,
+        "conversation_id": decision.conversation_id,
+        "is_initiator": decision.is_initiator,
+        "from_service": decision.from_service,
+        "from_database": decision.from_database,
+        "from_broker_instance": decision.from_broker_instance,
+        "to_service": decision.to_service,
+        "to_broker_instance": decision.to_broker_instance,
+        "begin": is_first,
+        "message_type_name": type_name,
+        "lifetime_s": -(-decision.lifetime_ms // 1000) if is_first and decision.lifetime_ms is not None else None,
+        "time_to_live_ms": decision.lifetime_ms,
+        "error_code": code,
+        "error_text": text,
+        "message_sequence_number": decision.sequence if decision.sequence >= 0 else None,
+        "first_unacknowledged": decision.first_unacknowledged,
+        "receive_sequence_number": decision.receive_sequence,
+        "hops_remaining": decision.hops_remaining,
+    }
+    key = decision.conversation_id.encode()
+    others = [header for header in theirs if header[0] not in OWN_HEADERS]
+    value = message.value() if message is not None and decision.kind == Kind.MESSAGE else b""
+    return key, value, [(HEADER, encode_envelope(fields)), *others]
+
+
+def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row:
+    """Returns the record of a message that is sent on.
+
+    Args:
+        decision: The decision.
+        message: The record of service-incoming.
+        waited_ms: The time since it was written.
+
+    Raises:
+        InvalidRecordError: The record has no valid envelope.
+    """
+    headers: Headers = decoded_headers(message)
+    envelope = decode_envelope(headers)
+    envelope.hops_remaining = decision.hops_remaining
+    if envelope.time_to_live_ms is not None:
+        envelope.time_to_live_ms = max(0, envelope.time_to_live_ms - waited_ms)
+    fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
+    others = [header for header in headers if header[0] != HEADER]
+    return message.key(), message.value(), [(HEADER, encode_envelope(fields)), *others]

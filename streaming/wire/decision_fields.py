@@ -1,0 +1,264 @@
+"""The decisions of the router, as fields of the records of service-decisions and service-reports.
+
+core/conversations/decisions.py explains the fields.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from streaming.core.conversations.decisions import (
+    CleanUp,
+    DeadLetter,
+    Decision,
+    Deliver,
+    Drop,
+    Forward,
+    Kind,
+    Source,
+    Transmit,
+)
+from streaming.wire.decoding import Int64
+
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+# No report may make a decision that is too large for Kafka.
+ErrorText = Annotated[str, Meta(max_length=4000)]
+
+_KINDS = tuple(kind.name for kind in Kind)
+_SOURCES = tuple(source.name for source in Source)
+
+
+class DeliverFields(Struct, tag="DELIVER", tag_field="decision", omit_defaults=True):
+    """A message to be put into a queue; core/conversations/decisions.py explains the fields.
+
+    Without `offset` the router sends the message; without `sequence` it has no number; without `begun` it is an error
+    about an unknown conversation.
+    """
+
+    conversation_id: str
+    is_initiator: bool
+    queue: str
+    service: str
+    from_service: str
+    conversation_group_id: str
+    round: Natural
+    kind: Literal["MESSAGE", "END", "ERROR", "TIMER"] = "MESSAGE"
+    offset: Natural | None = None
+    sequence: Natural | None = None
+    error_code: Int64 | None = None
+    error_text: ErrorText | None = None
+    database: str = ""
+    begun: Natural | None = None
+    source: Literal["MESSAGES", "INCOMING"] = "MESSAGES"
+
+    def decision(self) -> Deliver:
+        """Returns the core's form."""
+        return Deliver(
+            Kind[self.kind],
+            self.conversation_id,
+            self.is_initiator,
+            -1 if self.sequence is None else self.sequence,
+            self.round,
+            -1 if self.offset is None else self.offset,
+            self.queue,
+            self.service,
+            self.from_service,
+            self.conversation_group_id,
+            self.error_code,
+            self.error_text,
+            self.database,
+            -1 if self.begun is None else self.begun,
+            Source[self.source],
+        )
+
+
+class DeadLetterFields(Struct, tag="DEAD_LETTER", tag_field="decision", omit_defaults=True):
+    """A record to be put into service-dead-letters."""
+
+    source: Literal["MESSAGES", "INCOMING"]
+    offset: Natural
+    reason: str
+    number: Int64 | None = None
+
+    def decision(self) -> DeadLetter:
+        """Returns the core's form."""
+        return DeadLetter(Source[self.source], self.offset, self.number, self.reason)
+
+
+class CleanUpFields(Struct, tag="CLEAN_UP", tag_field="decision"):
+    """Offsets of service-messages and service-incoming, and an instant, before which records may be deleted."""
+
+    messages: Natural
+    incoming: Natural
+    decided_ms: Natural = 0
+
+    def decision(self) -> CleanUp:
+        """Returns the core's form."""
+        return CleanUp(self.messages, self.incoming, self.decided_ms)
+
+
+class TransmitFields(Struct, tag="TRANSMIT", tag_field="decision", omit_defaults=True):
+    """A message to be sent to another instance. Without `offset` the router sends it."""
+
+    kind: Literal["MESSAGE", "END", "ERROR", "ACK"]
+    address: str
+    conversation_id: str
+    is_initiator: bool
+    from_service: str
+    from_database: str
+    to_service: str
+    hops_remaining: Natural
+    mirror_address: str | None = None
+    sequence: Natural | None = None
+    offset: Natural | None = None
+    from_broker_instance: str | None = None
+    to_broker_instance: str | None = None
+    first_unacknowledged: Natural = 0
+    receive_sequence: Natural = 0
+    lifetime_ms: Natural | None = None
+    error_code: Int64 | None = None
+    error_text: ErrorText | None = None
+
+    def decision(self) -> Transmit:
+        """Returns the core's form."""
+        return Transmit(
+            Kind[self.kind],
+            self.address,
+            self.mirror_address,
+            self.conversation_id,
+            self.is_initiator,
+            -1 if self.sequence is None else self.sequence,
+            -1 if self.offset is None else self.offset,
+            self.from_service,
+            self.from_database,
+            self.from_broker_instance,
+            self.to_service,
+            self.to_broker_instance,
+            self.first_unacknowledged,
+            self.receive_sequence,
+            self.hops_remaining,
+            self.lifetime_ms,
+            self.error_code,
+            self.error_text,
+        )
+
+
+class ForwardFields(Struct, tag="FORWARD", tag_field="decision", omit_defaults=True):
+    """A record of service-incoming to be sent on."""
+
+    offset: Natural
+    address: str
+    hops_remaining: Natural
+    mirror_address: str | None = None
+
+    def decision(self) -> Forward:
+        """Returns the core's form."""
+        return Forward(self.offset, self.address, self.mirror_address, self.hops_remaining)
+
+
+class DropFields(Struct, tag="DROP", tag_field="decision", omit_defaults=True):
+    """A record of service-incoming with which nothing is done."""
+
+    offset: Natural
+    conversation_id: str
+    number: Int64 | None = None
+
+    def decision(self) -> Drop:
+        """Returns the core's form."""
+        return Drop(self.offset, self.number, self.conversation_id)
+
+
+DecisionFields = DeliverFields | DeadLetterFields | CleanUpFields | TransmitFields | ForwardFields | DropFields
+
+
+def fields_of(decision: Decision) -> dict[str, Any]:
+    """Returns a decision as the fields of its record."""
+    if isinstance(decision, Deliver):
+        return _fields_of_deliver(decision)
+    if isinstance(decision, DeadLetter):
+        fields = {
+            "decision": "DEAD_LETTER",
+            "source": _SOURCES[decision.source],
+            "offset": decision.offset,
+            "reason": decision.reason,
+        }
+        return fields if decision.number is None else fields | {"number": decision.number}
+    if isinstance(decision, CleanUp):
+        return {
+            "decision": "CLEAN_UP",
+            "messages": decision.messages,
+            "incoming": decision.incoming,
+            "decided_ms": decision.decided_ms,
+        }
+    return _fields_between_instances(decision)
+
+
+def _fields_of_deliver(decision: Deliver) -> dict[str, Any]:
+    fields = {
+        "decision": "DELIVER",
+        "conversation_id": decision.conversation_id,
+        "is_initiator": decision.is_initiator,
+        "queue": decision.queue,
+        "service": decision.service,
+        "from_service": decision.from_service,
+        "conversation_group_id": decision.group_id,
+        "round": decision.round,
+    }
+    if decision.kind:
+        fields["kind"] = _KINDS[decision.kind]
+    if decision.offset >= 0:
+        fields["offset"] = decision.offset
+    if decision.sequence >= 0:
+        fields["sequence"] = decision.sequence
+    if decision.error_code is not None:
+        fields["error_code"] = decision.error_code
+    if decision.error_text is not None:
+        fields["error_text"] = decision.error_text
+    if decision.database:
+        fields["database"] = decision.database
+    if decision.begun >= 0:
+        fields["begun"] = decision.begun
+    if decision.source:
+        fields["source"] = _SOURCES[decision.source]
+    return fields
+
+
+def _fields_between_instances(decision: Transmit | Forward | Drop) -> dict[str, Any]:
+    if isinstance(decision, Transmit):
+        fields = {
+            "decision": "TRANSMIT",
+            "kind": _KINDS[decision.kind],
+            "address": decision.address,
+            "conversation_id": decision.conversation_id,
+            "is_initiator": decision.is_initiator,
+            "from_service": decision.from_service,
+            "from_database": decision.from_database,
+            "to_service": decision.to_service,
+            "hops_remaining": decision.hops_remaining,
+            "first_unacknowledged": decision.first_unacknowledged,
+            "receive_sequence": decision.receive_sequence,
+            "mirror_address": decision.mirror_address,
+            "sequence": decision.sequence if decision.sequence >= 0 else None,
+            "offset": decision.offset if decision.offset >= 0 else None,
+            "from_broker_instance": decision.from_broker_instance,
+            "to_broker_instance": decision.to_broker_instance,
+            "lifetime_ms": decision.lifetime_ms,
+            "error_code": decision.error_code,
+            "error_text": decision.error_text,
+        }
+    elif isinstance(decision, Forward):
+        fields = {
+            "decision": "FORWARD",
+            "offset": decision.offset,
+            "address": decision.address,
+            "hops_remaining": decision.hops_remaining,
+            "mirror_address": decision.mirror_address,
+        }
+    else:
+        fields = {
+            "decision": "DROP",
+            "offset": decision.offset,
+            "conversation_id": decision.conversation_id,
+            "number": decision.number,
+        }
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,237 @@
+"""Three instances in one process, with a network between them that delays, repeats, reorders, loses and is cut.
+
+Each instance has the plain shard, the product's Carrying, and the records that the product writes. The body of a
+message names the record with which a program said it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from streaming.core.conversations.carrying import Carrying, DecisionBatch, Failure, Position
+from streaming.core.conversations.decisions import DeadLetter, Deliver, Drop, Forward, Source, Transmit
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.conversation import Instance
+from streaming.wire.between_instances import forwarded, transmitted
+from streaming.wire.decision_fields import fields_of
+from streaming.wire.delivered import Headers, Row
+from streaming.wire.envelope import HEADER, Envelope, decode_envelope, decode_incoming
+from streaming.wire.service_commands import ServiceCommand
+from streaming.wire.service_decisions import ConnectedReport, RefusedReport, decode_report, encoder, report_of
+from tests.support.plain_shard import Batch, PlainShard, Returned
+
+NO_TOPIC = "the topic does not exist"
+_LOST, _REPEATED = 0.1, 0.1
+_DELAYS_MS = (0, 0, 10, 100, 1_000, 6_000)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A Kafka record, with the methods of confluent_kafka's that the product calls."""
+
+    its_key: bytes | None
+    its_value: bytes | None
+    its_headers: Headers
+
+    def key(self) -> bytes | None:
+        """Returns the key."""
+        return self.its_key
+
+    def value(self) -> bytes | None:
+        """Returns the value."""
+        return self.its_value
+
+    def headers(self) -> Headers:
+        """Returns the headers."""
+        return self.its_headers
+
+
+@dataclass
+class Network:
+    """The network.
+
+    Attributes:
+        random: The source of all that is random.
+        now_ms: The wall clock.
+        sites: Address -> instance.
+        cuts: The pairs of addresses, sender and receiver, between which nothing arrives.
+        is_bad: Whether records are lost, repeated and delayed.
+        on_the_way: Due instant, number, receiver's address, and record.
+        counts: What has happened to records.
+    """
+
+    random: Random
+    now_ms: int = 1_000_000
+    sites: dict[str, "Site"] = field(default_factory=dict)
+    cuts: set[tuple[str, str]] = field(default_factory=set)
+    is_bad: bool = True
+    on_the_way: list[tuple[int, int, str, Row]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def send(self, sender: str, receiver: str, row: Row) -> None:
+        """Takes a record on its way, or loses it."""
+        chance = self.random.random
+        self.counts["sent"] += 1
+        if (sender, receiver) in self.cuts or receiver not in self.sites or (self.is_bad and chance() < _LOST):
+            self.counts["lost"] += 1
+            return
+        for _ in range(2 if self.is_bad and chance() < _REPEATED else 1):
+            delay_ms = self.random.choice(_DELAYS_MS) if self.is_bad else 0
+            self.counts["records"] += 1
+            self.on_the_way.append((self.now_ms + delay_ms, self.counts["records"], receiver, row))
+
+    def arrive(self) -> None:
+        """Delivers what is due."""
+        due = sorted(each for each in self.on_the_way if each[0] <= self.now_ms)
+        self.on_the_way = [each for each in self.on_the_way if each[0] > self.now_ms]
+        for _, _, receiver, row in due:
+            self.sites[receiver].incoming.append(row)
+
+
+class Site:
+    """An instance.
+
+    Attributes:
+        address: Its address.
+        shard: Its router's shard.
+        messages: service-messages.
+        incoming: service-incoming.
+        commands: The commands that its router has not read.
+        missing: The queues whose topics are missing.
+        delivered: The deliveries to its queues, with the bodies.
+        dead_letters: Reasons of dead letters, by the body.
+        drops: Number -> how many records were dropped.
+    """
+
+    def __init__(self, network: Network, address: str, settings: ConversationSettings) -> None:
+        self.network = network
+        self.address = address
+        self.shard = PlainShard(settings, Instance(frozenset({address}), is_forwarding=True))
+        self.messages: list[tuple[int, Record]] = []
+        self.incoming: list[Row] = []
+        self.commands: list[ServiceCommand] = []
+        self.missing: set[str] = set()
+        self.delivered: list[tuple[Deliver, bytes]] = []
+        self.dead_letters: dict[bytes, str] = {}
+        self.drops: Counter[int | None] = Counter()
+        self._reports: list[Returned | ConnectedReport] = []
+        self._log: list[DecisionBatch] = []
+        self._read = [0, 0]
+        self._numbers = 0
+        self._carrying = Carrying(Position(), {}, 0)
+        network.sites[address] = self
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns whether nothing is unread and nothing is undone."""
+        is_read = self._read == [len(self.messages), len(self.incoming)] and not self.commands and not self._reports
+        return is_read and self.is_idle_transport
+
+    @property
+    def is_idle_transport(self) -> bool:
+        """Returns whether all decisions have been carried out."""
+        return self._carrying.position.offset == len(self._log)
+
+    @staticmethod
+    def envelope(record: Record) -> Envelope:
+        """Returns the envelope of a record of service-messages."""
+        return decode_envelope(record.headers())
+
+    def say(self, envelope: Envelope) -> bytes:
+        """Writes a statement into service-messages; returns its body."""
+        body = f"{self.address} {len(self.messages)}".encode()
+        record = Record(envelope.conversation_id.encode(), body, [(HEADER, encoder.encode(envelope))])
+        self.messages.append((self.network.now_ms, record))
+        return body
+
+    def receive(self, envelope: Envelope) -> None:
+        """Writes a record into service-incoming, as any other instance can."""
+        self.incoming.append((envelope.conversation_id.encode(), b"", [(HEADER, encoder.encode(envelope))]))
+
+    def connected(self, address: str, *, is_connected: bool) -> None:
+        """Reports whether another instance can be reached."""
+        self._reports.append(ConnectedReport(address, is_connected))
+
+    def route(self, *, is_whole: bool = False) -> None:
+        """Takes a batch of the router."""
+        ends = [len(self.messages), len(self.incoming)]
+        if not is_whole:
+            ends = [self.network.random.randint(read, end) for read, end in zip(self._read, ends, strict=True)]
+        messages = [
+            (offset, self.messages[offset][0], decode_envelope(self.messages[offset][1].headers()))
+            for offset in range(self._read[0], ends[0])
+        ]
+        incoming = []
+        for offset in range(self._read[1], ends[1]):
+            [value] = [value for name, value in self.incoming[offset][2] if name == HEADER]
+            incoming.append((offset, decode_incoming(value, len(value or b""))))
+        now_ms = self.network.now_ms
+        batch = Batch(now_ms, [(each, now_ms) for each in self.commands], self._reports, messages, incoming)
+        self.commands, self._reports, self._read = [], [], ends
+        before = self.shard.stored()
+        decisions = self.shard.step(batch)
+        if self.network.random.random() < 0.1:
+            self.shard.restore(before)
+            assert self.shard.step(batch) == decisions, "a batch that was done again has decided otherwise"
+        if decisions:
+            self._numbers += 1
+            number = self._numbers
+            value = encoder.encode([fields_of(each) for each in decisions])
+            self._log.append(DecisionBatch(len(self._log), 1, number, number, (ends[0], ends[1]), decisions))
+            self.network.counts["bytes of decisions"] += len(value)
+
+    def transport(self, outcome: str) -> None:
+        """Carries out one record of decisions; what is sent to other instances has left even if it is rolled back."""
+        carrying = self._carrying
+        offset = carrying.position.offset
+        if offset == len(self._log):
+            return
+        done, dead, drops = self._carry_out(self._log[offset])
+        if outcome == "ABORT":
+            carrying.roll_back()
+            return
+        self.delivered += done
+        self.dead_letters |= dead
+        self.drops += drops
+        for report in carrying.reports:
+            fields = decode_report(encoder.encode(report_of(0, report)))
+            assert isinstance(fields, RefusedReport)
+            refused = [each.decision() for each in fields.refused]
+            direction, failure = report.direction, report.failure
+            self._reports.append(
+                Returned(direction[0], report.begun, direction[1], report.round, refused, failure.reason)
+            )
+        carrying.commit(len(self._log))
+
+    def _carry_out(
+        self, record: DecisionBatch
+    ) -> tuple[list[tuple[Deliver, bytes]], dict[bytes, str], Counter[int | None]]:
+        """Carries out a record. Returns deliveries, dead letters and drops, which a commit would make true."""
+        done: list[tuple[Deliver, bytes]] = []
+        dead: dict[bytes, str] = {}
+        drops: Counter[int | None] = Counter()
+        for decision in self._carrying.take(record):
+            if isinstance(decision, Deliver):
+                body = self._record(decision.source, decision.offset)
+                if decision.queue in self.missing:
+                    self._carrying.fail(decision, Failure(is_lasting=False, reason=NO_TOPIC))
+                else:
+                    done.append((decision, b"" if body is None else body.value() or b""))
+            elif isinstance(decision, Transmit):
+                row = transmitted(decision, self._record(Source.MESSAGES, decision.offset))  # type: ignore[arg-type]
+                self.network.send(self.address, decision.address, row)
+            elif isinstance(decision, Forward):
+                found = self._record(Source.INCOMING, decision.offset)
+                self.network.send(self.address, decision.address, forwarded(decision, found, 0))  # type: ignore[arg-type]
+                self.network.counts["forwarded"] += 1
+            elif isinstance(decision, DeadLetter):
+                refused = self._record(decision.source, decision.offset)
+                dead[refused.its_value or b"" if refused else b""] = decision.reason
+            elif isinstance(decision, Drop):
+                drops[decision.number] += 1
+        return done, dead, drops
+
+    def _record(self, source: int, offset: int) -> Record | None:
+        if offset < 0:
+            return None
+        return self.messages[offset][1] if source == Source.MESSAGES else Record(*self.incoming[offset])
