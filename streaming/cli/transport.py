@@ -1,6 +1,7 @@
 """The command `queue-activation transport`: carries out the router's decisions."""
 
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,15 @@ def transport(
         ),
     ] = "",
     topic_prefix: TopicPrefix = "",
+    connections: Annotated[
+        Path | None,
+        option(
+            "--connections",
+            "TOML file with entries [[connections]]: `address`, a pattern, and `kafka_config`, the properties file for "
+            "instances with such addresses. Others are reached with the properties of --kafka-config.",
+            dir_okay=False,
+        ),
+    ] = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -40,16 +50,20 @@ def transport(
 ) -> None:
     """Put messages into the topics of queues, as the router has decided, until Ctrl-C or SIGTERM.
 
-    Prints `transport ready`. Any number of transports share the partitions of service-decisions. A message whose
-    delivery fails goes back to the router, or to service-dead-letters if it can never be delivered. If decisions of a
-    partition are lost, the transport stops carrying out that partition, says so each minute, and ends with exit code 1.
+    It also sends messages to other instances, whose Kafka it must reach. Prints `transport ready`. Any number of
+    transports share the partitions of service-decisions. A message whose delivery fails goes back to the router, or to
+    service-dead-letters if it can never be delivered. If decisions of a partition are lost, the transport stops
+    carrying out that partition, says so each minute, and ends with exit code 1.
     """
-    from streaming.daemons.transport.transport import READY, Transport, TransportSettings
+    from streaming.daemons.transport.connections_file import clusters
+    from streaming.daemons.transport.settings import TransportSettings
+    from streaming.daemons.transport.transport import READY, Transport
 
     logs.configure(log_format)
     say = logs.line_printer(_log, log_format, READY)
     kafka = cluster(bootstrap_servers, kafka_config)
-    settings = TransportSettings(kafka, topic_prefix, group_id, metrics_port, metrics_host)
+    cluster_of = clusters(connections, kafka, lambda path: cluster("", path).config)
+    settings = TransportSettings(kafka, cluster_of, topic_prefix, group_id, metrics_port, metrics_host)
     with stop_signals.taken() as signals, Transport(settings, say) as running:
         signals.only_note()
         is_whole = running.run(signals.stop)

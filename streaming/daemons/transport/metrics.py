@@ -36,6 +36,10 @@ class Counts:
         aborted: Transactions that were aborted.
         offsets: Partition -> offset of the next record of decisions.
         stopped: Partition -> why it has stopped.
+        dropped: Number of Service Broker's message -> messages from other instances that were dropped.
+        sent: Address of another instance -> records that were sent there.
+        unsent: Address -> records that could not be sent there.
+        is_connected: Address -> whether it is connected.
         is_member: Whether the transport has its share of the decisions.
         problem: Why decisions wait; None: they do not.
         stepped_s: The time of the last step, by time.monotonic().
@@ -48,6 +52,10 @@ class Counts:
     aborted: int = 0
     offsets: Mapping[int, int] = field(default_factory=dict)
     stopped: Mapping[int, str] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+    sent: Mapping[str, int] = field(default_factory=dict)
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    is_connected: Mapping[str, bool] = field(default_factory=dict)
     is_member: bool = False
     problem: str | None = None
     stepped_s: float = 0.0
@@ -128,11 +136,25 @@ class Metrics(MetricsServer):
                 "reason",
                 counts.passed_over,
             ),
+            (
+                "dropped_messages",
+                "Messages from other instances that were dropped, by the number of Service Broker's message",
+                "number",
+                counts.dropped,
+            ),
+            ("sent_messages", "Messages sent to other instances, by address", "address", counts.sent),
+            ("unsent_messages", "Messages that could not be sent to another instance", "address", counts.unsent),
         ):
             family = CounterMetricFamily(f"queue_activation_transport_{name}", help_text, labels=[label])
             for each, count in [*found.items()]:
                 family.add_metric([each], count)
             yield family
+        connected = GaugeMetricFamily(
+            "queue_activation_transport_connected", "1 if another instance is connected, else 0", labels=["address"]
+        )
+        for address, is_connected in counts.is_connected.items():
+            connected.add_metric([address], int(is_connected))
+        yield connected
         lag = self._ends.lag({self._topic: counts.offsets}).get(self._topic, 0)
         for name, help_text, value in (
             ("lag_records", "Offsets from the next record to carry out to the end of service-decisions", lag),

@@ -9,12 +9,23 @@ import msgspec
 from confluent_kafka import Message
 
 from streaming.core.conversations.carrying import DecisionBatch, Failure
-from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Source
+from streaming.core.conversations.decisions import (
+    CleanUp,
+    DeadLetter,
+    Decision,
+    Deliver,
+    Drop,
+    Forward,
+    Source,
+    Transmit,
+)
 from streaming.core.conversations.marks import LostDecisionsError
+from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.queue_topics import QueueTopics
 from streaming.daemons.transport.records import Records
 from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.wire.between_instances import forwarded, transmitted
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
 from streaming.wire.delivered import Headers, dead_letter, delivered
 from streaming.wire.envelope import decode_envelope
@@ -49,17 +60,25 @@ class Context:
         share: The partitions of this transport.
         records: The records of service-messages and service-incoming.
         queues: The topics of queues.
+        connections: The connections to other instances.
         failures: The deliveries that are known to fail, because Kafka has refused their records.
         bare: The decisions whose dead letters are written without a value, because Kafka has refused these too.
     """
 
-    def __init__(
-        self, topics: Topics, share: Share, records: Records, queues: QueueTopics, say: Callable[[str], None]
+    def __init__(  # noqa: PLR0913, PLR0917  (all of them are needed)
+        self,
+        topics: Topics,
+        share: Share,
+        records: Records,
+        queues: QueueTopics,
+        connections: Connections,
+        say: Callable[[str], None],
     ) -> None:
         self.topics = topics
         self.share = share
         self.records = records
         self.queues = queues
+        self.connections = connections
         self.failures: dict[DecisionId, Failure] = {}
         self.bare: set[DecisionId] = set()
         self._decoder = RecordDecoder("record of decisions", _decode, say)
@@ -98,6 +117,7 @@ class Transaction:
         written: The decisions of which records were written to queues or dead letters, and whether to a queue.
         delivered: Queue -> number of messages.
         services: Service -> number of messages that were delivered to it; 0 if its deliveries have failed.
+        dropped: Number of Service Broker's message -> messages from other instances that were dropped.
         dead_letters: Service, empty if the record names none -> number of dead letters.
         clean_ups: Partition -> offset of the last CLEAN_UP's record, and the CLEAN_UP.
         lost: Partition -> why it has to stop.
@@ -125,6 +145,7 @@ class Transaction:
         self.delivered: Counter[str] = Counter()
         self.services: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()
+        self.dropped: Counter[int | None] = Counter()
         self.clean_ups: dict[int, tuple[int, CleanUp]] = {}
         self.lost: dict[int, str] = {}
         self.touched: set[int] = set()
@@ -197,8 +218,12 @@ class Transaction:
                     self._deliver(partition, decision, record, index)
                 elif isinstance(decision, DeadLetter):
                     self._bury_source(partition, decision, record, index)
-                else:
+                elif isinstance(decision, CleanUp):
                     self.clean_ups[partition.number] = offset, decision
+                elif isinstance(decision, Drop):
+                    self.dropped[decision.number] += 1
+                else:
+                    self._send_away(partition, decision, record, index)
                 if self._is_full():
                     self._is_unfinished = True
                     return
@@ -215,7 +240,7 @@ class Transaction:
             problem = self._context.queues.problem(queue)
             failure = None if problem is None else Failure(is_lasting=False, reason=problem)
         if delivery.offset >= 0 and (failure is None or failure.is_lasting):
-            message = self._read(Source.MESSAGES, number, delivery.offset, record, index)
+            message = self._read(Source(delivery.source), number, delivery.offset, record, index)
             if message is None:
                 failure = Failure(is_lasting=True, reason="the record of the message is gone")
             elif message.key() != delivery.conversation_id.encode():
@@ -233,9 +258,27 @@ class Transaction:
                 self._bytes += 0 if value is None else len(value)
                 return
         if failure.is_lasting and delivery.offset >= 0:
-            source = self._topics.service_messages, number, delivery.offset
+            source = self._topic_of(Source(delivery.source)), number, delivery.offset
             self._bury(identity, source, message, failure.reason, failure.number, delivery.service)
         partition.carrying.fail(delivery, failure)
+
+    def _send_away(self, partition: Partition, decision: Transmit | Forward, record: DecisionBatch, index: int) -> None:
+        """Hands a message to the connection to another instance. What is lost is sent again, as the router decides."""
+        source = Source.INCOMING if isinstance(decision, Forward) else Source.MESSAGES
+        message: Message | None = None
+        if decision.offset >= 0:
+            message = self._read(source, partition.number, decision.offset, record, index)
+            if message is None:
+                return
+        try:
+            if not isinstance(decision, Forward):
+                row = transmitted(decision, message)
+            elif message is not None:
+                row = forwarded(decision, message, max(0, int(time.time() * 1_000) - message.timestamp()[1]))
+        except InvalidRecordError:
+            return
+        self._context.connections.send(decision.address, row)
+        self._bytes += len(row[1] or b"")
 
     def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
         message = self._read(Source(decision.source), partition.number, decision.offset, record, index)
@@ -276,6 +319,8 @@ def _to_service(headers: Headers) -> str:
 
 def _offset_in(source: Source, decision: Decision) -> int:
     """Returns the offset of the record that a decision names in this topic; -1 if it names none there."""
-    if isinstance(decision, Deliver):
+    if isinstance(decision, Deliver | DeadLetter):
+        return decision.offset if decision.source == source else -1
+    if isinstance(decision, Transmit):
         return decision.offset if source is Source.MESSAGES else -1
-    return decision.offset if isinstance(decision, DeadLetter) and decision.source == source else -1
+    return decision.offset if isinstance(decision, Forward) and source is Source.INCOMING else -1

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
 from typing import Self
@@ -17,15 +16,16 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.core.conversations.carrying import Failure
 from streaming.daemons.transport.clean_up import CleanUps
+from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.metrics import Counts, Metrics
 from streaming.daemons.transport.queue_topics import QueueTopics, TopicsUnknownError
 from streaming.daemons.transport.records import Records, RecordsUnavailableError
+from streaming.daemons.transport.settings import TransportSettings
 from streaming.daemons.transport.share import Share
 from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, DecisionId, Transaction
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError, Rights, rights
 from streaming.kafka.admin import Admin
-from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import (
     ClientRefusedError,
     ClientUnusableError,
@@ -86,25 +86,6 @@ _NO_FAULT = (
 )
 
 
-@dataclass(frozen=True)
-class TransportSettings:
-    """The settings of `queue-activation transport`.
-
-    Attributes:
-        cluster: The Kafka cluster.
-        topic_prefix: The beginning of the names of the topics.
-        group_id: The consumer group of all transports; empty: the topic prefix and `queue-activation-transport`.
-        metrics_port: The port of the metrics; None: they are not served.
-        metrics_host: The address on which they are served.
-    """
-
-    cluster: Cluster
-    topic_prefix: str = ""
-    group_id: str = ""
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
-
-
 class Transport:
     """A context manager. In its block, call either `run`, or `step` repeatedly.
 
@@ -153,7 +134,8 @@ class Transport:
             self._records = Records(cluster)
             self._queues = QueueTopics(admin, topics)
             self._clean_ups = CleanUps(admin, topics, self._say)
-            self._context = Context(topics, self._share, self._records, self._queues, self._say)
+            self._connections = Connections(self._settings, topics)
+            self._context = Context(topics, self._share, self._records, self._queues, self._connections, self._say)
             self._resources = resources.pop_all()
         return self
 
@@ -163,6 +145,7 @@ class Transport:
         with self._resources:
             self._share.close()
             self._records.close()
+            self._connections.close()
             if self._producer is not None:
                 self._producer.close()
 
@@ -197,6 +180,7 @@ class Transport:
         share.fill(0 if share.waiting and not has_to_wait else timeout_s)
         self._records.keep_only(share.partitions)
         self._clean_ups.look()
+        self._connections.look()
         self._note_share()
         self._tell_lost()
         if not share.waiting or time.monotonic() < self._again_s:
@@ -271,6 +255,7 @@ class Transport:
         """Counts what a committed transaction has done."""
         counts = self.counts
         counts.add(done.services, done.dead_letters)
+        counts.dropped.update({"" if number is None else str(number): n for number, n in done.dropped.items()})
         counts.passed_over["INVALID"] = self._context.invalid_records
         for number in done.touched:
             carrying = self._share.partitions[number].carrying
@@ -329,6 +314,9 @@ class Transport:
         counts, partitions = self.counts, self._share.partitions
         counts.stepped_s = time.monotonic()
         counts.is_member = self._share.is_member
+        counts.sent = {each.address: each.messages for each in self._connections}
+        counts.unsent = {each.address: each.dropped for each in self._connections}
+        counts.is_connected = {each.address: each.is_connected for each in self._connections}
         counts.offsets = {number: each.carrying.position.offset for number, each in partitions.items()}
         counts.stopped = {number: each.stopped for number, each in partitions.items() if each.stopped is not None}
 

@@ -1,0 +1,195 @@
+"""The connection to another instance: a producer for its Kafka cluster, in a thread of its own.
+
+A destination that is down holds up nothing else. Records wait in memory, up to a limit. What cannot be sent is dropped:
+the router sends it again.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.core.connections.connection import Connection, ConnectionState, ConnectionTimes
+from streaming.core.routing.addresses import topic_prefix
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import kafka_error
+from streaming.wire.delivered import Row
+from streaming.wire.topics import Topics
+
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+_CONNECT_TIMEOUT_S = 10.0
+_POLL_S = 0.1
+# A record that Kafka has not stored by then is dropped. It has been sent again long before.
+_DELIVERY_TIMEOUT_MS = 30_000
+_PRODUCER = {
+    "enable.idempotence": True,
+    "message.max.bytes": 1_000_000_000,
+    "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
+    "allow.auto.create.topics": False,
+    "linger.ms": 5,
+    "queue.buffering.max.kbytes": MAX_WAITING_BYTES // 1024,
+    "delivery.report.only.error": True,
+}
+# Errors that say something about one record and nothing about the connection.
+_OF_A_RECORD = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE)
+
+
+def now_ms() -> int:
+    """Returns the time of a clock that is never set."""
+    return int(time.monotonic() * 1_000)
+
+
+class InstanceConnection:
+    """The connection to one address. The main thread sends; a thread of its own connects and talks to Kafka.
+
+    Attributes:
+        address: The address, as the route names it.
+        state: The state, for those who show it.
+        messages: Records that were handed to Kafka's client.
+        bytes: Their bytes.
+        dropped: Records that were dropped.
+    """
+
+    def __init__(
+        self, address: str, cluster: Cluster, times: ConnectionTimes, on_change: Callable[[str, bool], None]
+    ) -> None:
+        """Begins closed.
+
+        Args:
+            address: The address.
+            cluster: Its Kafka cluster.
+            times: The times.
+            on_change: Is told the address, and whether it has become reachable; from another thread.
+        """
+        self.address = address
+        self.state = Connection(times)
+        self.messages = self.bytes = self.dropped = 0
+        self._cluster = cluster
+        self._topic = Topics(topic_prefix(address)).service_incoming
+        self._on_change = on_change
+        self._lock = threading.Condition()
+        self._waiting: deque[Row] = deque()
+        self._waiting_bytes = 0
+        self._is_closing = False
+        self._problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name=f"connection to {address}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_connected(self) -> bool:
+        """Returns whether it is connected."""
+        return self.state.state is ConnectionState.CONNECTED
+
+    def send(self, row: Row) -> None:
+        """Takes a record to be sent, or drops it."""
+        size = len(row[1] or b"") + sum(len(name) + len(value or b"") for name, value in row[2])
+        with self._lock:
+            is_taken = self.state.use(now_ms()) and self._waiting_bytes + size <= MAX_WAITING_BYTES
+            if not is_taken:
+                self.dropped += 1
+                return
+            self._waiting.append(row)
+            self._waiting_bytes += size
+            self._lock.notify()
+
+    def try_again(self) -> None:
+        """Opens the connection again if something waits and it does not rest."""
+        with self._lock:
+            if self.state.try_again(now_ms()):
+                self._lock.notify()
+
+    def close_if_idle(self) -> None:
+        """Closes the connection if it has not been used for long."""
+        with self._lock:
+            if self.state.is_idle(now_ms()):
+                self.state.close_idle(now_ms())
+                self._lock.notify()
+
+    def close(self, timeout_s: float) -> None:
+        """Ends the connection. What waits is dropped."""
+        with self._lock:
+            self._is_closing = True
+            self._lock.notify()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            with self._lock:
+                if self.state.state is not ConnectionState.CONNECTING:
+                    self._lock.wait(1.0)
+                    continue
+            self._problem = None
+            self._serve()
+
+    def _serve(self) -> None:
+        """Connects, and sends until the connection is lost or closed."""
+        try:
+            producer = self._cluster.producer({**_PRODUCER, "error_cb": self._failed, "on_delivery": self._reported})
+            self._connect(producer)
+        except (KafkaException, UserError) as error:
+            self._lose(kafka_error(error).str() if isinstance(error, KafkaException) else str(error))
+            return
+        with self._lock:
+            self.state.connected(now_ms())
+        self._on_change(self.address, True)
+        while self._is_open():
+            self._hand_over(producer)
+            producer.poll(0)
+        if self._problem is not None:
+            producer.purge()
+            self._lose(self._problem)
+        else:
+            producer.flush(_POLL_S if self._is_closing else _DELIVERY_TIMEOUT_MS / 1_000)
+
+    def _is_open(self) -> bool:
+        return self.is_connected and self._problem is None and not self._is_closing
+
+    def _connect(self, producer: Producer) -> None:
+        """Asks for the topic; raises KafkaException if it cannot be written to."""
+        found = producer.list_topics(self._topic, timeout=_CONNECT_TIMEOUT_S).topics[self._topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+
+    def _hand_over(self, producer: Producer) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._lock.wait(_POLL_S)
+            rows = [*self._waiting]
+            self._waiting.clear()
+            self._waiting_bytes = 0
+        for key, value, headers in rows:
+            try:
+                producer.produce(self._topic, value, key, headers=cast("list[tuple[str, str | bytes | None]]", headers))
+            except BufferError:
+                self.dropped += 1
+                continue
+            except KafkaException as error:
+                self._problem = kafka_error(error).str()
+                return
+            self.messages += 1
+            self.bytes += len(value or b"")
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
+            self._problem = error.str()
+
+    def _reported(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            return
+        self.dropped += 1
+        if error.code() not in _OF_A_RECORD:
+            self._problem = self._problem or error.str()
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            was_connected = self.is_connected
+            self.state.lost(now_ms(), reason)
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            self._waiting_bytes = 0
+        if was_connected:
+            self._on_change(self.address, False)

@@ -1,0 +1,135 @@
+"""Two instances, each with a router and a transport of its own: conversations go from one to the other and back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streaming.core.conversations.decisions import END_DIALOG, ERROR
+from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
+from tests.support.transporting import headers_of
+from tests.support.waiting import wait_until
+
+DEADLINE_S = 60.0
+
+
+class Pair:
+    """The instances.
+
+    Attributes:
+        north: Has the database shop with the service ORDERS.
+        south: Has the database stock with the service RESERVE.
+    """
+
+    def __init__(self, north: ServiceScene, south: ServiceScene) -> None:
+        self.north = north
+        self.south = south
+        self.transports = [each.program("transport") for each in (north, south)]
+
+    def define(self) -> None:
+        """Creates the services, and the routes in both directions."""
+        places = ((self.north, self.south, "shop", ORDERS, RESERVE), (self.south, self.north, "stock", RESERVE, ORDERS))
+        for scene, far, database, service, far_service in places:
+            scene.shell.run("database", "create", database)
+            queue = scene.orders if service == ORDERS else scene.reserve
+            scene.shell.run("service", "create", service, "--database", database, "--queue", queue)
+            self.route(scene, database, "far", far_service, f"tcp://{far.bootstrap_servers}/{far.prefix}")
+
+    @staticmethod
+    def route(scene: ServiceScene, database: str, name: str, service: str, address: str) -> None:
+        """Creates a route."""
+        scene.shell.run("route", "create", name, "--database", database, "--service", service, "--address", address)
+
+
+@pytest.fixture(scope="module")
+def pair(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    north, south = (
+        ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp(name)) for name in ("north", "south")
+    )
+    pair = Pair(north, south)
+    pair.define()
+    with (
+        north.running(north.program("router"), pair.transports[0]),
+        south.running(south.program("router"), pair.transports[1]),
+    ):
+        yield pair
+
+
+def states(scene: ServiceScene, name: str) -> set[str]:
+    rows = scene.rows(scene.topics.service_conversations).items()
+    return {row["state"] for key, row in rows if key.startswith(name)}
+
+
+def held(scene: ServiceScene) -> list[dict[str, Any]]:
+    return [*scene.rows(scene.topics.service_transmissions).values()]
+
+
+def test_a_request_to_another_instance_is_answered(pair: Pair) -> None:
+    name = new_id()
+    pair.north.say("MESSAGE", name, b"3 apples", begin=True, message_type_name="//stock/Reserve")
+    pair.north.flush()
+    [request] = pair.south.read(pair.south.reserve, 1)
+    headers = headers_of(request)
+    assert request.value() == b"3 apples"
+    assert (headers["service"], headers["from_service"]) == (RESERVE, ORDERS)
+    assert headers["message_type_name"] == "//stock/Reserve"
+    assert (headers["conversation_id"], headers["message_sequence_number"]) == (name, "0")
+    pair.south.say("MESSAGE", name, b"reserved", is_initiator=False)
+    pair.south.say("END", name, is_initiator=False)
+    pair.south.flush()
+    answer, end = pair.north.read(pair.north.orders, 2)
+    assert (answer.value(), headers_of(answer)["is_initiator"]) == (b"reserved", "false")
+    assert headers_of(end)["message_type_name"] == END_DIALOG
+    pair.north.say("END", name)
+    pair.north.flush()
+    both = pair.north, pair.south
+    wait_until(lambda: all(states(each, name) == {"CD"} for each in both), DEADLINE_S, "closed endpoints")
+    wait_until(lambda: not any(held(each) for each in both), DEADLINE_S, "everything acknowledged")
+
+
+def test_an_error_of_a_program_comes_with_its_code_and_text(pair: Pair) -> None:
+    name = new_id()
+    pair.north.say("MESSAGE", name, b"none", begin=True)
+    pair.north.say("ERROR", name, error_code=7, error_text="no more apples")
+    pair.north.flush()
+    taken = pair.south.read(pair.south.reserve, 3)
+    error = [each for each in taken if headers_of(each)["conversation_id"] == name][-1]
+    assert headers_of(error)["message_type_name"] == ERROR
+    assert b"<Code>7</Code><Description>no more apples</Description>" in (error.value() or b"")
+
+
+def test_messages_of_an_instance_whose_transports_are_killed_come_once_and_in_order(pair: Pair) -> None:
+    ids = [new_id() for _ in range(20)]
+    before = len(pair.south.read(pair.south.reserve, 0))
+    for number in range(400):
+        more = {"begin": True} if number < len(ids) else {}
+        pair.north.say("MESSAGE", ids[number % len(ids)], b"%d" % number, **more)
+        if number in {100, 300}:
+            pair.north.flush()
+            for transport in pair.transports:
+                transport.kill()
+                transport.start()
+    pair.north.flush()
+    for transport in pair.transports:
+        transport.wait_until_ready()
+    messages = pair.south.read(pair.south.reserve, before + 400)
+    expected = {name: [(str(i), b"%d" % (n + 20 * i)) for i in range(20)] for n, name in enumerate(ids)}
+    assert {name: found for name, found in seen(messages).items() if name in expected} == expected
+    wait_until(lambda: not held(pair.north), DEADLINE_S, "everything acknowledged")
+
+
+def test_an_instance_that_cannot_be_reached_holds_up_no_other(pair: Pair) -> None:
+    pair.route(pair.north, "shop", "nowhere", "//nowhere", "tcp://127.0.0.1:1")
+    lost, good = new_id(), new_id()
+    pair.north.say("MESSAGE", lost, b"lost", begin=True, to_service="//nowhere")
+    pair.north.say("MESSAGE", good, b"good", begin=True)
+    pair.north.flush()
+
+    def has_come() -> bool:
+        return good in seen(pair.south.read(pair.south.reserve, 0))
+
+    wait_until(has_come, DEADLINE_S, "the message to the other instance")
+    [row] = held(pair.north)
+    assert (row["conversation_id"], row["messages"]) == (lost, 1)
+    assert row["reason"] == "sent to tcp://127.0.0.1:1, which has not acknowledged it yet"
