@@ -51,13 +51,14 @@ def check_fields(document: str) -> None:
 
 def check_examples(document: str) -> None:
     [decisions] = fenced_blocks(section(document, TOPICS.service_decisions), "json")
-    report, retry = fenced_blocks(section(document, TOPICS.service_reports), "json")
+    report, retry, connected = fenced_blocks(section(document, TOPICS.service_reports), "json")
     [marks] = fenced_blocks(section(document, TOPICS.service_marks), "json")
     mark, refusal = marks.splitlines()
     for example, decode in (
         (decisions, service_decisions.decode_decisions),
         (report, service_decisions.decode_report),
         (retry, service_decisions.decode_report),
+        (connected, service_decisions.decode_report),
         (mark, service_decisions.decode_mark),
         (refusal, service_decisions.decode_refusal),
     ):
