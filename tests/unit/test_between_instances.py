@@ -1,0 +1,91 @@
+"""The records of service-incoming, and the checks of those that come."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+
+from streaming.core.conversations.decisions import Forward, Kind, Transmit
+from streaming.wire.between_instances import forwarded, transmitted
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.envelope import HEADER, decode_incoming
+
+MESSAGE = Transmit(
+    Kind.MESSAGE, "tcp://far:1", None, "c", True, 0, 7, "Orders", "shop", "A", "Stock", "B", 0, 3, 10, 61_500
+)
+ENVELOPE = {
+    "type": "MESSAGE",
+    "conversation_id": "c",
+    "is_initiator": True,
+    "from_service": "Orders",
+    "from_database": "shop",
+    "to_service": "Stock",
+    "message_type_name": "Order",
+}
+
+
+def record(value: bytes | None = b"3 chairs", **fields: Any) -> Message:
+    headers = [(HEADER, json.dumps(ENVELOPE | fields).encode()), ("traceparent", b"00-1"), ("service", b"false")]
+    return Message(topic="t", partition=0, offset=7, key=b"c", value=value, headers=headers)  # type: ignore[arg-type]
+
+
+def envelope_of(row: Any) -> dict[str, Any]:
+    [value] = [value for name, value in row[2] if name == HEADER]
+    found: dict[str, Any] = json.loads(value)
+    decode_incoming(value, len(value))
+    return found
+
+
+def test_a_first_message_has_the_body_the_type_and_the_lifetime() -> None:
+    row = transmitted(MESSAGE, record())
+    assert row[:2] == (b"c", b"3 chairs")
+    assert [name for name, _ in row[2]] == [HEADER, "traceparent"]
+    assert envelope_of(row) == ENVELOPE | {
+        "from_broker_instance": "A",
+        "to_broker_instance": "B",
+        "begin": True,
+        "lifetime_s": 62,
+        "time_to_live_ms": 61_500,
+        "message_sequence_number": 0,
+        "first_unacknowledged": 0,
+        "receive_sequence_number": 3,
+        "hops_remaining": 10,
+    }
+
+
+def test_a_later_message_neither_begins_nor_lengthens_the_life() -> None:
+    fields = envelope_of(transmitted(replace(MESSAGE, sequence=1, first_unacknowledged=1), record()))
+    assert "begin" not in fields
+    assert "lifetime_s" not in fields
+
+
+def test_an_error_of_a_program_has_its_code_and_text_and_no_body() -> None:
+    row = transmitted(replace(MESSAGE, kind=Kind.ERROR, sequence=4), record(error_code=5, error_text="no"))
+    assert row[1] == b""
+    fields = envelope_of(row)
+    assert (fields["type"], fields["error_code"], fields["error_text"]) == ("ERROR", 5, "no")
+
+
+def test_an_acknowledgement_has_no_number() -> None:
+    fields = envelope_of(transmitted(replace(MESSAGE, kind=Kind.ACK, sequence=-1, offset=-1), None))
+    assert fields["type"] == "ACK"
+    assert "message_sequence_number" not in fields
+
+
+def test_a_message_that_is_sent_on_has_less_hops_and_time() -> None:
+    sent = transmitted(MESSAGE, record())
+    message = Message(topic="t", partition=0, offset=1, key=sent[0], value=sent[1], headers=sent[2])  # type: ignore[arg-type]
+    row = forwarded(Forward(1, "tcp://next:1", None, 9), message, 1_500)
+    changed = {"hops_remaining": 9, "time_to_live_ms": 60_000}
+    assert envelope_of(row) == envelope_of(sent) | changed
+    assert row[:2] == sent[:2]
+    assert row[2][1:] == sent[2][1:]
+
+
+@pytest.mark.parametrize("fields", [{"type": "TIMER"}, {"type": "CLEANUP"}, {"type": "MESSAGE"}, {"type": "END"}])
+def test_what_instances_never_send_is_invalid(fields: dict[str, Any]) -> None:
+    value = json.dumps(ENVELOPE | fields).encode()
+    with pytest.raises(InvalidRecordError):
+        decode_incoming(value, len(value))
