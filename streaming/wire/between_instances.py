@@ -6,6 +6,10 @@ from streaming.core.conversations.decisions import Forward, Kind, Transmit
 from streaming.wire.delivered import OWN_HEADERS, Headers, Row, decoded_headers
 from streaming.wire.envelope import HEADER, decode_envelope, encode_envelope
 
+# A message that has not been sent on this long after it came is dropped, as in Service Broker.
+MAX_FORWARD_MS = 60_000
+FORWARD_TIME_OVER = 11290
+
 
 def transmitted(decision: Transmit, message: Message | None) -> Row:
     """Returns the record of a message of a conversation.
@@ -49,8 +53,8 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
     return key, value, [(HEADER, encode_envelope(fields)), *others]
 
 
-def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row:
-    """Returns the record of a message that is sent on.
+def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None:
+    """Returns the record of a message that is sent on; None if its time is over (11290).
 
     Args:
         decision: The decision.
@@ -62,9 +66,11 @@ def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row:
     """
     headers: Headers = decoded_headers(message)
     envelope = decode_envelope(headers)
+    if waited_ms > min(MAX_FORWARD_MS, envelope.time_to_live_ms or MAX_FORWARD_MS):
+        return None
     envelope.hops_remaining = decision.hops_remaining
     if envelope.time_to_live_ms is not None:
-        envelope.time_to_live_ms = max(0, envelope.time_to_live_ms - waited_ms)
+        envelope.time_to_live_ms -= waited_ms
     fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
     others = [header for header in headers if header[0] != HEADER]
     return message.key(), message.value(), [(HEADER, encode_envelope(fields)), *others]

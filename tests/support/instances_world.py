@@ -222,7 +222,9 @@ class Site:
                 self.network.send(self.address, decision.address, row)
             elif isinstance(decision, Forward):
                 found = self._record(Source.INCOMING, decision.offset)
-                self.network.send(self.address, decision.address, forwarded(decision, found, 0))  # type: ignore[arg-type]
+                sent_on = forwarded(decision, found, 0)  # type: ignore[arg-type]
+                assert sent_on is not None
+                self.network.send(self.address, decision.address, sent_on)
                 self.network.counts["forwarded"] += 1
             elif isinstance(decision, DeadLetter):
                 refused = self._record(decision.source, decision.offset)

@@ -77,7 +77,10 @@ def test_an_acknowledgement_has_no_number() -> None:
 def test_a_message_that_is_sent_on_has_less_hops_and_time() -> None:
     sent = transmitted(MESSAGE, record())
     message = Message(topic="t", partition=0, offset=1, key=sent[0], value=sent[1], headers=sent[2])  # type: ignore[arg-type]
-    row = forwarded(Forward(1, "tcp://next:1", None, 9), message, 1_500)
+    forward = Forward(1, "tcp://next:1", None, 9)
+    row = forwarded(forward, message, 1_500)
+    assert row is not None
+    assert forwarded(forward, message, 60_001) is None
     changed = {"hops_remaining": 9, "time_to_live_ms": 60_000}
     assert envelope_of(row) == envelope_of(sent) | changed
     assert row[:2] == sent[:2]

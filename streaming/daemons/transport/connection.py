@@ -109,11 +109,14 @@ class InstanceConnection:
                 self.state.close_idle(now_ms())
                 self._lock.notify()
 
-    def close(self, timeout_s: float) -> None:
-        """Ends the connection. What waits is dropped."""
+    def close(self) -> None:
+        """Begins to end the connection. What waits is dropped."""
         with self._lock:
             self._is_closing = True
             self._lock.notify()
+
+    def wait_until_closed(self, timeout_s: float) -> None:
+        """Waits for the end, for `timeout_s` at most. The thread does not keep the process from ending."""
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
@@ -186,10 +189,8 @@ class InstanceConnection:
 
     def _lose(self, reason: str) -> None:
         with self._lock:
-            was_connected = self.is_connected
             self.state.lost(now_ms(), reason)
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._waiting_bytes = 0
-        if was_connected:
-            self._on_change(self.address, False)
+        self._on_change(self.address, False)

@@ -1,6 +1,8 @@
 """The connections of a transport to other instances, one for each address."""
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -14,7 +16,7 @@ MAX_CONNECTIONS = 100
 # The tasks of "Service Broker Periodic Tasks" are done on every second and every fifth notification.
 _TRY_AGAIN_EVERY = 2
 _CLOSE_IDLE_EVERY = 5
-_CLOSE_TIMEOUT_S = 5.0
+_CLOSE_TIMEOUT_S = 2.0
 
 
 class Connections:
@@ -69,11 +71,16 @@ class Connections:
                 connection.close_if_idle()
 
     def close(self) -> None:
-        """Closes all."""
+        """Closes all. An attempt to connect that is in progress is not waited for."""
         for connection in self:
-            connection.close(_CLOSE_TIMEOUT_S)
-        self._reports.flush(_CLOSE_TIMEOUT_S)
+            connection.close()
+        end_s = time.monotonic() + _CLOSE_TIMEOUT_S
+        for connection in self:
+            connection.wait_until_closed(max(0.0, end_s - time.monotonic()))
+        self._reports.flush(max(0.0, end_s - time.monotonic()))
 
     def _tell(self, address: str, is_connected: bool) -> None:
         report = msgspec.json.encode(ConnectedReport(address, is_connected))
-        self._reports.produce(self._topic, report, address.encode())
+        # If Kafka is away, the report is lost. Then the router sends again when its time has come.
+        with suppress(BufferError):
+            self._reports.produce(self._topic, report, address.encode())

@@ -25,9 +25,9 @@ from streaming.daemons.transport.queue_topics import QueueTopics
 from streaming.daemons.transport.records import Records
 from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.wire.between_instances import forwarded, transmitted
+from streaming.wire.between_instances import FORWARD_TIME_OVER, forwarded, transmitted
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
-from streaming.wire.delivered import Headers, dead_letter, delivered
+from streaming.wire.delivered import Headers, Row, dead_letter, delivered
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.service_decisions import (
@@ -270,12 +270,16 @@ class Transaction:
             message = self._read(source, partition.number, decision.offset, record, index)
             if message is None:
                 return
+        row: Row | None = None
         try:
-            if not isinstance(decision, Forward):
+            if isinstance(decision, Transmit):
                 row = transmitted(decision, message)
             elif message is not None:
                 row = forwarded(decision, message, max(0, int(time.time() * 1_000) - message.timestamp()[1]))
         except InvalidRecordError:
+            return
+        if row is None:
+            self.dropped[FORWARD_TIME_OVER] += 1
             return
         self._context.connections.send(decision.address, row)
         self._bytes += len(row[1] or b"")
