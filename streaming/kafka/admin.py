@@ -18,6 +18,8 @@ ADMIN_TIMEOUT_S = 10.0
 _PROPAGATION_S = 1.0
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_LEADER_INTERVAL_S = 0.1
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -136,11 +138,16 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         places = [TopicPartition(topic, number) for number in range(partitions)]
-        futures = self.client.list_offsets(dict.fromkeys(places, spec), request_timeout=ADMIN_TIMEOUT_S)
-        try:
-            return [int(self.client.result(futures[place]).offset) for place in places]
-        except KafkaException as error:
-            raise denial(error.args[0]) or self._unreachable(error) from None
+        end_s = time.monotonic() + ADMIN_TIMEOUT_S
+        while True:
+            futures = self.client.list_offsets(dict.fromkeys(places, spec), request_timeout=ADMIN_TIMEOUT_S)
+            try:
+                return [int(self.client.result(futures[place]).offset) for place in places]
+            except KafkaException as error:
+                # A partition that was created just now has no leader yet.
+                if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
+                    raise denial(error.args[0]) or self._unreachable(error) from None
+            time.sleep(_LEADER_INTERVAL_S)
 
     def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
         """Creates the topics that do not exist yet, and returns their names.

@@ -194,8 +194,11 @@ def test_answers_come_once_and_in_order_although_a_reader_is_killed_before_its_c
     scene.shell.run("service", "create", "//echo", "--database", "stock", "--queue", queue)
     back = scene.create_queue("back")
     scene.shell.run("service", "create", "//back", "--database", "shop", "--queue", back)
-    readers = [started(scene, "answer", number, queue, hang_after) for number, hang_after in enumerate(("20", "0"))]
+    # The first one has its partitions before the second one starts, so it surely gets messages.
+    readers = [started(scene, "answer", 0, queue, "20")]
     try:
+        readers[0].wait_until_said("answered 0", DEADLINE_S)
+        readers.append(started(scene, "answer", 1, queue, "0"))
         conversations = [client.begin("//back", "//echo") for _ in range(CONVERSATIONS)]
         for number in range(REQUESTS):
             with client.transaction():

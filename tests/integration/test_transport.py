@@ -291,7 +291,7 @@ def test_metrics_and_probes_say_what_the_transport_does(scene: Scene) -> None:
         wait_until(lambda: get(port, "/readyz")[0] == 200, DEADLINE_S, "readyz")
         assert get(port, "/healthz")[0] == 200
         text = get(port, "/metrics")[1]
-        assert set(re.findall(r"^(queue_activation_\w+)[ {]", text, re.MULTILINE)) == documented_transport_metrics()
+        assert set(re.findall(r"^# TYPE (queue_activation_\w+)", text, re.MULTILINE)) == documented_transport_metrics()
         scene.write_decisions(1, 5, [], 5)
         wait_until(lambda: "has stopped: decisions 1 to 4" in get(port, "/readyz")[1], DEADLINE_S, "readyz says why")
         assert samples()["queue_activation_transport_stopped_partitions"] == 1

@@ -17,7 +17,7 @@ _KAFKA_CONFIG = {"session.timeout.ms": "6000"}
 
 
 def answer(servers: str, prefix: str, queue: str, hang_after: str) -> None:
-    """Answers each message with its own body; prints `answered N` after each commit.
+    """Answers each message with its own body; prints `answered N` after each receive, which has committed its messages.
 
     After `hang_after` messages it prints `hanging`, and never commits the last ones. 0: it answers until it is killed.
     """
@@ -31,8 +31,7 @@ def answer(servers: str, prefix: str, queue: str, hang_after: str) -> None:
                 if total >= int(hang_after) > 0:
                     print("hanging", flush=True)
                     time.sleep(600)
-            if messages:
-                print(f"answered {total}", flush=True)
+            print(f"answered {total}", flush=True)
 
 
 def send_pairs(servers: str, prefix: str, to_service: str) -> None:
