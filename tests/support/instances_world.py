@@ -18,7 +18,7 @@ from streaming.wire.delivered import Headers, Row
 from streaming.wire.envelope import HEADER, Envelope, decode_envelope, decode_incoming
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_decisions import ConnectedReport, RefusedReport, decode_report, encoder, report_of
-from tests.support.plain_shard import Batch, PlainShard, Returned
+from tests.support.plain_shard import Batch, PlainShard, Retried, Returned
 
 NO_TOPIC = "the topic does not exist"
 _LOST, _REPEATED = 0.1, 0.1
@@ -114,7 +114,7 @@ class Site:
         self.delivered: list[tuple[Deliver, bytes]] = []
         self.dead_letters: dict[bytes, str] = {}
         self.drops: Counter[int | None] = Counter()
-        self._reports: list[Returned | ConnectedReport] = []
+        self._reports: list[Returned | Retried | ConnectedReport] = []
         self._log: list[DecisionBatch] = []
         self._read = [0, 0]
         self._numbers = 0
@@ -151,6 +151,10 @@ class Site:
     def connected(self, address: str, *, is_connected: bool) -> None:
         """Reports whether another instance can be reached."""
         self._reports.append(ConnectedReport(address, is_connected))
+
+    def retry(self, conversation_id: str) -> None:
+        """Asks the router to decide about what a conversation holds."""
+        self._reports.append(Retried(conversation_id))
 
     def route(self, *, is_whole: bool = False) -> None:
         """Takes a batch of the router."""

@@ -1,7 +1,7 @@
 """The state of an endpoint: one side's end of a conversation.
 
-The states are those of sys.conversation_endpoints. SI (started inbound) cannot occur within one instance, where a
-target begins with its first message whole.
+The states are those of sys.conversation_endpoints. SI (started inbound) cannot occur, because a target begins with its
+first message whole.
 
     SO   started outbound      the initiator has begun the conversation, and sent nothing
     CO   conversing

@@ -7,7 +7,7 @@ and both sides get an Error: no message comes twice, and nobody waits in silence
 from typing import NamedTuple
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint, Link
 from streaming.core.conversations.delivering import deliver_what_can_go, fail
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.transmitting import reset
@@ -78,10 +78,15 @@ def end_suspect(
 
 def _begun_elsewhere(context: Context, suspect: Suspect) -> Conversation | None:
     endpoints = [_endpoint(context, suspect, side) for side in (INITIATOR, TARGET)]
+    link = None
     if endpoints[INITIATOR] is None:
-        return None
+        if endpoints[TARGET] is None:
+            return None
+        # Its initiator is in another instance, and may send again what was delivered here.
+        link = Link(INITIATOR)
     context.conversations += 1
-    return Conversation(suspect.conversation_id, suspect.services, None, endpoints, [Direction(), Direction()])
+    directions = [Direction(), Direction()]
+    return Conversation(suspect.conversation_id, suspect.services, None, endpoints, directions, link=link)
 
 
 def _endpoint(context: Context, suspect: Suspect, side: int) -> Endpoint | None:

@@ -108,8 +108,7 @@ def acknowledge(context: Context, conversation: Conversation) -> None:
         return
     link.owes_acknowledgement = False
     endpoint = conversation.endpoints[TARGET - link.far_side]
-    if endpoint is None:
-        return
+    assert endpoint is not None  # noqa: S101 - told to the type checker
     decision = route(context, conversation, link.far_side, endpoint.database)
     if decision.outcome is Outcome.REMOTE:
         link.address = link.address or decision.address or ""

@@ -1,0 +1,237 @@
+"""Messages from other instances that are wrong, late, repeated or too many, and those that wait to be sent there."""
+
+from dataclasses import replace
+
+import pytest
+
+from streaming.core.conversations.looking import MAX_UNREACHABLE, note_reachable
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.times import FOREVER_MS
+from streaming.wire.envelope import Envelope
+from streaming.wire.service_commands import (
+    AlterDatabase,
+    CreateDatabase,
+    CreateService,
+    DropRoute,
+    DropService,
+)
+from tests.support.instances_scene import (
+    IN_SOUTH,
+    NORTH,
+    ORDERS,
+    SOUTH,
+    STOCK,
+    C,
+    Scene,
+    from_north,
+    got,
+    receive,
+    state,
+    to,
+)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_other_services_than_those_of_the_conversation_are_refused(scene: Scene) -> None:
+    scene.say(begin=True)
+    wrong = from_north("MESSAGE", 1)
+    wrong.from_service = "Other"
+    receive(scene.south, wrong)
+    assert [*scene.south.dead_letters.values()] == ["its services are not those of the conversation"]
+    assert got(scene.south) == ["0"]
+
+
+def test_late_copies_are_dropped_if_the_far_service_has_come_into_this_instance(scene: Scene) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.define(scene.north, CreateService("N", STOCK, "stock"), DropRoute("N", "to Stock"))
+    assert got(scene.north) == ["0"]
+    # What was on its way comes back by a third instance.
+    receive(scene.north, from_north("MESSAGE", 0))
+    assert scene.north.drops == {11218: 1}
+    scene.cut()
+    answer = Envelope("ACK", C, False, STOCK, "S", ORDERS, from_broker_instance=IN_SOUTH, receive_sequence_number=1)
+    receive(scene.north, answer)
+    assert scene.north.drops == {11218: 1, 8495: 1}
+    end = Envelope("ERROR", C, False, STOCK, "S", ORDERS, from_broker_instance=IN_SOUTH)
+    receive(scene.north, end)
+    assert scene.north.drops == {11218: 1, 8495: 2}
+    assert state(scene.north, 0) == "CO"
+
+
+def test_an_own_message_that_comes_back_is_dropped(scene: Scene) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.define(scene.north, CreateService("N", STOCK, "stock"))
+    receive(scene.north, from_north("MESSAGE", 0))
+    assert (got(scene.north), scene.north.drops) == ([], {11285: 1})
+
+
+def test_a_conversation_does_not_begin_with_a_later_message(scene: Scene) -> None:
+    receive(scene.south, from_north("MESSAGE", 1), from_north("END", 2))
+    assert (scene.south.drops, state(scene.south, 1)) == ({11217: 2}, "ABSENT")
+
+
+def test_without_a_way_back_nobody_is_told(scene: Scene) -> None:
+    scene.define(scene.south, DropRoute("S", "to Orders"), DropRoute("S", "AutoCreatedLocal"))
+    sent = scene.network.counts["sent"]
+    receive(scene.south, from_north("MESSAGE", 1, first_unacknowledged=1), from_north("MESSAGE", 0, "d"))
+    assert (scene.south.drops, got(scene.south)) == ({8462: 1}, ["0"])
+    assert scene.network.counts["sent"] == sent
+
+
+def test_what_is_ahead_waits_once_and_only_if_there_is_room() -> None:
+    scene = Scene(max_unacknowledged=3)
+    scene.say(begin=True)
+    receive(scene.south, from_north("MESSAGE", 2), from_north("MESSAGE", 2), from_north("MESSAGE", 5))
+    assert scene.south.drops == {11218: 1, 11217: 1}
+    conversation = scene.south.shard.conversation(C)
+    assert (conversation.references(), conversation.lowest_incoming()) == (1, 1)
+
+
+def test_a_service_that_is_about_to_end_takes_nothing() -> None:
+    scene = Scene(max_looked_at=1)
+    for name in ("b", C):
+        receive(scene.south, from_north("MESSAGE", 0, name))
+    scene.south.commands.append(DropService("S", STOCK))
+    receive(scene.south, from_north("MESSAGE", 1))
+    assert got(scene.south) == ["0", "0"]
+    assert scene.south.shard.conversation(C).references() == 1
+
+
+def test_nothing_is_taken_after_the_end(scene: Scene) -> None:
+    scene.say(begin=True)
+    receive(scene.south, from_north("MESSAGE", 2), from_north("END", 1))
+    assert got(scene.south) == ["0", "END"]
+    assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
+
+
+def test_a_closed_endpoint_takes_ends_and_errors_in_silence(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.say("END", by_target=True)
+    receive(scene.south, from_north("END", 1), from_north("MESSAGE", 2), from_north("ERROR", 3))
+    assert got(scene.south) == ["0"]
+    assert scene.states()[1] == "CD"
+
+
+def test_an_error_that_ends_at_once_is_taken_once(scene: Scene) -> None:
+    scene.say(begin=True)
+    receive(scene.south, from_north("ERROR", None), from_north("ERROR", None))
+    assert (got(scene.south), state(scene.south, 1)) == (["0", "ERROR"], "ER")
+    other = Scene()
+    other.cut((SOUTH, NORTH))
+    other.say(begin=True)
+    other.say("END", by_target=True)
+    assert state(other.south, 1) == "DO"
+    receive(other.south, from_north("ERROR", None))
+    assert (got(other.south), state(other.south, 1)) == (["0"], "CD")
+
+
+def test_what_is_returned_keeps_its_place_although_the_endpoint_has_failed(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.south.missing = {"stock"}
+    scene.cut((SOUTH, NORTH))
+    scene.south.shard.settings = replace(scene.south.shard.settings, max_held=0)
+    scene.say(by_target=True)
+    scene.south.shard.settings = ConversationSettings()
+    assert state(scene.south, 1) == "ER"
+    assert scene.south.shard.conversation(C).directions[1].waiting
+    assert scene.south.shard.conversation(C).lowest_incoming() == FOREVER_MS
+    receive(scene.south, from_north("MESSAGE", 1), from_north("MESSAGE", 2))
+    scene.south.missing = set()
+    scene.go_on(30_000)
+    assert got(scene.south) == ["0", "ERROR 0"]
+
+
+def test_what_the_transport_returns_is_accepted_and_later_messages_wait(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.south.missing = {"stock"}
+    scene.say()
+    scene.say()
+    conversation = scene.south.shard.conversation(C)
+    assert conversation.directions[1].waiting
+    assert conversation.lowest_incoming() < FOREVER_MS
+    scene.south.missing = set()
+    scene.go_on(30_000)
+    scene.go_on(30_000)
+    assert got(scene.south) == ["0", "1", "2"]
+
+
+def test_too_many_messages_to_another_instance_end_both_sides() -> None:
+    scene = Scene(max_held_per_direction=2)
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.say()
+    scene.say()
+    assert scene.states()[0] == "ER"
+    scene.cut()
+    scene.go_on(4_000)
+    assert (got(scene.south), scene.states()) == (["0", "1", "ERROR"], ("ER", "ER"))
+
+
+def test_a_far_endpoint_that_is_said_to_be_here_is_gone(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.define(scene.south, AlterDatabase("S", broker_instance="another"))
+    scene.define(
+        scene.north, CreateDatabase("S", IN_SOUTH), CreateService("S", STOCK, "stock"), DropRoute("N", "to Stock")
+    )
+    scene.say()
+    assert (got(scene.north), state(scene.north, 0)) == (["ERROR -8462"], "ER")
+    assert [*scene.north.dead_letters.values()] == ["the far endpoint is gone"]
+
+
+def test_an_end_before_anything_was_sent_needs_no_far_side() -> None:
+    scene = Scene(max_let_go=1)
+    scene.define(scene.north, DropRoute("N", "to Stock"), DropRoute("N", "AutoCreatedLocal"))
+    for name in ("first", C):
+        scene.north.say(Envelope("MESSAGE", name, True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+    scene.north.say(Envelope("ERROR", C, True, ORDERS, "N", STOCK))
+    for name in ("first", C):
+        scene.north.retry(name)
+    scene.define(scene.north, to(STOCK, SOUTH, "N"))
+    assert [delivery.conversation_id for delivery, _ in scene.south.delivered] == ["first"]
+    assert (scene.states(), scene.north.shard.conversation(C).link) == (("CD", "ABSENT"), None)
+
+
+def test_a_conversation_is_sent_again_as_soon_as_its_instance_can_be_reached_or_somebody_asks(scene: Scene) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.cut()
+    scene.north.connected(SOUTH, is_connected=True)
+    scene.go_on()
+    assert got(scene.south) == ["0"]
+    scene.north.connected(SOUTH, is_connected=True)  # nothing waits
+    scene.cut((NORTH, SOUTH))
+    scene.say()
+    scene.cut()
+    scene.north.retry(C)
+    scene.go_on()
+    assert got(scene.south) == ["0", "1"]
+
+
+def test_what_is_sent_again_has_a_limit_in_each_batch() -> None:
+    scene = Scene(max_let_go=1)
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.say()
+    scene.cut()
+    scene.go_on(4_000)
+    assert got(scene.south) == ["0", "1"]
+
+
+def test_of_very_many_instances_that_cannot_be_reached_only_the_first_are_known() -> None:
+    unreachable = {str(number) for number in range(MAX_UNREACHABLE)}
+    note_reachable(unreachable, "another", is_connected=False)
+    assert "another" not in unreachable
+
+
+def test_an_acknowledgement_without_a_way_is_not_sent(scene: Scene) -> None:
+    scene.define(scene.south, DropRoute("S", "to Orders"), DropRoute("S", "AutoCreatedLocal"))
+    scene.say(begin=True)
+    assert got(scene.south) == ["0"]
+    assert scene.north.shard.conversation(C).references() == 1
