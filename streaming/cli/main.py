@@ -14,6 +14,7 @@ from streaming.cli import (
     clients,
     dead_letters,
     host,
+    maintenance,
     monitor,
     options_file,
     prepare,
@@ -106,6 +107,7 @@ for family in (
     databases,
     routes,
     conversations,
+    maintenance,
     prepare,
 ):
     family.register(app)

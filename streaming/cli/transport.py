@@ -15,9 +15,12 @@ from streaming.cli.options import (
     MetricsPort,
     TopicPrefix,
     cluster,
+    duration,
     option,
 )
-from streaming.system import logs, stop_signals
+from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
+from streaming.system import durations, logs, stop_signals
+from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 
 _log = logging.getLogger(__name__)
@@ -43,6 +46,9 @@ def transport(
             dir_okay=False,
         ),
     ] = None,
+    notification_interval: Annotated[
+        Duration, duration("--notification-interval", "Interval of the notifications on which periodic tasks are done.")
+    ] = durations.of(DEFAULT_INTERVAL_MS),
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -63,7 +69,15 @@ def transport(
     say = logs.line_printer(_log, log_format, READY)
     kafka = cluster(bootstrap_servers, kafka_config)
     cluster_of = clusters(connections, kafka, lambda path: cluster("", path).config)
-    settings = TransportSettings(kafka, cluster_of, topic_prefix, group_id, metrics_port, metrics_host)
+    settings = TransportSettings(
+        kafka,
+        cluster_of,
+        topic_prefix,
+        group_id,
+        metrics_port,
+        metrics_host,
+        notification_interval_ms=notification_interval.ms,
+    )
     with stop_signals.taken() as signals, Transport(settings, say) as running:
         signals.only_note()
         is_whole = running.run(signals.stop)

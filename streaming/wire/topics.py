@@ -59,6 +59,7 @@ class Topics:
         self.service_conversations = prefix + "service-conversations"
         self.service_transmissions = prefix + "service-transmissions"
         self.service_progress = prefix + "service-progress"
+        self.service_maintenance = prefix + "service-maintenance"
         self.service_dead_letters = prefix + "service-dead-letters"
 
     def specs(self) -> list[TopicSpec]:
@@ -89,6 +90,7 @@ class Topics:
             TopicSpec(self.service_ticks, False, _INPUT | {"retention.ms": str(HOUR_MS)}),
             TopicSpec(self.service_definitions, False, _COMPACTED),
             TopicSpec(self.service_progress, False, _COMPACTED_SOON),
+            TopicSpec(self.service_maintenance, False, _COMPACTED_SOON),
             TopicSpec(self.service_dead_letters, False, {}),
         ]
 

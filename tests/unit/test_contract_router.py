@@ -17,6 +17,7 @@ from streaming.spark.routing import view_rows
 from streaming.wire import service_progress
 from streaming.wire.output_records import OutputRow
 from streaming.wire.service_definitions import DatabaseRow, RouteRow, ServiceRow
+from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 from streaming.wire.service_progress import ProgressRecord
 from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
 from streaming.wire.topics import Topics
@@ -24,7 +25,7 @@ from tests.support.command_lines import fenced_blocks
 from tests.support.documented_contract import DOCUMENT, cells_of, fields_of, names_in, rows_of, section, unique
 
 TOPICS = Topics()
-STRUCTS = {ProgressRecord, EndpointRow, TransmissionRow}
+STRUCTS = {ProgressRecord, EndpointRow, TransmissionRow, ProgramRow, TaskRow, ConnectionRow}
 
 
 def conversation() -> Conversation:
@@ -70,6 +71,18 @@ def check_views(document: str) -> None:
         assert read == {name: written[name] for name in read}
 
 
+def check_maintenance(document: str) -> None:
+    rows = rows_of(document, TOPICS.service_maintenance, "field")
+    documented = unique((name, cells_of(row)) for row in rows for name in names_in(row["field"]))
+    parts = {"tasks": TaskRow, "connections": ConnectionRow}
+    plain = [(each.name, each.type) for each in msgspec.structs.fields(ProgramRow) if each.name not in parts]
+    expected = fields_of(msgspec.defstruct("Plain", plain))
+    for name, part in parts.items():
+        expected |= {name: ("array", "required")}
+        expected |= {f"{name}[].{field}": cells for field, cells in fields_of(part).items()}
+    assert documented == expected
+
+
 def check_states(document: str) -> None:
     [row] = [
         row
@@ -102,7 +115,7 @@ def check_definitions(document: str) -> None:
         assert value.keys() == {"kind", "update_time", *structs[value["kind"]].__struct_fields__}
 
 
-CHECKS = [check_progress, check_views, check_states, check_keys_of_views, check_definitions]
+CHECKS = [check_progress, check_maintenance, check_views, check_states, check_keys_of_views, check_definitions]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -5,7 +5,6 @@ the router sends it again.
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -17,6 +16,7 @@ from streaming.core.routing.addresses import topic_prefix
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import kafka_error
+from streaming.kafka.periodic_tasks import Clock
 from streaming.wire.delivered import Row
 from streaming.wire.topics import Topics
 
@@ -36,11 +36,6 @@ _PRODUCER = {
 }
 # Errors that say something about one record and nothing about the connection.
 _OF_A_RECORD = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE)
-
-
-def now_ms() -> int:
-    """Returns the time of a clock that is never set."""
-    return int(time.monotonic() * 1_000)
 
 
 class InstanceConnection:
@@ -88,7 +83,7 @@ class InstanceConnection:
         """Takes a record to be sent, or drops it."""
         size = len(row[1] or b"") + sum(len(name) + len(value or b"") for name, value in row[2])
         with self._lock:
-            is_taken = self.state.use(now_ms()) and self._waiting_bytes + size <= MAX_WAITING_BYTES
+            is_taken = self.state.use(Clock.now_ms()) and self._waiting_bytes + size <= MAX_WAITING_BYTES
             if not is_taken:
                 self.dropped += 1
                 return
@@ -96,18 +91,27 @@ class InstanceConnection:
             self._waiting_bytes += size
             self._lock.notify()
 
-    def try_again(self) -> None:
-        """Opens the connection again if something waits and it does not rest."""
-        with self._lock:
-            if self.state.try_again(now_ms()):
-                self._lock.notify()
+    @property
+    def waiting_bytes(self) -> int:
+        """Returns the size of the records that were not handed to Kafka's client yet."""
+        return self._waiting_bytes
 
-    def close_if_idle(self) -> None:
-        """Closes the connection if it has not been used for long."""
+    def try_again(self) -> bool:
+        """Opens the connection again if something waits and it does not rest. Returns whether it does."""
         with self._lock:
-            if self.state.is_idle(now_ms()):
-                self.state.close_idle(now_ms())
+            is_opened = self.state.try_again(Clock.now_ms())
+            if is_opened:
                 self._lock.notify()
+            return is_opened
+
+    def close_if_idle(self) -> bool:
+        """Closes the connection if it has not been used for long. Returns whether it does."""
+        with self._lock:
+            is_idle = self.state.is_idle(Clock.now_ms())
+            if is_idle:
+                self.state.close_idle(Clock.now_ms())
+                self._lock.notify()
+            return is_idle
 
     def close(self) -> None:
         """Begins to end the connection. What waits is dropped."""
@@ -137,7 +141,7 @@ class InstanceConnection:
             self._lose(kafka_error(error).str() if isinstance(error, KafkaException) else str(error))
             return
         with self._lock:
-            self.state.connected(now_ms())
+            self.state.connected(Clock.now_ms())
         self._on_change(self.address, True)
         while self._is_open():
             self._hand_over(producer)
@@ -189,7 +193,7 @@ class InstanceConnection:
 
     def _lose(self, reason: str) -> None:
         with self._lock:
-            self.state.lost(now_ms(), reason)
+            self.state.lost(Clock.now_ms(), reason)
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._waiting_bytes = 0

@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
+from confluent_kafka import Producer
 
-from streaming.daemons.transport.connection import InstanceConnection, now_ms
+from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.daemons.transport.connection import InstanceConnection
 from streaming.daemons.transport.settings import TransportSettings
+from streaming.kafka.periodic_tasks import Clock, Work
 from streaming.wire.delivered import Row
 from streaming.wire.service_decisions import ConnectedReport
+from streaming.wire.service_maintenance import ConnectionRow
 from streaming.wire.topics import Topics
 
 MAX_CONNECTIONS = 100
-# The tasks of "Service Broker Periodic Tasks" are done on every second and every fifth notification.
-_TRY_AGAIN_EVERY = 2
-_CLOSE_IDLE_EVERY = 5
 _CLOSE_TIMEOUT_S = 2.0
 
 
@@ -26,19 +27,18 @@ class Connections:
         dropped: Records that were dropped because there are too many connections.
     """
 
-    def __init__(self, settings: TransportSettings, topics: Topics) -> None:
+    def __init__(self, settings: TransportSettings, topics: Topics, reports: Producer) -> None:
         """Begins without any.
 
         Args:
             settings: The transport's settings.
             topics: The own topics, for reports to the router.
+            reports: Writes these reports.
         """
         self.dropped = 0
         self._settings = settings
         self._topic = topics.service_reports
-        self._reports = settings.cluster.producer({"enable.idempotence": True})
-        self._next_ms = now_ms() + settings.notification_interval_ms
-        self._notifications = 0
+        self._reports = reports
         self._connections: dict[str, InstanceConnection] = {}
 
     def __iter__(self) -> Iterator[InstanceConnection]:
@@ -57,18 +57,24 @@ class Connections:
             self._connections[address] = connection
         connection.send(row)
 
-    def look(self) -> None:
-        """Does what is due. Notifications that were missed are not made up for."""
+    def periodic_tasks(self) -> dict[PeriodicTask, Work]:
+        """Returns the periodic tasks of connections, with what each does."""
+        return {
+            PeriodicTask(
+                "CONNECT_TO_DESTINATIONS", 2, "connects to destinations with pending messages that are not suppressed"
+            ): lambda: sum(connection.try_again() for connection in self),
+            PeriodicTask("CLOSE_IDLE_CONNECTIONS", 5, "closes connections that have been idle"): lambda: sum(
+                connection.close_if_idle() for connection in self
+            ),
+        }
+
+    def rows(self) -> list[ConnectionRow]:
+        """Returns the connections, for those who look at them."""
+        return [_row(connection) for connection in self]
+
+    def serve(self) -> None:
+        """Lets Kafka's client do its work."""
         self._reports.poll(0)
-        if now_ms() < self._next_ms:
-            return
-        self._next_ms = now_ms() + self._settings.notification_interval_ms
-        self._notifications += 1
-        for connection in self:
-            if self._notifications % _TRY_AGAIN_EVERY == 0:
-                connection.try_again()
-            if self._notifications % _CLOSE_IDLE_EVERY == 0:
-                connection.close_if_idle()
 
     def close(self) -> None:
         """Closes all. An attempt to connect that is in progress is not waited for."""
@@ -84,3 +90,19 @@ class Connections:
         # If Kafka is away, the report is lost. Then the router sends again when its time has come.
         with suppress(BufferError):
             self._reports.produce(self._topic, report, address.encode())
+
+
+def _row(connection: InstanceConnection) -> ConnectionRow:
+    state = connection.state
+    is_suppressed = state.suppressed_until_ms > Clock.now_ms()
+    return ConnectionRow(
+        connection.address,
+        state.state.value,
+        Clock.iso_time(state.since_ms),
+        connection.messages,
+        connection.bytes,
+        connection.waiting_bytes,
+        connection.dropped,
+        state.last_error,
+        Clock.iso_time(state.suppressed_until_ms) if is_suppressed else None,
+    )

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streaming.core.connections.connection import ConnectionTimes
+from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
 from streaming.kafka.clients import Cluster
-
-NOTIFICATION_INTERVAL_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -31,4 +30,4 @@ class TransportSettings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     times: ConnectionTimes = field(default_factory=ConnectionTimes)
-    notification_interval_ms: int = NOTIFICATION_INTERVAL_MS
+    notification_interval_ms: int = DEFAULT_INTERVAL_MS

@@ -33,6 +33,7 @@ from streaming.kafka.errors import (
     is_rebalance,
     kafka_error,
 )
+from streaming.kafka.periodic_tasks import PeriodicTasks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.threads import within
 from streaming.wire.topics import Topics
@@ -134,7 +135,17 @@ class Transport:
             self._records = Records(cluster)
             self._queues = QueueTopics(admin, topics)
             self._clean_ups = CleanUps(admin, topics, self._say)
-            self._connections = Connections(self._settings, topics)
+            reports = cluster.producer({"enable.idempotence": True})
+            self._connections = Connections(self._settings, topics, reports)
+            self._periodic = PeriodicTasks(
+                "transport",
+                self._connections.periodic_tasks(),
+                self._settings.notification_interval_ms,
+                producer=reports,
+                topic=topics.service_maintenance,
+                say=self._say,
+                connections=self._connections.rows,
+            )
             self._context = Context(topics, self._share, self._records, self._queues, self._connections, self._say)
             self._resources = resources.pop_all()
         return self
@@ -145,6 +156,7 @@ class Transport:
         with self._resources:
             self._share.close()
             self._records.close()
+            self._periodic.close()
             self._connections.close()
             if self._producer is not None:
                 self._producer.close()
@@ -180,7 +192,8 @@ class Transport:
         share.fill(0 if share.waiting and not has_to_wait else timeout_s)
         self._records.keep_only(share.partitions)
         self._clean_ups.look()
-        self._connections.look()
+        self._connections.serve()
+        self._periodic.look()
         self._note_share()
         self._tell_lost()
         if not share.waiting or time.monotonic() < self._again_s:
@@ -356,5 +369,11 @@ def needed_rights(topics: Topics) -> Rights:
     """Returns the rights that a transport needs on topics other than the queues'."""
     return rights(
         reads=[topics.service_decisions, topics.service_messages, topics.service_incoming, topics.service_marks],
-        writes=[topics.service_marks, topics.service_reports, topics.service_dead_letters, topics.arrivals],
+        writes=[
+            topics.service_marks,
+            topics.service_reports,
+            topics.service_maintenance,
+            topics.service_dead_letters,
+            topics.arrivals,
+        ],
     )

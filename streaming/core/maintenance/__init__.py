@@ -1,0 +1,1 @@
+"""Periodic tasks: which are due, and what they have done."""

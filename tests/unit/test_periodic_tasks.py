@@ -1,0 +1,65 @@
+"""The periodic tasks of a program: a failure of one stops no other, and each run is published."""
+
+import time
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from confluent_kafka import Producer
+
+from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.kafka.periodic_tasks import PeriodicTasks
+from streaming.wire.service_maintenance import ProgramRow, decode_program
+from tests.support.waiting import wait_until
+
+TOPIC = "service-maintenance"
+
+
+class Written:
+    """Takes the place of Kafka's producer."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+
+    def produce(self, _topic: str, value: bytes | None, _key: bytes) -> None:
+        self.values.append(value)
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
+def fail() -> int:
+    raise OSError("no memory")
+
+
+def periodic(written: Written, say: Callable[[str], None]) -> PeriodicTasks:
+    tasks = {PeriodicTask("FAILS", 1, "fails"): fail, PeriodicTask("DELETES", 1, "deletes"): lambda: 3}
+    return PeriodicTasks("transport", tasks, 1, producer=cast("Producer", written), topic=TOPIC, say=say)
+
+
+def last(written: Written) -> ProgramRow:
+    return decode_program(written.values[-1])
+
+
+def test_a_task_that_fails_is_logged_and_done_again_and_stops_no_other(written: Written) -> None:
+    said: list[str] = []
+    tasks = periodic(written, said.append)
+
+    def has_run_twice() -> bool:
+        tasks.look()
+        return bool(written.values) and last(written).tasks[0].runs >= 2
+
+    wait_until(has_run_twice, 10, "two runs")
+    failed, good = last(written).tasks
+    assert (failed.failures, failed.done, failed.last_error) == (failed.runs, 0, "OSError: no memory")
+    assert (good.failures, good.done, good.last_done) == (0, 3 * good.runs, 3)
+    assert said[0] == ("periodic task FAILS has failed, and is done again when it is next due: OSError: no memory")
+    assert last(written).update_time[:4] == time.strftime("%Y", time.gmtime())
+
+
+def test_a_program_that_ends_removes_its_record(written: Written) -> None:
+    tasks = periodic(written, print)
+    tasks.close()
+    assert written.values == [None]
