@@ -1,5 +1,6 @@
 """Two instances, each with a router and a transport of its own: conversations go from one to the other and back."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ class Pair:
     def __init__(self, north: ServiceScene, south: ServiceScene) -> None:
         self.north = north
         self.south = south
-        self.transports = [each.program("transport") for each in (north, south)]
+        self.transports = [each.program("transport", "--notification-interval", "200ms") for each in (north, south)]
 
     def define(self) -> None:
         """Creates the services, and the routes in both directions."""
@@ -133,3 +134,47 @@ def test_an_instance_that_cannot_be_reached_holds_up_no_other(pair: Pair) -> Non
     [row] = [each for each in held(pair.north) if each["conversation_id"] == lost]
     assert row["messages"] == 1
     assert row["reason"] == "sent to tcp://127.0.0.1:1, which has not acknowledged it yet"
+
+
+def listed(scene: ServiceScene, command: str) -> list[dict[str, Any]]:
+    """Returns what a command prints about the transport that runs; those that were killed have older records."""
+    rows = [json.loads(line) for line in scene.shell.run(command, "--json").splitlines()]
+    newest = max(row["update_time"] for row in rows)
+    return [row for row in rows if row["update_time"] == newest]
+
+
+def test_connections_and_periodic_tasks_can_be_looked_at(pair: Pair) -> None:
+    pair.route(pair.north, "shop", "refused", "//refused", "tcp://127.0.0.1:2")
+    pair.north.say("MESSAGE", new_id(), b"good", begin=True)
+    pair.north.say("MESSAGE", new_id(), b"lost", begin=True, to_service="//refused")
+    pair.north.flush()
+
+    def has_failed() -> bool:
+        connections = {row["address"]: row for row in listed(pair.north, "connections")}
+        return bool(connections.get("tcp://127.0.0.1:2", {}).get("last_error"))
+
+    wait_until(has_failed, DEADLINE_S, "a connection that failed")
+    connections = {row["address"]: row for row in listed(pair.north, "connections")}
+    good = connections[f"tcp://{pair.south.bootstrap_servers}/{pair.south.prefix}"]
+    assert (good["state"], good["last_error"], good["suppressed_until"]) == ("CONNECTED", "", None)
+    assert good["messages"] >= 1
+    refused = connections["tcp://127.0.0.1:2"]
+    assert refused["state"] == "CLOSED"
+    assert refused["suppressed_until"] > refused["update_time"]
+    tasks = {row["name"]: row for row in listed(pair.north, "maintenance")}
+    assert {name: row["every"] for name, row in tasks.items()} == {
+        "CONNECT_TO_DESTINATIONS": 2,
+        "CLOSE_IDLE_CONNECTIONS": 5,
+    }
+    assert all(row["runs"] > 0 and row["failures"] == 0 and row["last_run"] for row in tasks.values())
+    assert "CONNECT_TO_DESTINATIONS" in pair.north.shell.run("maintenance")
+
+
+def test_a_transport_that_stops_is_shown_no_longer(pair: Pair) -> None:
+    transport = pair.transports[1]
+    wait_until(lambda: bool(pair.south.shell.run("maintenance", "--json")), DEADLINE_S, "a record")
+    before = {json.loads(line)["instance"] for line in pair.south.shell.run("maintenance", "--json").splitlines()}
+    own = listed(pair.south, "maintenance")[0]["instance"]
+    transport.stop()
+    after = {json.loads(line)["instance"] for line in pair.south.shell.run("maintenance", "--json").splitlines()}
+    assert before - after == {own}
