@@ -18,6 +18,7 @@ from streaming.cli.options import (
     duration,
     option,
 )
+from streaming.core.connections.forwarder import DEFAULT_FORWARD_BYTES
 from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
 from streaming.system import durations, logs, stop_signals
 from streaming.system.durations import Duration
@@ -46,6 +47,14 @@ def transport(
             dir_okay=False,
         ),
     ] = None,
+    forward_size: Annotated[
+        int,
+        option(
+            "--forward-size",
+            "Bytes of messages of other instances that may wait in memory to be sent on. More are dropped (11289).",
+            min=0,
+        ),
+    ] = DEFAULT_FORWARD_BYTES,
     notification_interval: Annotated[
         Duration, duration("--notification-interval", "Interval of the notifications on which periodic tasks are done.")
     ] = durations.of(DEFAULT_INTERVAL_MS),
@@ -77,6 +86,7 @@ def transport(
         metrics_port,
         metrics_host,
         notification_interval_ms=notification_interval.ms,
+        forward_bytes=forward_size,
     )
     with stop_signals.taken() as signals, Transport(settings, say) as running:
         signals.only_note()

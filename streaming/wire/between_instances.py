@@ -2,13 +2,10 @@
 
 from confluent_kafka import Message
 
+from streaming.core.connections.forwarder import MAX_FORWARD_MS
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
 from streaming.wire.delivered import OWN_HEADERS, Headers, Row, decoded_headers
 from streaming.wire.envelope import HEADER, decode_envelope, encode_envelope
-
-# A message that has not been sent on this long after it came is dropped, as in Service Broker.
-MAX_FORWARD_MS = 60_000
-FORWARD_TIME_OVER = 11290
 
 
 def transmitted(decision: Transmit, message: Message | None) -> Row:

@@ -30,6 +30,8 @@ class ConnectionRow(Struct):
     messages: int
     bytes: int
     waiting_bytes: int
+    forwarding_messages: int
+    forwarding_bytes: int
     unsent: int
     last_error: str
     suppressed_until: str | None

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
+from streaming.kafka.admin import Admin
 from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.wire.delivered import decoded_headers
+from streaming.wire.envelope import decode_envelope
+from streaming.wire.topics import Topics
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
@@ -52,7 +56,7 @@ def pair(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
     pair.define()
     with (
         north.running(north.program("router"), pair.transports[0]),
-        south.running(south.program("router"), pair.transports[1]),
+        south.running(south.program("router", "--message-forwarding", "ON"), pair.transports[1]),
     ):
         yield pair
 
@@ -165,9 +169,36 @@ def test_connections_and_periodic_tasks_can_be_looked_at(pair: Pair) -> None:
     assert {name: row["every"] for name, row in tasks.items()} == {
         "CONNECT_TO_DESTINATIONS": 2,
         "CLOSE_IDLE_CONNECTIONS": 5,
+        "DELETE_UNFORWARDED_MESSAGES": 5,
     }
     assert all(row["runs"] > 0 and row["failures"] == 0 and row["last_run"] for row in tasks.values())
     assert "CONNECT_TO_DESTINATIONS" in pair.north.shell.run("maintenance")
+
+
+def test_a_message_for_a_third_instance_is_sent_on_and_waits_for_the_connection_to_it(pair: Pair) -> None:
+    third = Topics("third-" + pair.south.prefix)
+    admin = Admin(pair.south.cluster)
+    admin.create_topics([spec for spec in third.service_specs() if spec.name == third.service_incoming], 1, 1)
+    south = f"tcp://{pair.south.bootstrap_servers}/{pair.south.prefix}"
+    places = {"third": f"tcp://{pair.south.bootstrap_servers}/{third.prefix}", "away": "tcp://127.0.0.1:3"}
+    names = {name: new_id() for name in places}
+    for name, address in places.items():
+        pair.route(pair.north, "shop", name, f"//{name}", south)
+        pair.route(pair.south, "msdb", name, f"//{name}", address)
+        pair.north.say("MESSAGE", names[name], b"far", begin=True, to_service=f"//{name}")
+    pair.north.flush()
+    message = pair.south.read(third.service_incoming, 1)[0]
+    envelope = decode_envelope(decoded_headers(message))
+    assert (message.value(), envelope.conversation_id) == (b"far", names["third"])
+    assert (envelope.to_service, envelope.hops_remaining) == ("//third", 9)
+
+    def waiting() -> list[int]:
+        rows = {row["address"]: row for row in listed(pair.south, "connections")}
+        row = rows.get("tcp://127.0.0.1:3", {"forwarding_messages": 0, "forwarding_bytes": 0})
+        return [row["forwarding_messages"], row["forwarding_bytes"]]
+
+    wait_until(lambda: waiting()[0] >= 1, DEADLINE_S, "a message that waits to be sent on")
+    assert waiting()[1] > len(b"far")
 
 
 def test_a_transport_that_stops_is_shown_no_longer(pair: Pair) -> None:

@@ -91,6 +91,12 @@ class InstanceConnection:
             self._waiting_bytes += size
             self._lock.notify()
 
+    def want(self) -> None:
+        """Notes that something waits for this connection elsewhere, so that it is opened when it may be."""
+        with self._lock:
+            self.state.use(Clock.now_ms())
+            self._lock.notify()
+
     @property
     def waiting_bytes(self) -> int:
         """Returns the size of the records that were not handed to Kafka's client yet."""

@@ -1,23 +1,31 @@
 """The connections of a transport to other instances, one for each address."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 
+from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
+from streaming.core.conversations.decisions import Forward
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.transport.connection import InstanceConnection
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.periodic_tasks import Clock, Work
-from streaming.wire.delivered import Row
+from streaming.wire.between_instances import forwarded
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.delivered import Row, decoded_headers
 from streaming.wire.service_decisions import ConnectedReport
 from streaming.wire.service_maintenance import ConnectionRow
 from streaming.wire.topics import Topics
 
 MAX_CONNECTIONS = 100
 _CLOSE_TIMEOUT_S = 2.0
+
+# A message that waits to be sent on: the decision, and the record of service-incoming.
+Forwarded = tuple[Forward, Message]
 
 
 class Connections:
@@ -40,22 +48,56 @@ class Connections:
         self._topic = topics.service_reports
         self._reports = reports
         self._connections: dict[str, InstanceConnection] = {}
+        self._forwarder: Forwarder[Forwarded] = Forwarder(settings.forward_bytes)
+        self._overdue: Counter[int] = Counter()
 
     def __iter__(self) -> Iterator[InstanceConnection]:
         yield from self._connections.values()
 
     def send(self, address: str, row: Row) -> None:
         """Hands a record to the connection of an address, which may drop it."""
-        connection = self._connections.get(address)
+        connection = self._connection(address)
         if connection is None:
-            if len(self._connections) >= MAX_CONNECTIONS:
-                self.dropped += 1
-                return
+            self.dropped += 1
+        else:
+            connection.send(row)
+
+    def forward(self, decision: Forward, message: Message) -> int | None:
+        """Sends a message of another instance on, at once or when the connection is open.
+
+        Returns:
+            The number of Service Broker's message if it is dropped.
+        """
+        connection = self._connection(decision.address)
+        if connection is None:
+            return NO_ROOM
+        if connection.is_connected:
+            return self._send_on(connection, decision, message)
+        received_ms = Clock.now_ms() - _age_ms(message)
+        if not self._forwarder.take(decision.address, (decision, message), _size(message), received_ms):
+            return NO_ROOM
+        connection.want()
+        return None
+
+    def _send_on(self, connection: InstanceConnection, decision: Forward, message: Message) -> int | None:
+        try:
+            row = forwarded(decision, message, _age_ms(message))
+        except InvalidRecordError:
+            return None  # the router has decoded it: another program has written something else in its place
+        if row is None:
+            return TIME_OVER
+        connection.send(row)
+        return None
+
+    def _connection(self, address: str) -> InstanceConnection | None:
+        """Returns the connection of an address; None if there are too many."""
+        connection = self._connections.get(address)
+        if connection is None and len(self._connections) < MAX_CONNECTIONS:
             connection = InstanceConnection(
                 address, self._settings.cluster_of(address), self._settings.times, self._tell
             )
             self._connections[address] = connection
-        connection.send(row)
+        return connection
 
     def periodic_tasks(self) -> dict[PeriodicTask, Work]:
         """Returns the periodic tasks of connections, with what each does."""
@@ -66,15 +108,37 @@ class Connections:
             PeriodicTask("CLOSE_IDLE_CONNECTIONS", 5, "closes connections that have been idle"): lambda: sum(
                 connection.close_if_idle() for connection in self
             ),
+            PeriodicTask("DELETE_UNFORWARDED_MESSAGES", 5, "deletes messages that were not forwarded within 60 s"): (
+                self._delete_overdue
+            ),
         }
 
     def rows(self) -> list[ConnectionRow]:
         """Returns the connections, for those who look at them."""
-        return [_row(connection) for connection in self]
+        waiting = self._forwarder.destinations
+        return [_row(connection, waiting.get(connection.address, Destination())) for connection in self]
 
-    def serve(self) -> None:
-        """Lets Kafka's client do its work."""
+    def serve(self) -> Counter[int]:
+        """Sends on what has waited for connections that are open now.
+
+        Returns:
+            Number of Service Broker's message -> messages that were dropped since the last call.
+        """
         self._reports.poll(0)
+        for address in [*self._forwarder.destinations]:
+            connection = self._connections[address]
+            if connection.is_connected:
+                for decision, message in self._forwarder.take_out(address):
+                    number = self._send_on(connection, decision, message)
+                    if number is not None:
+                        self._overdue[number] += 1
+        overdue, self._overdue = self._overdue, Counter()
+        return overdue
+
+    def _delete_overdue(self) -> int:
+        deleted = self._forwarder.delete_overdue(Clock.now_ms())
+        self._overdue[TIME_OVER] += deleted
+        return deleted
 
     def close(self) -> None:
         """Closes all. An attempt to connect that is in progress is not waited for."""
@@ -92,7 +156,7 @@ class Connections:
             self._reports.produce(self._topic, report, address.encode())
 
 
-def _row(connection: InstanceConnection) -> ConnectionRow:
+def _row(connection: InstanceConnection, waiting: Destination[Forwarded]) -> ConnectionRow:
     state = connection.state
     is_suppressed = state.suppressed_until_ms > Clock.now_ms()
     return ConnectionRow(
@@ -102,7 +166,18 @@ def _row(connection: InstanceConnection) -> ConnectionRow:
         connection.messages,
         connection.bytes,
         connection.waiting_bytes,
+        len(waiting.messages),
+        waiting.size,
         connection.dropped,
         state.last_error,
         Clock.iso_time(state.suppressed_until_ms) if is_suppressed else None,
     )
+
+
+def _age_ms(message: Message) -> int:
+    """Returns the time since a record was written."""
+    return max(0, int(time.time() * 1_000) - message.timestamp()[1])
+
+
+def _size(message: Message) -> int:
+    return sum(len(value or b"") for _, value in decoded_headers(message)) + len(message.value() or b"")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streaming.core.connections.connection import ConnectionTimes
+from streaming.core.connections.forwarder import DEFAULT_FORWARD_BYTES
 from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
 from streaming.kafka.clients import Cluster
 
@@ -21,6 +22,7 @@ class TransportSettings:
         metrics_host: The address on which they are served.
         times: The times of connections to other instances.
         notification_interval_ms: The interval of the notifications of periodic tasks.
+        forward_bytes: Bytes of messages of other instances that may wait in memory to be sent on.
     """
 
     cluster: Cluster
@@ -31,3 +33,4 @@ class TransportSettings:
     metrics_host: str = "127.0.0.1"
     times: ConnectionTimes = field(default_factory=ConnectionTimes)
     notification_interval_ms: int = DEFAULT_INTERVAL_MS
+    forward_bytes: int = DEFAULT_FORWARD_BYTES

@@ -25,9 +25,9 @@ from streaming.daemons.transport.queue_topics import QueueTopics
 from streaming.daemons.transport.records import Records
 from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.wire.between_instances import FORWARD_TIME_OVER, forwarded, transmitted
+from streaming.wire.between_instances import transmitted
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
-from streaming.wire.delivered import Headers, Row, dead_letter, delivered
+from streaming.wire.delivered import Headers, dead_letter, delivered
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.service_decisions import (
@@ -270,19 +270,17 @@ class Transaction:
             message = self._read(source, partition.number, decision.offset, record, index)
             if message is None:
                 return
-        row: Row | None = None
-        try:
-            if isinstance(decision, Transmit):
+        if isinstance(decision, Transmit):
+            try:
                 row = transmitted(decision, message)
-            elif message is not None:
-                row = forwarded(decision, message, max(0, int(time.time() * 1_000) - message.timestamp()[1]))
-        except InvalidRecordError:
-            return
-        if row is None:
-            self.dropped[FORWARD_TIME_OVER] += 1
-            return
-        self._context.connections.send(decision.address, row)
-        self._bytes += len(row[1] or b"")
+            except InvalidRecordError:
+                return
+            self._context.connections.send(decision.address, row)
+        elif message is not None:
+            number = self._context.connections.forward(decision, message)
+            if number is not None:
+                self.dropped[number] += 1
+        self._bytes += 0 if message is None else len(message.value() or b"")
 
     def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
         message = self._read(Source(decision.source), partition.number, decision.offset, record, index)

@@ -192,7 +192,7 @@ class Transport:
         share.fill(0 if share.waiting and not has_to_wait else timeout_s)
         self._records.keep_only(share.partitions)
         self._clean_ups.look()
-        self._connections.serve()
+        self.counts.dropped.update({str(number): n for number, n in self._connections.serve().items()})
         self._periodic.look()
         self._note_share()
         self._tell_lost()
