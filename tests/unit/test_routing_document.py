@@ -1,6 +1,5 @@
 """docs/routing.md names a test for each sentence of the original, and each decision and number; its example is real."""
 
-import ast
 import inspect
 import re
 import shlex
@@ -13,17 +12,12 @@ from streaming.cli.main import app
 from streaming.core.routing import explanation
 from streaming.core.routing.explanation import NUMBERS
 from tests.support.command_lines import COMMAND, ROOT, fenced_blocks, shell_commands
+from tests.support.names_of_tests import names_of_tests
 
 DOCUMENT = (ROOT / "docs" / "routing.md").read_text()
 MAX_LINES = 250
 # The numbers with which statements are refused.
 REFUSALS = (9743, 9744, 9745, 9746, 9747, 9772)
-
-
-def names_of_tests() -> set[str]:
-    """Returns the names of the test functions for routing."""
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "tests" / "unit").glob("test_*.py")]
-    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def section(title: str) -> str:
