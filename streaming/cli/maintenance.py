@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -17,13 +18,14 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from streaming.kafka.latest_rows import LatestRows
-    from streaming.wire.service_maintenance import ProgramRow, TaskRow
+    from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 
 _log = logging.getLogger(__name__)
 
@@ -48,19 +50,33 @@ def maintenance(
     with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
         for message in follower.to_end():
             latest.take(message)
-        _print([_task_fields(row, task) for row in _programs(latest) for task in row.tasks], as_json)
+        if as_json:
+            _print_lines(_task_fields(row, task) for row in _programs(latest) for task in row.tasks)
+        else:
+            _print_table(
+                [_task_view(row, task) for row in _programs(latest) for task in row.tasks],
+                [
+                    f"{task.name} last failed: {task.last_error}"
+                    for row in _programs(latest)
+                    for task in row.tasks
+                    if task.last_error
+                ],
+            )
         if not watches:
             return
-        runs = {(row.instance, task.name): task.runs for row in latest.rows.values() for task in row.tasks}
+        failures = {(row.instance, task.name): task.failures for row in latest.rows.values() for task in row.tasks}
+        last_runs = {(row.instance, task.name): task.runs for row in latest.rows.values() for task in row.tasks}
         for message in follower.forever():
             row = latest.rows.get(latest.take(message) or "")
             if row is None:
                 continue
             for task in row.tasks:
-                has_run = runs.get((row.instance, task.name)) != task.runs
-                runs[row.instance, task.name] = task.runs
-                if has_run and (task.last_done or task.last_error):
-                    _print_run(row, task, as_json)
+                key = row.instance, task.name
+                has_failed = task.failures > failures.get(key, 0)
+                did = bool(task.last_done) and task.runs > last_runs.get(key, 0)
+                failures[key], last_runs[key] = task.failures, task.runs
+                if did or has_failed:
+                    _print_run(row, task, has_failed=has_failed, as_json=as_json)
 
 
 def connections(
@@ -81,14 +97,16 @@ def connections(
     with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
         for message in follower.to_end():
             latest.take(message)
-    _print(
-        [
-            {**msgspec.to_builtins(connection), "instance": row.instance, "update_time": row.update_time}
-            for row in _programs(latest)
-            for connection in sorted(row.connections, key=lambda each: each.address)
-        ],
-        as_json,
-    )
+    found = [
+        (row, each) for row in _programs(latest) for each in sorted(row.connections, key=lambda each: each.address)
+    ]
+    if as_json:
+        _print_lines(
+            {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
+            for row, each in found
+        )
+    else:
+        _print_table([_connection_view(row, each) for row, each in found], [_problem(each) for _, each in found])
 
 
 def _latest() -> "LatestRows[ProgramRow]":
@@ -111,25 +129,74 @@ def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:
     return {**fields, "instance": row.instance, "update_time": row.update_time}
 
 
-def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
+    return {
+        "program": f"{row.program} {row.instance}",
+        "seen (UTC)": _time(row.update_time),
+        "task": task.name,
+        "every": str(task.every),
+        "last run": _time(task.last_run),
+        "did": f"{task.last_done:,}",
+        "took ms": f"{task.duration_ms:,}",
+        "runs": f"{task.runs:,}",
+        "failures": f"{task.failures:,}",
+        "did in all": f"{task.done:,}",
+    }
+
+
+def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str, str]:
+    waits = f"{connection.forwarding_messages:,} ({connection.forwarding_bytes:,} B)"
+    return {
+        "transport": row.instance,
+        "seen (UTC)": _time(row.update_time),
+        "address": connection.address,
+        "state": connection.state,
+        "since": _time(connection.since),
+        "sent": f"{connection.messages:,}",
+        "bytes": f"{connection.bytes:,}",
+        "unsent": f"{connection.unsent:,}",
+        "to be sent on": waits,
+    }
+
+
+def _problem(connection: "ConnectionRow") -> str:
+    """Returns what is wrong with a connection; empty if nothing is."""
+    until = f"suppressed until {_time(connection.suppressed_until)} UTC: " if connection.suppressed_until else ""
+    return f"{connection.address}: {until}{connection.last_error}" if connection.last_error else ""
+
+
+def _time(time: str | None) -> str:
+    """Returns the time of day, or the date if it is not today."""
+    if time is None:
+        return "-"
+    return time[11:19] if time[:10] == f"{datetime.now(UTC):%Y-%m-%d}" else time[:10]
+
+
+def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
+    for row in rows:
+        typer.echo(json.dumps(row))
+
+
+def _print_table(rows: list[dict[str, str]], problems: list[str]) -> None:
+    from rich.console import Group
+    from rich.text import Text
+
     from streaming.cli import tables
-    from streaming.cli.conversations.showing import instant
     from streaming.cli.routing.databases import table_of
 
-    times = ("last_run", "since", "suppressed_until", "update_time")
-    shown = [
-        {name: instant(value) if name in times else value for name, value in row.items() if name != "purpose"}
-        for row in rows
-    ]
-    tables.print_rows(rows if as_json else shown, table_of, "none: no transport has one", as_json)
+    if not rows:
+        typer.echo("none: no transport has one")
+        return
+    lines = [Text(printable(problem), "red") for problem in dict.fromkeys(problems) if problem]
+    tables.print_view(Group(table_of(rows), *([Text(), *lines] if lines else [])))
 
 
-def _print_run(row: "ProgramRow", task: "TaskRow", as_json: bool) -> None:
+def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_task_fields(row, task)))
         return
-    what = f"has failed: {task.last_error}" if task.failures and not task.last_done else f"did {task.last_done:,}"
-    typer.echo(f"{(task.last_run or '-')[11:19]}  {row.program} {row.instance}  {task.name} {what}")
+    what = f"has failed: {task.last_error}" if has_failed else f"did {task.last_done:,}"
+    typer.echo(printable(f"{(task.last_run or '-')[11:19]}  {row.program} {row.instance}  {task.name} {what}"))
 
 
 def register(app: typer.Typer) -> None:
