@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from streaming.kafka.latest_rows import LatestRows
+    from streaming.kafka.topic_follower import TopicFollower
     from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 
 _log = logging.getLogger(__name__)
@@ -43,38 +45,33 @@ def maintenance(
 
     A task is done on every notification, on every 2nd or on every 5th, as "every" says. Notifications come every 5 s.
     """
-    from streaming.kafka.topic_follower import Start, TopicFollower
-
     latest = _latest()
-    kafka, topic = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix).service_maintenance
-    with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
-        for message in follower.to_end():
-            latest.take(message)
+    with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
+        programs = _read_programs(latest, follower)
         if as_json:
-            _print_lines(_task_fields(row, task) for row in _programs(latest) for task in row.tasks)
+            _print_lines(_task_fields(row, task) for row in programs for task in row.tasks)
         else:
             _print_table(
-                [_task_view(row, task) for row in _programs(latest) for task in row.tasks],
+                [_task_view(row, task) for row in programs for task in row.tasks],
                 [
                     f"{task.name} last failed: {task.last_error}"
-                    for row in _programs(latest)
+                    for row in programs
                     for task in row.tasks
                     if task.last_error
                 ],
             )
         if not watches:
             return
-        failures = {(row.instance, task.name): task.failures for row in latest.rows.values() for task in row.tasks}
-        last_runs = {(row.instance, task.name): task.runs for row in latest.rows.values() for task in row.tasks}
+        shown = {(row.instance, task.name): task for row in programs for task in row.tasks}
         for message in follower.forever():
             row = latest.rows.get(latest.take(message) or "")
             if row is None:
                 continue
             for task in row.tasks:
-                key = row.instance, task.name
-                has_failed = task.failures > failures.get(key, 0)
-                did = bool(task.last_done) and task.runs > last_runs.get(key, 0)
-                failures[key], last_runs[key] = task.failures, task.runs
+                before = shown.get((row.instance, task.name))
+                shown[row.instance, task.name] = task
+                has_failed = task.failures > (0 if before is None else before.failures)
+                did = bool(task.last_done) and task.runs > (0 if before is None else before.runs)
                 if did or has_failed:
                     _print_run(row, task, has_failed=has_failed, as_json=as_json)
 
@@ -90,16 +87,9 @@ def connections(
     A destination is left alone for 15 s after a disconnection and for 60 s after an attempt that has failed:
     "suppressed until". Messages wait meanwhile: `queue-activation transmissions`.
     """
-    from streaming.kafka.topic_follower import Start, TopicFollower
-
-    latest = _latest()
-    kafka, topic = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix).service_maintenance
-    with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
-        for message in follower.to_end():
-            latest.take(message)
-    found = [
-        (row, each) for row in _programs(latest) for each in sorted(row.connections, key=lambda each: each.address)
-    ]
+    with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
+        programs = _read_programs(_latest(), follower)
+    found = [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
     if as_json:
         _print_lines(
             {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
@@ -120,8 +110,18 @@ def _latest() -> "LatestRows[ProgramRow]":
     return LatestRows("record of periodic tasks", decode, lambda line: _log.warning("%s", line))
 
 
-def _programs(latest: "LatestRows[ProgramRow]") -> "Iterable[ProgramRow]":
-    return (row for _, row in sorted(latest.rows.items()))
+def _follower(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> "TopicFollower":
+    from streaming.kafka.topic_follower import Start, TopicFollower
+
+    topic = Topics(topic_prefix).service_maintenance
+    return TopicFollower(cluster(bootstrap_servers, kafka_config), [topic], Start.BEGINNING)
+
+
+def _read_programs(latest: "LatestRows[ProgramRow]", follower: "TopicFollower") -> "list[ProgramRow]":
+    """Reads the topic to its end. Returns the programs in the order of their names."""
+    for message in follower.to_end():
+        latest.take(message)
+    return [row for _, row in sorted(latest.rows.items())]
 
 
 def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:

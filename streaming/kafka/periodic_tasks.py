@@ -57,7 +57,7 @@ class PeriodicTasks:
         """
         self._program = program
         self._instance = f"{socket.gethostname()}:{os.getpid()}"
-        self._work = {task.name: work for task, work in tasks.items()}
+        self._work = tasks
         self._interval_ms = interval_ms
         self._schedule = Schedule(tasks, interval_ms, Clock.now_ms())
         self._producer = producer
@@ -84,7 +84,7 @@ class PeriodicTasks:
     def _do(self, task: PeriodicTask) -> None:
         began_ms = Clock.now_ms()
         try:
-            done = self._work[task.name]()
+            done = self._work[task]()
         except Exception as error:
             task.failed(began_ms, Clock.now_ms(), f"{type(error).__name__}: {error}")
             self._say(f"periodic task {task.name} has failed, and is done again when it is next due: {task.last_error}")
