@@ -88,6 +88,12 @@ def delivered(delivery: Deliver, message: Message | None) -> Row:
     return group, value, headers
 
 
+def size_of(row: Row) -> int:
+    """Returns the size in bytes of a record's value and headers."""
+    _, value, headers = row
+    return len(value or b"") + sum(len(name) + len(value or b"") for name, value in headers)
+
+
 def decoded_headers(message: Message) -> Headers:
     """Returns a record's headers.
 

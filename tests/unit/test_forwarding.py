@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from confluent_kafka import Message
 
 from streaming.core.connections.connection import ConnectionTimes
@@ -9,6 +10,8 @@ from streaming.core.conversations.decisions import Forward
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.clients import Cluster
+from streaming.wire.delivered import Headers, size_of
+from streaming.wire.envelope import HEADER, encode_envelope
 from streaming.wire.topics import Topics
 
 # Nothing listens there.
@@ -17,14 +20,27 @@ ADDRESS = "tcp://127.0.0.1:1"
 RESTING = ConnectionTimes(after_failure_ms=3_600_000)
 
 
-def connections(forward_bytes: int = 10) -> Connections:
+ENVELOPE = {
+    "type": "MESSAGE",
+    "conversation_id": "c",
+    "is_initiator": True,
+    "from_service": "A",
+    "from_database": "here",
+    "to_service": "B",
+    "hops_remaining": 10,
+}
+HEADERS: Headers = [(HEADER, encode_envelope(ENVELOPE))]
+
+
+def connections(forward_bytes: int = 1_000) -> Connections:
     settings = TransportSettings(CLUSTER, lambda _address: CLUSTER, times=RESTING, forward_bytes=forward_bytes)
     return Connections(settings, Topics(), CLUSTER.producer({}))
 
 
-def message(age_ms: int = 0) -> Message:
+def message(age_ms: int = 0, headers: Headers = HEADERS) -> Message:
     written = (1, int(time.time() * 1_000) - age_ms)
-    return Message(topic="t", partition=0, offset=0, key=b"c", value=b"12345", timestamp=written)
+    value = b"12345"
+    return Message(topic="t", partition=0, offset=0, key=b"c", value=value, headers=headers, timestamp=written)  # type: ignore[arg-type]
 
 
 def decision() -> Forward:
@@ -32,11 +48,13 @@ def decision() -> Forward:
 
 
 def test_messages_wait_for_the_connection_up_to_a_size_in_all() -> None:
-    found = connections()
+    size = size_of((b"c", b"12345", HEADERS))
+    found = connections(2 * size + 10)
     try:
         assert [found.forward(decision(), message()) for _ in range(3)] == [None, None, 11289]
         [row] = found.rows()
-        assert (row.address, row.forwarding_messages, row.forwarding_bytes) == (ADDRESS, 2, 10)
+        assert (row.address, row.forwarding_messages) == (ADDRESS, 2)
+        assert row.forwarding_bytes == pytest.approx(2 * size, abs=10)
     finally:
         found.close()
 
@@ -44,12 +62,34 @@ def test_messages_wait_for_the_connection_up_to_a_size_in_all() -> None:
 def test_the_task_of_the_forwarder_deletes_those_that_have_waited_for_60_s_and_counts_them() -> None:
     found = connections()
     try:
-        found.forward(decision(), message(age_ms=60_000))
+        found.forward(decision(), message(age_ms=59_500))
         found.forward(decision(), message(age_ms=1_000))
         [delete] = [do for task, do in found.periodic_tasks().items() if task.name == "DELETE_UNFORWARDED_MESSAGES"]
-        assert (delete(), delete()) == (1, 0)
+        deadline = time.monotonic() + 10
+        while not (deleted := delete()):
+            assert time.monotonic() < deadline
+        assert (deleted, delete()) == (1, 0)
         assert found.serve()[11290] == 1
         assert found.serve()[11290] == 0
         assert found.rows()[0].forwarding_messages == 1
+    finally:
+        found.close()
+
+
+def test_a_record_without_an_envelope_that_can_be_read_is_not_sent_on() -> None:
+    found = connections()
+    try:
+        assert found.forward(decision(), message(headers=[])) is None
+        assert found.forward(decision(), message(headers=[(HEADER, b"{")])) is None
+        assert found.rows()[0].forwarding_messages == 0
+    finally:
+        found.close()
+
+
+def test_a_message_whose_time_is_over_is_not_sent_on() -> None:
+    found = connections()
+    try:
+        assert found.forward(decision(), message(age_ms=60_001)) == 11290
+        assert found.rows()[0].forwarding_messages == 0
     finally:
         found.close()

@@ -17,7 +17,7 @@ from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import kafka_error
 from streaming.kafka.periodic_tasks import Clock
-from streaming.wire.delivered import Row
+from streaming.wire.delivered import Row, size_of
 from streaming.wire.topics import Topics
 
 MAX_WAITING_BYTES = 16 * 1024 * 1024
@@ -81,7 +81,7 @@ class InstanceConnection:
 
     def send(self, row: Row) -> None:
         """Takes a record to be sent, or drops it."""
-        size = len(row[1] or b"") + sum(len(name) + len(value or b"") for name, value in row[2])
+        size = size_of(row)
         with self._lock:
             is_taken = self.state.use(Clock.now_ms()) and self._waiting_bytes + size <= MAX_WAITING_BYTES
             if not is_taken:

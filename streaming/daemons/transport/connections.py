@@ -16,7 +16,7 @@ from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.periodic_tasks import Clock, Work
 from streaming.wire.between_instances import forwarded
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.delivered import Row, decoded_headers
+from streaming.wire.delivered import Row, size_of
 from streaming.wire.service_decisions import ConnectedReport
 from streaming.wire.service_maintenance import ConnectionRow
 from streaming.wire.topics import Topics
@@ -71,22 +71,19 @@ class Connections:
         connection = self._connection(decision.address)
         if connection is None:
             return NO_ROOM
-        if connection.is_connected:
-            return self._send_on(connection, decision, message)
-        received_ms = Clock.now_ms() - _age_ms(message)
-        if not self._forwarder.take(decision.address, (decision, message), _size(message), received_ms):
-            return NO_ROOM
-        connection.want()
-        return None
-
-    def _send_on(self, connection: InstanceConnection, decision: Forward, message: Message) -> int | None:
         try:
             row = forwarded(decision, message, _age_ms(message))
         except InvalidRecordError:
             return None  # the router has decoded it: another program has written something else in its place
         if row is None:
             return TIME_OVER
-        connection.send(row)
+        if connection.is_connected:
+            connection.send(row)
+            return None
+        received_ms = Clock.now_ms() - _age_ms(message)
+        if not self._forwarder.take(decision.address, (decision, message), size_of(row), received_ms):
+            return NO_ROOM
+        connection.want()
         return None
 
     def _connection(self, address: str) -> InstanceConnection | None:
@@ -129,7 +126,7 @@ class Connections:
             connection = self._connections[address]
             if connection.is_connected:
                 for decision, message in self._forwarder.take_out(address):
-                    number = self._send_on(connection, decision, message)
+                    number = self.forward(decision, message)
                     if number is not None:
                         self._overdue[number] += 1
         overdue, self._overdue = self._overdue, Counter()
@@ -177,7 +174,3 @@ def _row(connection: InstanceConnection, waiting: Destination[Forwarded]) -> Con
 def _age_ms(message: Message) -> int:
     """Returns the time since a record was written."""
     return max(0, int(time.time() * 1_000) - message.timestamp()[1])
-
-
-def _size(message: Message) -> int:
-    return sum(len(value or b"") for _, value in decoded_headers(message)) + len(message.value() or b"")
