@@ -4,6 +4,7 @@ from confluent_kafka import Message
 
 from streaming.core.connections.forwarder import MAX_FORWARD_MS
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
+from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.delivered import OWN_HEADERS, Headers, Row, decoded_headers
 from streaming.wire.envelope import HEADER, decode_envelope, encode_envelope
 
@@ -19,7 +20,8 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
         InvalidRecordError: The program's record has no valid envelope.
     """
     theirs = [] if message is None else decoded_headers(message)
-    code, text, type_name = decision.error_code, decision.error_text, None
+    code, text = decision.error_code, decision.error_text
+    type_name = None if decision.body is None else MISSING_ROUTE
     if message is not None:
         envelope = decode_envelope(theirs)
         code, text, type_name = envelope.error_code, envelope.error_text, envelope.message_type_name
@@ -46,7 +48,7 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
     }
     key = decision.conversation_id.encode()
     others = [header for header in theirs if header[0] not in OWN_HEADERS]
-    value = message.value() if message is not None and decision.kind == Kind.MESSAGE else b""
+    value = message.value() if message is not None and decision.kind == Kind.MESSAGE else (decision.body or "").encode()
     return key, value, [(HEADER, encode_envelope(fields)), *others]
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from streaming.core.conversations.decisions import (
+    Answered,
+    AskRole,
     CleanUp,
     DeadLetter,
     Decision,
@@ -15,6 +17,7 @@ from streaming.core.conversations.decisions import (
     Drop,
     Forward,
     Kind,
+    NeedRoute,
     Source,
     Transmit,
 )
@@ -23,6 +26,7 @@ from streaming.wire.decoding import Int64
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 # No report may make a decision that is too large for Kafka.
 ErrorText = Annotated[str, Meta(max_length=4000)]
+Body = Annotated[str, Meta(max_length=4000)]
 
 _KINDS = tuple(kind.name for kind in Kind)
 _SOURCES = tuple(source.name for source in Source)
@@ -50,6 +54,7 @@ class DeliverFields(Struct, tag="DELIVER", tag_field="decision", omit_defaults=T
     database: str = ""
     begun: Natural | None = None
     source: Literal["MESSAGES", "INCOMING"] = "MESSAGES"
+    body: Body | None = None
 
     def decision(self) -> Deliver:
         """Returns the core's form."""
@@ -69,6 +74,7 @@ class DeliverFields(Struct, tag="DELIVER", tag_field="decision", omit_defaults=T
             self.database,
             -1 if self.begun is None else self.begun,
             Source[self.source],
+            self.body,
         )
 
 
@@ -108,7 +114,6 @@ class TransmitFields(Struct, tag="TRANSMIT", tag_field="decision", omit_defaults
     from_database: str
     to_service: str
     hops_remaining: Natural
-    mirror_address: str | None = None
     sequence: Natural | None = None
     offset: Natural | None = None
     from_broker_instance: str | None = None
@@ -118,13 +123,13 @@ class TransmitFields(Struct, tag="TRANSMIT", tag_field="decision", omit_defaults
     lifetime_ms: Natural | None = None
     error_code: Int64 | None = None
     error_text: ErrorText | None = None
+    body: Body | None = None
 
     def decision(self) -> Transmit:
         """Returns the core's form."""
         return Transmit(
             Kind[self.kind],
             self.address,
-            self.mirror_address,
             self.conversation_id,
             self.is_initiator,
             -1 if self.sequence is None else self.sequence,
@@ -140,6 +145,7 @@ class TransmitFields(Struct, tag="TRANSMIT", tag_field="decision", omit_defaults
             self.lifetime_ms,
             self.error_code,
             self.error_text,
+            self.body,
         )
 
 
@@ -149,11 +155,10 @@ class ForwardFields(Struct, tag="FORWARD", tag_field="decision", omit_defaults=T
     offset: Natural
     address: str
     hops_remaining: Natural
-    mirror_address: str | None = None
 
     def decision(self) -> Forward:
         """Returns the core's form."""
-        return Forward(self.offset, self.address, self.mirror_address, self.hops_remaining)
+        return Forward(self.offset, self.address, self.hops_remaining)
 
 
 class DropFields(Struct, tag="DROP", tag_field="decision", omit_defaults=True):
@@ -168,7 +173,53 @@ class DropFields(Struct, tag="DROP", tag_field="decision", omit_defaults=True):
         return Drop(self.offset, self.number, self.conversation_id)
 
 
-DecisionFields = DeliverFields | DeadLetterFields | CleanUpFields | TransmitFields | ForwardFields | DropFields
+class NeedRouteFields(Struct, tag="NEED_ROUTE", tag_field="decision", omit_defaults=True):
+    """A route that the configuration service is to be asked for."""
+
+    database: str
+    service: str
+    broker_instance: str | None = None
+
+    def decision(self) -> NeedRoute:
+        """Returns the core's form."""
+        return NeedRoute(self.database, self.service, self.broker_instance)
+
+
+class AnsweredFields(Struct, tag="ANSWERED", tag_field="decision"):
+    """The end of a question to the configuration service."""
+
+    database: str
+    service: str
+    is_error: bool
+
+    def decision(self) -> Answered:
+        """Returns the core's form."""
+        return Answered(self.database, self.service, self.is_error)
+
+
+class AskRoleFields(Struct, tag="ASK_ROLE", tag_field="decision"):
+    """The two addresses of a mirrored route that are to be asked for their roles."""
+
+    broker_instance: str
+    address: str
+    mirror_address: str
+
+    def decision(self) -> AskRole:
+        """Returns the core's form."""
+        return AskRole(self.broker_instance, self.address, self.mirror_address)
+
+
+DecisionFields = (
+    DeliverFields
+    | DeadLetterFields
+    | CleanUpFields
+    | TransmitFields
+    | ForwardFields
+    | DropFields
+    | NeedRouteFields
+    | AnsweredFields
+    | AskRoleFields
+)
 
 
 def fields_of(decision: Decision) -> dict[str, Any]:
@@ -190,6 +241,8 @@ def fields_of(decision: Decision) -> dict[str, Any]:
             "incoming": decision.incoming,
             "decided_ms": decision.decided_ms,
         }
+    if isinstance(decision, NeedRoute | Answered | AskRole):
+        return _fields_of_news(decision)
     return _fields_between_instances(decision)
 
 
@@ -220,7 +273,29 @@ def _fields_of_deliver(decision: Deliver) -> dict[str, Any]:
         fields["begun"] = decision.begun
     if decision.source:
         fields["source"] = _SOURCES[decision.source]
+    if decision.body is not None:
+        fields["body"] = decision.body
     return fields
+
+
+def _fields_of_news(decision: NeedRoute | Answered | AskRole) -> dict[str, Any]:
+    if isinstance(decision, NeedRoute):
+        fields = {"decision": "NEED_ROUTE", "database": decision.database, "service": decision.service}
+        instance = decision.broker_instance
+        return fields if instance is None else fields | {"broker_instance": instance}
+    if isinstance(decision, Answered):
+        return {
+            "decision": "ANSWERED",
+            "database": decision.database,
+            "service": decision.service,
+            "is_error": decision.is_error,
+        }
+    return {
+        "decision": "ASK_ROLE",
+        "broker_instance": decision.broker_instance,
+        "address": decision.address,
+        "mirror_address": decision.mirror_address,
+    }
 
 
 def _fields_between_instances(decision: Transmit | Forward | Drop) -> dict[str, Any]:
@@ -237,7 +312,6 @@ def _fields_between_instances(decision: Transmit | Forward | Drop) -> dict[str, 
             "hops_remaining": decision.hops_remaining,
             "first_unacknowledged": decision.first_unacknowledged,
             "receive_sequence": decision.receive_sequence,
-            "mirror_address": decision.mirror_address,
             "sequence": decision.sequence if decision.sequence >= 0 else None,
             "offset": decision.offset if decision.offset >= 0 else None,
             "from_broker_instance": decision.from_broker_instance,
@@ -245,6 +319,7 @@ def _fields_between_instances(decision: Transmit | Forward | Drop) -> dict[str, 
             "lifetime_ms": decision.lifetime_ms,
             "error_code": decision.error_code,
             "error_text": decision.error_text,
+            "body": decision.body,
         }
     elif isinstance(decision, Forward):
         fields = {
@@ -252,7 +327,6 @@ def _fields_between_instances(decision: Transmit | Forward | Drop) -> dict[str, 
             "offset": decision.offset,
             "address": decision.address,
             "hops_remaining": decision.hops_remaining,
-            "mirror_address": decision.mirror_address,
         }
     else:
         fields = {

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 from confluent_kafka import Message
 
 from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, Deliver, Kind
+from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES, SourceRecord, dead_letter_parts
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_envelope
@@ -68,8 +69,8 @@ def delivered(delivery: Deliver, message: Message | None) -> Row:
         value = message.value()
     else:
         theirs = None if message is None else decoded_headers(message)
-        type_name = _MADE_TYPES.get(kind, DEFAULT_MESSAGE_TYPE)
-        value = _error_body(delivery, theirs) if kind == Kind.ERROR else b""
+        type_name = MISSING_ROUTE if kind == Kind.MESSAGE else _MADE_TYPES[kind]
+        value = _error_body(delivery, theirs) if kind == Kind.ERROR else (delivery.body or "").encode()
     group = delivery.group_id.encode()
     headers: Headers = [
         ("conversation_id", delivery.conversation_id.encode()),

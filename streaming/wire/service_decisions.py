@@ -4,17 +4,18 @@ Number, `first` and `ends` make each decision take effect once, although Spark's
 (core/conversations/marks.py). Only the programs of one instance read these records.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from streaming.core.conversations.carrying import NO_OFFSET, DecisionBatch, Failure, Position, Refusal, Report
-from streaming.core.conversations.decisions import Decision
+from streaming.core.conversations.decisions import Answered, Decision, NeedRoute
 from streaming.core.conversations.marks import Marks
 from streaming.wire.decision_fields import DecisionFields, DeliverFields, Natural, fields_of
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.envelope import ConversationId
+from streaming.wire.service_commands import Name, ServiceName
 
 # The router makes the next round of one that is reported, and that must be a Natural, too.
 Round = Annotated[int, Meta(ge=0, le=2**62)]
@@ -148,7 +149,53 @@ class ConnectedReport(Struct, tag="CONNECTED", tag_field="type"):
     is_connected: bool
 
 
-ServiceReport = RefusedReport | RetryReport | ConnectedReport
+class NeedRouteReport(Struct, tag="NEED_ROUTE", tag_field="type", omit_defaults=True):
+    """A part of the router needs a route: the configuration service is to be asked for it.
+
+    Attributes:
+        database: The database whose routing table has no route.
+        service: The service.
+        broker_instance: The broker instance that the first conversation names; None: it names none.
+    """
+
+    database: Name
+    service: ServiceName
+    broker_instance: Name | None = None
+
+
+class AnsweredReport(Struct, tag="ANSWERED", tag_field="type"):
+    """The configuration service has ended the conversation about a route.
+
+    Attributes:
+        database: As in NEED_ROUTE.
+        service: As in NEED_ROUTE.
+        is_error: Whether it ended with an error, or without an answer in time.
+    """
+
+    database: Name
+    service: ServiceName
+    is_error: bool
+
+
+class RoleReport(Struct, tag="ROLE", tag_field="type", omit_defaults=True):
+    """The answer of another instance: the role of a database.
+
+    Attributes:
+        broker_instance: The broker instance of the database.
+        address: The instance's address, as routes name it.
+        role: The role; None: the instance does not answer, or has no such database whose broker is enabled.
+        epoch: The number of the role.
+    """
+
+    broker_instance: Name
+    address: str
+    role: Literal["PRINCIPAL", "MIRROR"] | None = None
+    epoch: Natural = 0
+
+
+# What every part of the router has to know.
+News = ConnectedReport | NeedRouteReport | AnsweredReport | RoleReport
+ServiceReport = RefusedReport | RetryReport | News
 
 decision_record_decoder = msgspec.json.Decoder(DecisionRecord)
 mark_decoder = msgspec.json.Decoder(MarkRecord)
@@ -177,9 +224,9 @@ def decode_report(value: bytes | None) -> ServiceReport:
     report: ServiceReport = decode_json(report_decoder, value)
     if isinstance(report, RefusedReport):
         for each in report.refused:
-            if each.kind == "MESSAGE" and each.offset is None:
+            if each.kind == "MESSAGE" and each.offset is None and each.body is None:
                 # It could become a dead letter, which needs a record.
-                raise InvalidRecordError("a MESSAGE that is returned needs the field `offset`")
+                raise InvalidRecordError("a MESSAGE that is returned needs the field `offset` or `body`")
     return report
 
 
@@ -215,6 +262,13 @@ def refusal_record(refusal: Refusal) -> RefusalRecord:
     failure = refusal.failure
     begun = refusal.begun if refusal.begun >= 0 else None
     return RefusalRecord(refusal.round, failure.is_lasting, failure.reason, failure.number, begun)
+
+
+def news_of(decision: NeedRoute | Answered) -> NeedRouteReport | AnsweredReport:
+    """Returns the report by which all parts of the router read a decision."""
+    if isinstance(decision, NeedRoute):
+        return NeedRouteReport(decision.database, decision.service, decision.broker_instance)
+    return AnsweredReport(decision.database, decision.service, decision.is_error)
 
 
 def report_of(partition: int, report: Report) -> RefusedReport:

@@ -1,10 +1,10 @@
 """Definitions as JSON: the rows of service-definitions, and the files of `route explain` and `route check`."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
 from streaming.core.routing.conversation import Conversation, Instance
@@ -37,6 +37,7 @@ class DatabaseRow(Struct, forbid_unknown_fields=True):
     broker_instance: Name | None
     is_broker_enabled: bool = True
     mirroring_role: MirroringRole | None = None
+    epoch: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
 class ServiceRow(Struct, forbid_unknown_fields=True):
@@ -79,7 +80,11 @@ class DefinitionsFile(Struct, forbid_unknown_fields=True):
         try:
             for row in self.databases:
                 database = Database(
-                    row.name, comparable(row.broker_instance), row.is_broker_enabled, row.mirroring_role or PRINCIPAL
+                    row.name,
+                    comparable(row.broker_instance),
+                    row.is_broker_enabled,
+                    row.mirroring_role or PRINCIPAL,
+                    row.epoch,
                 )
                 definitions.create_database(database, with_default_route=False)
             if MSDB not in definitions.databases:
@@ -165,6 +170,7 @@ def rows_of(definitions: Definitions) -> dict[str, list[dict[str, Any]]]:
                 "broker_instance": each.broker_instance,
                 "is_broker_enabled": each.is_broker_enabled,
                 "mirroring_role": each.mirroring_role,
+                "epoch": each.epoch,
             }
             for each in databases
         ],
@@ -193,6 +199,21 @@ def view_of(definitions: Definitions) -> dict[bytes, dict[str, Any]]:
             name = [row["name"]] if kind == "database" else [row["database"], row["name"]]
             rows[msgspec.json.encode([kind, *name])] = {"kind": kind, **row}
     return rows
+
+
+def decode_role(value: bytes | None) -> tuple[str, MirroringRole, int] | None:
+    """Returns broker instance, role and epoch of a row of service-definitions; None if it has no enabled broker."""
+    try:
+        fields = msgspec.json.decode(value or b"null", type=dict[str, Any])
+        if fields.pop("kind", None) != "database":
+            return None
+        fields.pop("update_time", None)
+        row = msgspec.convert(fields, DatabaseRow)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if not row.is_broker_enabled or row.broker_instance is None or row.mirroring_role is None:
+        return None
+    return row.broker_instance, row.mirroring_role, row.epoch
 
 
 def _route(row: RouteRow) -> Route:

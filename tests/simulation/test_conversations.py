@@ -21,10 +21,18 @@ from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
+from streaming.wire.service_decisions import AnsweredReport
 from tests.support.checked_shard import CheckedShard
 from tests.support.command_lines import ROOT
-from tests.support.conversation_programs import Programs, breaking_command, first_commands, mending_commands
+from tests.support.conversation_programs import (
+    Programs,
+    breaking_command,
+    first_commands,
+    last_commands,
+    mending_commands,
+)
 from tests.support.conversation_router import Partition
 from tests.support.conversation_truth import ENDINGS
 from tests.support.conversation_world import World
@@ -70,7 +78,7 @@ class Simulation:
         self.world = World(self.random, [shard_of(number, limits, instance) for number in range(PARTITIONS)])
         self.programs = Programs(self.random, self.world)
         self.seen: Counter[str] = Counter()
-        for command in first_commands():
+        for command in first_commands(self.random):
             self.world.define(command)
 
     def run(self) -> None:
@@ -136,7 +144,7 @@ class Simulation:
         world = self.world
         world.missing, world.too_large = set(), 0
         world.router.write(10**9)
-        for command in mending_commands():
+        for command in (*mending_commands(), *last_commands()):
             world.define(command)
         for _ in range(MOST_REPAIRS):
             if world.router.planned is None:
@@ -146,8 +154,9 @@ class Simulation:
             for transport in world.transports:
                 transport.run(10**9, 10**9, "COMMIT")
             shards = [partition.shard for partition in world.log.partitions]
-            wake_ms = min((wake - shard.clock.now_ms for shard in shards for wake in shard.wakes.values()), default=0)
-            is_quiet = wake_ms > FOREVER_MS // 2 or not any(shard.wakes for shard in shards)
+            wakes = [(each, wake) for each in shards for wake in (*each.wakes.values(), each.questions.next_ms())]
+            wake_ms = min(wake - shard.clock.now_ms for shard, wake in wakes)
+            is_quiet = wake_ms > FOREVER_MS // 2
             if is_quiet and not world.router.has_input and all(each.is_done for each in world.transports):
                 return
             world.log.now_ms += max(1, wake_ms) if wake_ms < FOREVER_MS // 2 else 1
@@ -159,6 +168,11 @@ class Simulation:
         held: set[int] = set()
         for name in shard.conversations:
             conversation = shard.conversation(name)
+            if conversation.services[INITIATOR] == ROUTERS_SERVICE:
+                asker = conversation.endpoints[INITIATOR]
+                assert asker is not None
+                assert asker.state is State.CD, "a question without an end"
+                continue
             for to in (INITIATOR, TARGET):
                 direction = conversation.directions[to]
                 if direction.waiting:
@@ -191,10 +205,13 @@ class Simulation:
         self.seen["reports"] += len(self.world.log.reports)
         self.seen["deleted"] += partition.deleted_below
         self.seen["conversations"] += truth.epochs.total()
+        self.seen["questions"] += truth.questions
+        answers = [each for each in self.world.log.reports if isinstance(each, AnsweredReport)]
+        self.seen["answers"] += sum(not each.is_error for each in answers)
 
 
-def plain_shard(_number: int, limits: ConversationSettings, instance: Instance) -> PlainShard:
-    return PlainShard(limits, instance)
+def plain_shard(number: int, limits: ConversationSettings, instance: Instance) -> PlainShard:
+    return PlainShard(limits, instance, number=number)
 
 
 def run(
@@ -212,6 +229,7 @@ def run(
             raise
         seen += simulation.seen
     kinds = ("delivered", "dead letters", "reports", "deleted", "crashes")
+    assert is_replayed or min(seen["questions"], seen["answers"]) > steps // 10_000, f"too few questions: {seen}"
     assert is_replayed or all(seen[each] > steps // 500 for each in kinds), f"the simulation did too little: {seen}"
     return seen
 

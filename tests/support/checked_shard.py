@@ -1,6 +1,6 @@
 """A plain shard beside the shard of the router's query: both take the same batches and must decide the same."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import msgspec
@@ -15,11 +15,10 @@ from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import ConnectedReport, RetryReport, decode_decisions, report_of
+from streaming.wire.service_decisions import News, RetryReport, decode_decisions, report_of
 from streaming.wire.topics import Topics
-from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, Stored
+from tests.support.plain_shard import PARTITIONS, SECRET, Batch, PlainShard, Retried, ShardReport, Stored
 
-PARTITIONS = 2
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,18 +35,16 @@ class CheckedShard(PlainShard):
     def __init__(self, number: int, settings: ConversationSettings, instance: Instance) -> None:
         # Which ones come first of those without messages is left open, so all must be looked at.
         settings = replace(settings, max_looked_at=1_000)
-        super().__init__(settings, instance)
+        super().__init__(settings, instance, number=number)
         self._number = number
-        self._settings = RouterShardSettings("", PARTITIONS, 1, instance, conversations=settings)
+        self._settings = RouterShardSettings("", PARTITIONS, 1, instance, SECRET, conversations=settings)
         self._row: tuple[Any, ...] | None = None
         self._offset = 0
 
     def stored(self) -> Stored:
         """Returns the states."""
         plain = super().stored()
-        return BothStored(
-            plain.clock, plain.definitions, plain.conversations, plain.wakes, plain.held, plain.unreachable, self._row
-        )
+        return BothStored(**{each.name: getattr(plain, each.name) for each in fields(plain)}, row=self._row)
 
     def restore(self, stored: Stored) -> None:
         """Goes back to states."""
@@ -80,8 +77,8 @@ class CheckedShard(PlainShard):
     def _command(self, command: ServiceCommand, at_ms: int) -> dict[str, Any]:
         return self._row_of(RouterSource.COMMANDS, at_ms, command.database.encode(), _encode(command))
 
-    def _report(self, returned: Returned | Retried | ConnectedReport) -> bytes:
-        if isinstance(returned, ConnectedReport):
+    def _report(self, returned: ShardReport) -> bytes:
+        if isinstance(returned, News):
             return _encode(returned)
         if isinstance(returned, Retried):
             return _encode(RetryReport(returned.conversation_id))

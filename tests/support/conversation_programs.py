@@ -126,14 +126,17 @@ class Programs:
         self._world.say(partition, Envelope(**fields))
 
 
-def first_commands() -> list[ServiceCommand]:
-    """Returns the commands that make an instance in which most messages can go."""
+def first_commands(random: Random) -> list[ServiceCommand]:
+    """Returns the commands that make an instance in which most messages can go, in some only by a question."""
+    ask = [CreateRoute(name, "ask", "LOCAL", BROKER_CONFIGURATION) for name in ("A", "B")]
     return [
         *[CreateDatabase(name, INSTANCES[name]) for name in DATABASES[:2]],
         CreateService("A", "Orders", "orders"),
         CreateService("A", "Bills", "bills"),
         CreateService("B", "Stock", "stock"),
         CreateService("B", "Bills", "bills of B"),
+        *[CreateService(name, BROKER_CONFIGURATION, "questions") for name in ("A", "B")],
+        *(ask if random.random() < 0.3 else []),
     ]
 
 
@@ -162,6 +165,12 @@ def _route(random: Random, database: str, name: str) -> ServiceCommand:
     instance = random.choice((None, None, *INSTANCES.values())) if service is not None else None
     lifetime_s = random.choice((None, 5, 20, 60))
     return CreateRoute(database, name, random.choice(ADDRESSES), service, instance, lifetime_s)
+
+
+def last_commands() -> list[ServiceCommand]:
+    """Returns the commands that drop what dynamic routing needs and has made."""
+    names = ["ask", *(f"to {service}" for service in SERVICES)]
+    return [DropRoute(database, name) for database in (*DATABASES, "msdb") for name in names]
 
 
 def mending_commands() -> list[ServiceCommand]:

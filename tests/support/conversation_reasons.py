@@ -6,8 +6,9 @@ from streaming.core.conversations.conversation import TARGET, Conversation
 from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.delivering import RETURN_AWAITED
 from streaming.core.routing import conversation as routing
-from streaming.core.routing.conversation import Outcome
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.conversation import Outcome, Question
+from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
+from streaming.core.times import FOREVER_MS
 from streaming.wire.service_decisions import RefusedReport, ServiceReport, decode_decisions
 from tests.support.conversation_router import Partition
 from tests.support.plain_shard import PlainShard
@@ -59,7 +60,7 @@ def _unsent(shard: PlainShard, conversation: Conversation, to: int) -> str | Non
         to == TARGET,
         sender.database,
     )
-    decision = resolve(shard.definitions, shard.instance, asked)
+    decision = _decided(shard, conversation, to, asked)
     return None if decision.address == link.address else f"sent to {link.address}, not to {decision.address}"
 
 
@@ -68,7 +69,8 @@ def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: in
     receiver, sender = conversation.endpoints[to], conversation.endpoints[TARGET - to]
     service = None if receiver is None else definitions.service(receiver.database, conversation.services[to])
     is_here = service is not None and definitions.is_here(service.database)
-    if direction.waiting[0].offset < 0 or sender is None:
+    first = direction.waiting[0]
+    if (first.offset < 0 and first.body is None) or sender is None:
         return "its service is here" if is_here else None
     if to == TARGET:
         instance = conversation.to_broker_instance
@@ -78,12 +80,21 @@ def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: in
     asked = routing.Conversation(
         conversation.conversation_id, conversation.services[to], instance, to == TARGET, sender.database
     )
-    decision = resolve(definitions, shard.instance, asked)
+    decision = _decided(shard, conversation, to, asked)
     if decision.outcome is Outcome.LOCAL:
         return "it can go" if receiver is None or is_here else None
     if decision.outcome is Outcome.REMOTE:
         return None if str(decision.address) in direction.reason else f"its reason is {decision.address}"
     return None if decision.number == direction.number else f"{direction.number} should be {decision.number}"
+
+
+def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: routing.Conversation) -> routing.Decision:
+    states = dict(shard.questions.states(asked.to_service, was_held=True))
+    direction = conversation.directions[to]
+    if direction.held_since_ms < FOREVER_MS and direction.number != ROUTE_ASKED_FOR:
+        # It was matched after an answer, and is matched again after the next one.
+        states = dict.fromkeys(states, Question.ANSWERED)
+    return resolve(shard.definitions, shard.instance, asked, questions=states)
 
 
 def _is_awaited(

@@ -12,9 +12,9 @@ from streaming.core.times import FOREVER_MS
 from streaming.wire.decision_fields import fields_of
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import RefusedReport, RetryReport, ServiceReport, encoder
+from streaming.wire.service_decisions import News, RefusedReport, RetryReport, ServiceReport, encoder
 from tests.support.conversation_truth import Place, Truth
-from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, Stored
+from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport, Stored
 
 PARTITIONS = 2
 GENERATION = 1
@@ -218,10 +218,11 @@ class Router:
         partition.pending = [next(nexts[index]) for index in turns]
 
 
-def _report(report: ServiceReport) -> Returned | Retried:
+def _report(report: ServiceReport) -> ShardReport:
     if isinstance(report, RetryReport):
         return Retried(report.conversation_id)
-    assert isinstance(report, RefusedReport)
+    if isinstance(report, News):
+        return report
     refused = [each.decision() for each in report.refused]
     return Returned(
         report.conversation_id,

@@ -13,7 +13,19 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Drop, Forward, Kind, Transmit
+from streaming.core.conversations.decisions import (
+    Answered,
+    AskRole,
+    CleanUp,
+    DeadLetter,
+    Decision,
+    Deliver,
+    Drop,
+    Forward,
+    Kind,
+    NeedRoute,
+    Transmit,
+)
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
@@ -27,7 +39,7 @@ from streaming.wire.service_commands import (
     DropService,
     ServiceCommand,
 )
-from tests.support.plain_shard import Batch, PlainShard, Retried, Returned
+from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport
 from tests.support.routing_scene import IN_A, IN_B, INSTANCE
 
 ORDERS, STOCK = "Orders", "Stock"
@@ -77,14 +89,8 @@ def short(decision: Decision) -> str:
     `target 3 @7 r2` is message 3 of record 7 in round 2, for the target; `initiator END 1 @9`, `target ERROR 2: -8489`,
     `dead @4 11212`. Round 1 is left out.
     """
-    if isinstance(decision, DeadLetter):
-        return f"dead @{decision.offset}" + ("" if decision.number is None else f" {decision.number}")
-    if isinstance(decision, CleanUp):
-        return f"clean up {decision.messages}"
-    if isinstance(decision, Drop):
-        return f"drop @{decision.offset} {decision.number}"
-    if isinstance(decision, Forward):
-        return f"forward @{decision.offset} to {decision.address}, {decision.hops_remaining} hops"
+    if not isinstance(decision, Deliver | Transmit):
+        return _short_of_others(decision)
     words = ["target" if decision.is_initiator else "initiator"]
     if decision.kind:
         words.append(Kind(decision.kind).name)
@@ -97,6 +103,24 @@ def short(decision: Decision) -> str:
     elif decision.round != 1:
         words.append(f"r{decision.round}")
     return " ".join(words) + ("" if decision.error_code is None else f": {decision.error_code}")
+
+
+def _short_of_others(  # noqa: PLR0911  (one for each)
+    decision: DeadLetter | CleanUp | Drop | Forward | NeedRoute | Answered | AskRole,
+) -> str:
+    if isinstance(decision, DeadLetter):
+        return f"dead @{decision.offset}" + ("" if decision.number is None else f" {decision.number}")
+    if isinstance(decision, CleanUp):
+        return f"clean up {decision.messages}"
+    if isinstance(decision, Drop):
+        return f"drop @{decision.offset} {decision.number}"
+    if isinstance(decision, Forward):
+        return f"forward @{decision.offset} to {decision.address}, {decision.hops_remaining} hops"
+    if isinstance(decision, NeedRoute):
+        return f"need {decision.service} in {decision.database}"
+    if isinstance(decision, Answered):
+        return f"{'failed' if decision.is_error else 'answered'} {decision.service} in {decision.database}"
+    return f"ask {decision.address} and {decision.mirror_address}"
 
 
 class Scene:
@@ -122,7 +146,7 @@ class Scene:
         self,
         *messages: Envelope,
         commands: Sequence[ServiceCommand] = (),
-        reports: Sequence[Returned | Retried] = (),
+        reports: Sequence[ShardReport] = (),
         age_ms: int = 0,
     ) -> list[str]:
         """Takes a batch, one second after the last one; its messages are as old as given."""

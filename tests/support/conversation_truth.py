@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from streaming.core.conversations.conversation import INITIATOR, TARGET
 from streaming.core.conversations.decisions import DeadLetter, Decision, Deliver, Kind
 from streaming.core.routing.definitions import Definitions
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.wire.envelope import Envelope
 
 # Kinds of statements that end a side; the value says whether the far side is told.
@@ -36,6 +37,7 @@ class Truth:
         told: Side -> kinds that its queue has got.
         services: Side -> database and number of the CREATE of each service that its deliveries may have been for.
         given_up: The sides whose Error could not be delivered, because it was too large.
+        questions: The number of questions to the configuration service.
     """
 
     epochs: Counter[str] = field(default_factory=Counter)
@@ -49,6 +51,7 @@ class Truth:
     told: dict[Place, set[int]] = field(default_factory=dict)
     services: dict[Place, set[tuple[str, int]]] = field(default_factory=dict)
     given_up: set[Place] = field(default_factory=set)
+    questions: int = 0
 
     def place(self, conversation_id: str, side: int) -> Place:
         """Returns a side of a conversation as it is now."""
@@ -92,6 +95,9 @@ class Truth:
         to = decision.queue, decision.database
         services = {(each.database, each.created) for each in here if (each.queue, each.database) == to}
         assert services, "a delivery to a service that is not here"
+        if decision.from_service == ROUTERS_SERVICE:
+            self.questions += decision.body is not None
+            return None
         if decision.sequence < 0 and decision.kind != Kind.TIMER:
             return None
         place = self.place(decision.conversation_id, TARGET if decision.is_initiator else INITIATOR)
@@ -133,7 +139,7 @@ class Truth:
                 continue
             assert offset in self.accepted, f"record {offset} was lost"
             envelope, far = self.accepted[offset]
-            if envelope.type != "MESSAGE":
-                continue
+            if envelope.type != "MESSAGE" or envelope.to_service == ROUTERS_SERVICE:
+                continue  # the router itself has read it
             ending = self.ended.get((far[0], far[1], TARGET - far[2]))
             assert ending in {"ERROR", "CLEANUP"}, f"message {offset} was lost"

@@ -9,10 +9,11 @@ from random import Random
 from zlib import crc32
 
 from streaming.core.conversations.carrying import Carrying, Direction, Failure, Position
-from streaming.core.conversations.decisions import CleanUp, DeadLetter, Deliver, Kind, Transmit
+from streaming.core.conversations.decisions import Answered, CleanUp, DeadLetter, Deliver, Kind, NeedRoute, Transmit
 from streaming.wire.envelope import Envelope
-from streaming.wire.service_commands import ServiceCommand
+from streaming.wire.service_commands import CreateRoute, ServiceCommand
 from streaming.wire.service_decisions import (
+    News,
     RetryReport,
     decode_decisions,
     decode_mark,
@@ -20,6 +21,7 @@ from streaming.wire.service_decisions import (
     decode_report,
     encoder,
     mark_of,
+    news_of,
     refusal_record,
     report_of,
 )
@@ -61,18 +63,25 @@ class Transport:
         """
         done: list[tuple[Deliver, Place | None]] = []
         buried: list[tuple[int, str]] = []
-        clean_up = self._carry_out(records, decisions, done, buried)
+        news: list[News] = []
+        clean_up = self._carry_out(records, decisions, done, buried, news)
         if outcome == "ABORT":
             self.carrying.roll_back()
         elif outcome == "CRASH":
             self.restart()
         else:
+            self._world.log.reports += news
             self._commit(done, buried, clean_up)
             if outcome == "DIES":
                 self.restart()
 
     def _carry_out(
-        self, records: int, decisions: int, done: list[tuple[Deliver, Place | None]], buried: list[tuple[int, str]]
+        self,
+        records: int,
+        decisions: int,
+        done: list[tuple[Deliver, Place | None]],
+        buried: list[tuple[int, str]],
+        news: list[News],
     ) -> CleanUp | None:
         log, carrying, clean_up = self._partition.log, self.carrying, None
         while carrying.position.offset < len(log) and records > 0:
@@ -87,6 +96,8 @@ class Transport:
                     clean_up = decision
                 elif isinstance(decision, Transmit):
                     self._read(max(decision.offset, self._partition.deleted_below))  # the network loses it
+                elif isinstance(decision, NeedRoute | Answered):
+                    news.append(news_of(decision))
                 else:
                     assert isinstance(decision, DeadLetter)
                     self._read(decision.offset)
@@ -125,6 +136,8 @@ class Transport:
         truth, carrying = self._partition.truth, self.carrying
         for delivery, place in done:
             truth.carried_out(delivery, place)
+            if delivery.body is not None:
+                self._world.answer(self._partition.number, delivery)
         for offset, reason in buried:
             truth.dead_letter(offset, reason)
         for report in carrying.reports:
@@ -163,6 +176,17 @@ class World:
     def say(self, partition: int, envelope: Envelope) -> None:
         """Writes a statement into service-messages."""
         self.log.partitions[partition].messages.append((self.log.now_ms, envelope))
+
+    def answer(self, partition: int, question: Deliver) -> None:
+        """Answers for the configuration service: creates a route or none, and ends the question or keeps silent."""
+        random, database = self.log.random, question.database
+        if random.random() < 0.5:
+            service = question.body.split("SERVICE_NAME>")[1].removesuffix("</") if question.body else ""
+            self.define(CreateRoute(database, f"to {service}", "LOCAL", service, lifetime_s=random.choice((None, 5))))
+        kind = random.choice(("END", "END", "ERROR", "MESSAGE", "", "CLEANUP"))
+        if kind:
+            name, asker = question.conversation_id, question.from_service
+            self.say(partition, Envelope(kind, name, False, question.service, database, asker))  # type: ignore[arg-type]
 
     def define(self, command: ServiceCommand) -> None:
         """Writes a command into service-commands."""

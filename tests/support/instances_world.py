@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 from streaming.core.conversations.carrying import Carrying, DecisionBatch, Failure, Position
-from streaming.core.conversations.decisions import DeadLetter, Deliver, Drop, Forward, Source, Transmit
+from streaming.core.conversations.decisions import (
+    Answered,
+    AskRole,
+    DeadLetter,
+    Deliver,
+    Drop,
+    Forward,
+    NeedRoute,
+    Source,
+    Transmit,
+)
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.wire.between_instances import forwarded, transmitted
@@ -17,8 +27,18 @@ from streaming.wire.decision_fields import fields_of
 from streaming.wire.delivered import Headers, Row
 from streaming.wire.envelope import HEADER, Envelope, decode_envelope, decode_incoming
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import ConnectedReport, RefusedReport, decode_report, encoder, report_of
-from tests.support.plain_shard import Batch, PlainShard, Retried, Returned
+from streaming.wire.service_decisions import (
+    ConnectedReport,
+    News,
+    RefusedReport,
+    RoleReport,
+    decode_report,
+    encoder,
+    news_of,
+    report_of,
+)
+from streaming.wire.service_definitions import decode_role, view_of
+from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport
 
 NO_TOPIC = "the topic does not exist"
 _LOST, _REPEATED = 0.1, 0.1
@@ -101,6 +121,7 @@ class Site:
         delivered: The deliveries to its queues, with the bodies.
         dead_letters: Reasons of dead letters, by the body.
         drops: Number -> how many records were dropped.
+        asked: How often it has asked for roles.
     """
 
     def __init__(self, network: Network, address: str, settings: ConversationSettings) -> None:
@@ -114,7 +135,8 @@ class Site:
         self.delivered: list[tuple[Deliver, bytes]] = []
         self.dead_letters: dict[bytes, str] = {}
         self.drops: Counter[int | None] = Counter()
-        self._reports: list[Returned | Retried | ConnectedReport] = []
+        self.asked = 0
+        self._reports: list[ShardReport] = []
         self._log: list[DecisionBatch] = []
         self._read = [0, 0]
         self._numbers = 0
@@ -190,13 +212,14 @@ class Site:
         offset = carrying.position.offset
         if offset == len(self._log):
             return
-        done, dead, drops = self._carry_out(self._log[offset])
+        done, dead, drops, news = self._carry_out(self._log[offset])
         if outcome == "ABORT":
             carrying.roll_back()
             return
         self.delivered += done
         self.dead_letters |= dead
         self.drops += drops
+        self._reports += news
         for report in carrying.reports:
             fields = decode_report(encoder.encode(report_of(0, report)))
             assert isinstance(fields, RefusedReport)
@@ -209,18 +232,20 @@ class Site:
 
     def _carry_out(
         self, record: DecisionBatch
-    ) -> tuple[list[tuple[Deliver, bytes]], dict[bytes, str], Counter[int | None]]:
-        """Carries out a record. Returns deliveries, dead letters and drops, which a commit would make true."""
+    ) -> tuple[list[tuple[Deliver, bytes]], dict[bytes, str], Counter[int | None], list[News]]:
+        """Carries out a record. Returns deliveries, dead letters, drops and news, which a commit would make true."""
         done: list[tuple[Deliver, bytes]] = []
         dead: dict[bytes, str] = {}
         drops: Counter[int | None] = Counter()
+        news: list[News] = []
         for decision in self._carrying.take(record):
             if isinstance(decision, Deliver):
                 body = self._record(decision.source, decision.offset)
                 if decision.queue in self.missing:
                     self._carrying.fail(decision, Failure(is_lasting=False, reason=NO_TOPIC))
                 else:
-                    done.append((decision, b"" if body is None else body.value() or b""))
+                    value = (decision.body or "").encode() if body is None else body.value()
+                    done.append((decision, value or b""))
             elif isinstance(decision, Transmit):
                 row = transmitted(decision, self._record(Source.MESSAGES, decision.offset))  # type: ignore[arg-type]
                 self.network.send(self.address, decision.address, row)
@@ -235,7 +260,21 @@ class Site:
                 dead[refused.its_value or b"" if refused else b""] = decision.reason
             elif isinstance(decision, Drop):
                 drops[decision.number] += 1
-        return done, dead, drops
+            elif isinstance(decision, NeedRoute | Answered):
+                news.append(news_of(decision))
+            elif isinstance(decision, AskRole):
+                self.asked += 1
+                news += [self._role(decision.broker_instance, at) for at in (decision.address, decision.mirror_address)]
+        return done, dead, drops, news
+
+    def _role(self, instance: str, address: str) -> RoleReport:
+        """Returns what another instance says about its database."""
+        site = self.network.sites.get(address)
+        if site is None or (self.address, address) in self.network.cuts:
+            return RoleReport(instance, address)
+        rows = [decode_role(encoder.encode(row)) for row in view_of(site.shard.definitions).values()]
+        roles = {row[0]: row[1:] for row in rows if row is not None}
+        return RoleReport(instance, address, *roles.get(instance, ()))
 
     def _record(self, source: int, offset: int) -> Record | None:
         if offset < 0:

@@ -4,13 +4,16 @@ Between two batches it keeps every conversation as a snapshot, so each batch tes
 compare the product's shard with it.
 """
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from streaming.core.conversations import looking, snapshot
+from streaming.core.conversations import looking, mirrors, snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Decision, Deliver
+from streaming.core.conversations.mirrors import Mirrors
+from streaming.core.conversations.questions import Missing, Questions
 from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.statements import UNKNOWN, take
@@ -21,9 +24,13 @@ from streaming.core.routing.databases import Changes
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import Clock
+from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import ConnectedReport
+from streaming.wire.service_decisions import ConnectedReport, News
+
+PARTITIONS = 2
+SECRET = "a secret"  # noqa: S105  (of tests)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,9 @@ class Retried:
     conversation_id: str
 
 
+ShardReport = Returned | Retried | News
+
+
 @dataclass(frozen=True)
 class Batch:
     """The input of a batch.
@@ -61,7 +71,7 @@ class Batch:
 
     at_ms: int
     commands: Sequence[tuple[ServiceCommand, int]] = ()
-    reports: Sequence[Returned | Retried | ConnectedReport] = ()
+    reports: Sequence[ShardReport] = ()
     messages: Sequence[tuple[int, int, Envelope]] = ()
     incoming: Sequence[tuple[int, Envelope]] = ()
 
@@ -76,6 +86,8 @@ class Stored:
     wakes: dict[str, int]
     held: int
     unreachable: set[str]
+    questions: dict[Missing, tuple[int, int]]
+    mirrors: mirrors.Snapshot
 
 
 @dataclass
@@ -92,6 +104,9 @@ class PlainShard:
         held: The number of messages that it holds.
         touched: The conversations that the last batch has taken up and not removed, by id.
         unreachable: The addresses that cannot be reached.
+        number: Its partition.
+        questions: The questions to the configuration service.
+        mirrors: The mirrored routes that have been used.
         starts: For each message of the last batch, the number of decisions before it.
     """
 
@@ -105,12 +120,24 @@ class PlainShard:
     touched: dict[str, Conversation] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
+    number: int = 0
+    questions: Questions = field(default_factory=Questions)
+    mirrors: Mirrors = field(default_factory=Mirrors)
 
     def stored(self) -> Stored:
         """Returns the state; later batches do not change it."""
         definitions = definitions_snapshot.take(self.definitions)
         clock = self.clock.now_ms, self.clock.batch_ms
-        return Stored(clock, definitions, {**self.conversations}, {**self.wakes}, self.held, {*self.unreachable})
+        return Stored(
+            clock,
+            definitions,
+            {**self.conversations},
+            {**self.wakes},
+            self.held,
+            {*self.unreachable},
+            self.questions.snapshot(),
+            copy.deepcopy(self.mirrors.snapshot()),
+        )
 
     def restore(self, stored: Stored) -> None:
         """Goes back to a state."""
@@ -118,11 +145,12 @@ class PlainShard:
         self.definitions = definitions_snapshot.restore(stored.definitions)
         self.conversations, self.wakes = {**stored.conversations}, {**stored.wakes}
         self.held, self.unreachable = stored.held, {*stored.unreachable}
+        self.questions, self.mirrors = Questions(stored.questions), Mirrors(copy.deepcopy(stored.mirrors))
 
     def step(self, batch: Batch) -> list[Decision]:
         """Takes the shard through a batch; returns its decisions."""
         self.clock.advance(batch.at_ms)
-        self._wake(self._define(batch.commands))
+        changes = self._define(batch.commands)
         now_ms, settings = self.clock.now_ms, self.settings
         counts = len(self.conversations), sum(self.conversation(each).is_incoming() for each in self.conversations)
         context = Context(
@@ -134,8 +162,12 @@ class PlainShard:
             self.held,
             *counts,
             self.unreachable,
+            self.questions,
+            self.mirrors,
         )
         self.touched = {}
+        news = [report for report in batch.reports if isinstance(report, News)]
+        needed = take_news(context, news, self.unreachable, self, changes)
         for report in batch.reports:
             self._take_report(context, report)
         due = [self._open(name) for name, wake_ms in self.wakes.items() if wake_ms <= now_ms]
@@ -147,12 +179,9 @@ class PlainShard:
             if not looking.look(context, conversation):
                 name = conversation.conversation_id
                 del self.conversations[name], self.wakes[name], self.touched[name]
-        for offset, envelope in batch.incoming:
-            name = envelope.conversation_id
-            before = self._open(name) if name in self.touched or name in self.conversations else None
-            after = take_incoming(context, before, envelope, offset)
-            if after is not None:
-                self.touched[name] = after
+        if self.number == 0:
+            ask_for_routes(context, needed, self, SECRET, (self.number, PARTITIONS))
+        self._take_incoming(context, batch)
         self.starts = []
         for offset, timestamp_ms, envelope in batch.messages:
             self.starts.append(len(context.decisions))
@@ -181,7 +210,20 @@ class PlainShard:
                 continue
         return self.definitions.take_changes()
 
-    def _wake(self, changes: Changes) -> None:
+    def add(self, conversation: Conversation) -> None:
+        """Adds a question of the router."""
+        self.touched[conversation.conversation_id] = conversation
+
+    def holds_for(self, services: Collection[str]) -> bool:
+        """Returns whether a conversation holds messages for one of these services."""
+        found = [self.conversation(each) for each in self.conversations]
+        return any(
+            each.directions[side].waiting and each.services[side] in services
+            for each in found
+            for side in (INITIATOR, TARGET)
+        )
+
+    def mark(self, changes: Changes) -> None:
         """Makes the conversations due that changed definitions concern."""
         if not changes:
             return
@@ -195,15 +237,15 @@ class PlainShard:
                     self.wakes[name] = 0
 
     def _connect(self, context: Context, report: ConnectedReport) -> None:
-        looking.note_reachable(self.unreachable, report.address, is_connected=report.is_connected)
         for name in self.conversations if report.is_connected else ():
             link = self.conversation(name).link
             if link is not None and link.address == report.address:
                 looking.send_again(context, self._open(name))
 
-    def _take_report(self, context: Context, report: Returned | Retried | ConnectedReport) -> None:
+    def _take_report(self, context: Context, report: ShardReport) -> None:
         if isinstance(report, ConnectedReport):
             self._connect(context, report)
+        if isinstance(report, News):
             return
         name = report.conversation_id
         conversation = self._open(name) if name in self.conversations else None
@@ -226,6 +268,14 @@ class PlainShard:
             report.reason,
             is_lasting=report.is_lasting,
         )
+
+    def _take_incoming(self, context: Context, batch: Batch) -> None:
+        for offset, envelope in batch.incoming:
+            name = envelope.conversation_id
+            before = self._open(name) if name in self.touched or name in self.conversations else None
+            after = take_incoming(context, before, envelope, offset)
+            if after is not None:
+                self.touched[name] = after
 
     def _open(self, name: str) -> Conversation:
         if name not in self.touched:

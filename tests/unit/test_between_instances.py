@@ -12,9 +12,7 @@ from streaming.wire.between_instances import forwarded, transmitted
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, decode_incoming
 
-MESSAGE = Transmit(
-    Kind.MESSAGE, "tcp://far:1", None, "c", True, 0, 7, "Orders", "shop", "A", "Stock", "B", 0, 3, 10, 61_500
-)
+MESSAGE = Transmit(Kind.MESSAGE, "tcp://far:1", "c", True, 0, 7, "Orders", "shop", "A", "Stock", "B", 0, 3, 10, 61_500)
 ENVELOPE = {
     "type": "MESSAGE",
     "conversation_id": "c",
@@ -77,7 +75,7 @@ def test_an_acknowledgement_has_no_number() -> None:
 def test_a_message_that_is_sent_on_has_less_hops_and_time() -> None:
     sent = transmitted(MESSAGE, record())
     message = Message(topic="t", partition=0, offset=1, key=sent[0], value=sent[1], headers=sent[2])  # type: ignore[arg-type]
-    forward = Forward(1, "tcp://next:1", None, 9)
+    forward = Forward(1, "tcp://next:1", 9)
     row = forwarded(forward, message, 1_500)
     assert row is not None
     assert forwarded(forward, message, 60_001) is None

@@ -51,14 +51,14 @@ def check_fields(document: str) -> None:
 
 def check_examples(document: str) -> None:
     [decisions] = fenced_blocks(section(document, TOPICS.service_decisions), "json")
-    report, retry, connected = fenced_blocks(section(document, TOPICS.service_reports), "json")
+    report, retry, news = fenced_blocks(section(document, TOPICS.service_reports), "json")
     [marks] = fenced_blocks(section(document, TOPICS.service_marks), "json")
     mark, refusal = marks.splitlines()
     for example, decode in (
         (decisions, service_decisions.decode_decisions),
         (report, service_decisions.decode_report),
         (retry, service_decisions.decode_report),
-        (connected, service_decisions.decode_report),
+        *[(line, service_decisions.decode_report) for line in news.splitlines()],
         (mark, service_decisions.decode_mark),
         (refusal, service_decisions.decode_refusal),
     ):

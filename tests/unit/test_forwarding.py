@@ -34,7 +34,7 @@ HEADERS: Headers = [(HEADER, encode_envelope(ENVELOPE))]
 
 def connections(forward_bytes: int = 1_000) -> Connections:
     settings = TransportSettings(CLUSTER, lambda _address: CLUSTER, times=RESTING, forward_bytes=forward_bytes)
-    return Connections(settings, Topics(), CLUSTER.producer({}))
+    return Connections(settings, Topics(), CLUSTER.producer({}), print)
 
 
 def message(age_ms: int = 0, headers: Headers = HEADERS) -> Message:
@@ -44,7 +44,7 @@ def message(age_ms: int = 0, headers: Headers = HEADERS) -> Message:
 
 
 def decision() -> Forward:
-    return Forward(0, ADDRESS, None, 9)
+    return Forward(0, ADDRESS, 9)
 
 
 def test_messages_wait_for_the_connection_up_to_a_size_in_all() -> None:

@@ -35,7 +35,9 @@ AUTO = {
 
 def test_a_new_instance_has_msdb_with_the_route_auto_created_local() -> None:
     assert rows_of(Definitions.of_new_instance()) == {
-        "databases": [{"name": MSDB, "broker_instance": None, "is_broker_enabled": True, "mirroring_role": PRINCIPAL}],
+        "databases": [
+            {"name": MSDB, "broker_instance": None, "is_broker_enabled": True, "mirroring_role": PRINCIPAL, "epoch": 0}
+        ],
         "services": [],
         "routes": [{"name": AUTO_CREATED_LOCAL, "database": MSDB, **AUTO}],
     }

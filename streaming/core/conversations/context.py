@@ -3,7 +3,9 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from streaming.core.conversations.decisions import DeadLetter, Decision, Source
+from streaming.core.conversations.decisions import Answered, DeadLetter, Decision, Source
+from streaming.core.conversations.mirrors import Mirrors
+from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.definitions import Definitions
@@ -42,6 +44,8 @@ class Context:
         conversations: The number of its conversations.
         incoming_conversations: The number of those that began in other instances.
         unreachable: Addresses of other instances that cannot be reached.
+        questions: The questions to the configuration service.
+        mirrors: The mirrored routes that have been used.
         decisions: The decisions so far, in order.
         let_go: The number of held messages that may still be let go in this batch.
     """
@@ -55,7 +59,9 @@ class Context:
         "incoming_conversations",
         "instance",
         "let_go",
+        "mirrors",
         "now_ms",
+        "questions",
         "settings",
         "unreachable",
     )
@@ -71,6 +77,8 @@ class Context:
         conversations: int,
         incoming_conversations: int,
         unreachable: Collection[str] = (),
+        questions: Questions | None = None,
+        mirrors: Mirrors | None = None,
     ) -> None:
         self.definitions = definitions
         self.instance = instance
@@ -81,9 +89,16 @@ class Context:
         self.conversations = conversations
         self.incoming_conversations = incoming_conversations
         self.unreachable = unreachable
+        self.questions = Questions() if questions is None else questions
+        self.mirrors = Mirrors() if mirrors is None else mirrors
         self.decisions: list[Decision] = []
         self.let_go = settings.max_let_go
 
     def refuse(self, offset: int, number: int | None, reason: str, source: int = Source.MESSAGES) -> None:
-        """Makes a record a dead letter."""
-        self.decisions.append(DeadLetter(source, offset, number, reason))
+        """Makes a record a dead letter. A message of the router itself has none."""
+        if offset >= 0:
+            self.decisions.append(DeadLetter(source, offset, number, reason))
+
+    def answer(self, database: str, service: str, *, is_error: bool) -> None:
+        """Tells all shards that the configuration service has ended a question."""
+        self.decisions.append(Answered(database, service, is_error))

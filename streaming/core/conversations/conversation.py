@@ -53,6 +53,7 @@ class Item:
         offset: Its record, in the topic of `Conversation.source_to`; -1: the router sends it.
         error_code: For an error that the router sends.
         error_text: For an error that the router sends.
+        body: For a message that the router sends.
     """
 
     sequence: int
@@ -60,6 +61,7 @@ class Item:
     offset: int
     error_code: int | None = None
     error_text: str | None = None
+    body: str | None = None
 
 
 @dataclass(slots=True)

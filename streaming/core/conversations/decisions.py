@@ -62,6 +62,7 @@ class Deliver:
         begun: The offset of the record that began the conversation, which tells it from an earlier one with its
             identifier; -1: an error about an unknown conversation.
         source: The topic of the record.
+        body: The body of a MESSAGE that the router sends: a question to the configuration service.
     """
 
     kind: int
@@ -79,6 +80,7 @@ class Deliver:
     database: str = ""
     begun: int = -1
     source: int = Source.MESSAGES
+    body: str | None = None
 
 
 @dataclass(slots=True)
@@ -120,7 +122,6 @@ class Transmit:
     Attributes:
         kind: The kind of the message.
         address: The address of the instance.
-        mirror_address: The address of its mirror; None: it has none.
         conversation_id: The conversation.
         is_initiator: The sender's side.
         sequence: The message's number in its direction; -1: an acknowledgement, or an Error that ends the far endpoint
@@ -137,11 +138,11 @@ class Transmit:
         lifetime_ms: The rest of the conversation's lifetime; None: it has none.
         error_code: For an error that the router sends.
         error_text: For an error that the router sends.
+        body: As in a delivery.
     """
 
     kind: int
     address: str
-    mirror_address: str | None
     conversation_id: str
     is_initiator: bool
     sequence: int
@@ -157,6 +158,7 @@ class Transmit:
     lifetime_ms: int | None = None
     error_code: int | None = None
     error_text: str | None = None
+    body: str | None = None
 
 
 @dataclass(slots=True)
@@ -166,13 +168,11 @@ class Forward:
     Attributes:
         offset: The record.
         address: The address of the instance.
-        mirror_address: The address of its mirror; None: it has none.
         hops_remaining: The number of further instances that may send it on.
     """
 
     offset: int
     address: str
-    mirror_address: str | None
     hops_remaining: int
 
 
@@ -182,7 +182,7 @@ class Drop:
 
     Attributes:
         offset: The record.
-        number: The number of Service Broker's message for the reason; None: there is no room.
+        number: The number of Service Broker's message for the reason; None: there is no room, or no principal.
         conversation_id: The conversation that it names.
     """
 
@@ -191,4 +191,49 @@ class Drop:
     conversation_id: str
 
 
-Decision = Deliver | DeadLetter | CleanUp | Transmit | Forward | Drop
+@dataclass(slots=True)
+class NeedRoute:
+    """Tell all shards that the configuration service is to be asked for a route.
+
+    Attributes:
+        database: The database whose routing table has no route.
+        service: The service.
+        broker_instance: The broker instance that the first conversation names; None: it names none.
+    """
+
+    database: str
+    service: str
+    broker_instance: str | None
+
+
+@dataclass(slots=True)
+class Answered:
+    """Tell all shards that the configuration service has ended the conversation about a route.
+
+    Attributes:
+        database: As in NeedRoute.
+        service: As in NeedRoute.
+        is_error: Whether it ended with an error, or without an answer in time.
+    """
+
+    database: str
+    service: str
+    is_error: bool
+
+
+@dataclass(slots=True)
+class AskRole:
+    """Find out which of two instances is the principal of a database.
+
+    Attributes:
+        broker_instance: The database's broker instance.
+        address: The address of one instance.
+        mirror_address: The address of the other.
+    """
+
+    broker_instance: str
+    address: str
+    mirror_address: str
+
+
+Decision = Deliver | DeadLetter | CleanUp | Transmit | Forward | Drop | NeedRoute | Answered | AskRole

@@ -12,6 +12,7 @@ from streaming.core.conversations.holding import LET_GO, hold, hold_undecided, n
 from streaming.core.conversations.transmitting import drop_to_far, is_end_told, transmit_what_can_go
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
 RETURN_AWAITED = "deliveries that failed are still to be reported by the transport"
@@ -27,6 +28,7 @@ def send(  # noqa: PLR0913, PLR0917  (the fields of an item)
     offset: int,
     error_code: int | None = None,
     error_text: str | None = None,
+    body: str | None = None,
 ) -> None:
     """Numbers a message; delivers it, or holds it, or refuses it."""
     direction = conversation.directions[to]
@@ -34,7 +36,7 @@ def send(  # noqa: PLR0913, PLR0917  (the fields of an item)
         _not_taken(context, conversation, to, kind, offset, ENDPOINT_CLOSED, CLOSED)
         return
     sequence = direction.next_sequence
-    direction.waiting.append(Item(sequence, kind, offset, error_code, error_text))
+    direction.waiting.append(Item(sequence, kind, offset, error_code, error_text, body))
     direction.next_sequence += 1
     context.held += 1
     # What has been sent to another instance cannot be refused any more.
@@ -133,15 +135,15 @@ def _destination(context: Context, conversation: Conversation, to: int, item: It
     """
     direction = conversation.directions[to]
     receiver, sender = conversation.endpoints[to], conversation.endpoints[TARGET - to]
-    # What the router itself sends, and what the far side sends, goes straight to the endpoint.
-    if item.offset < 0 or sender is None:
+    # What the router or the far side sends goes straight to the endpoint, and so does an answer to the router.
+    if (item.offset < 0 and item.body is None) or sender is None or conversation.services[to] == ROUTERS_SERVICE:
         return own_service(context, conversation, to)
     decision = route(context, conversation, to, sender.database)
     if decision.outcome is Outcome.LOCAL:
         # Both endpoints are in one state. A conversation stays with the services with which it began.
         return decision.service if receiver is None else own_service(context, conversation, to)
     if decision.outcome is not Outcome.REMOTE:
-        hold_undecided(context, conversation, direction, decision.number or 0)
+        hold_undecided(context, conversation, to, decision)
     elif receiver is None:
         conversation.link = Link(to, next_sequence=direction.due_sequence, sent_below=direction.due_sequence)
     else:
@@ -155,6 +157,9 @@ def _deliver(context: Context, conversation: Conversation, to: int, item: Item, 
     if receiver is None:
         receiver = _first_received(context, conversation, destination)
     direction = conversation.directions[to]
+    if destination.name == ROUTERS_SERVICE:
+        _read_answer(context, conversation, to, item, receiver)
+        return
     context.decisions.append(
         Deliver(
             item.kind,
@@ -172,13 +177,27 @@ def _deliver(context: Context, conversation: Conversation, to: int, item: Item, 
             destination.database,
             conversation.begun,
             0 if conversation.link is None else conversation.source_to(to),
+            item.body,
         )
     )
+    _note_delivery(conversation, to, item)
+
+
+def _note_delivery(conversation: Conversation, to: int, item: Item) -> None:
+    """Changes the states of both endpoints by a delivery that ends them."""
     if item.kind == Kind.MESSAGE:
         return
     conversation.apply(to, Trigger.FAR_ENDED if item.kind == Kind.END else Trigger.FAR_FAILED)
     if conversation.has_ended(TARGET - to):
         conversation.apply(TARGET - to, Trigger.END_DELIVERED)
+
+
+def _read_answer(context: Context, conversation: Conversation, to: int, item: Item, receiver: Endpoint) -> None:
+    """Takes what the configuration service sends to the router, and ends the router's endpoint with the far one."""
+    _note_delivery(conversation, to, item)
+    if item.kind != Kind.MESSAGE:
+        context.answer(receiver.database, receiver.group_id, is_error=item.kind == Kind.ERROR)
+        conversation.apply(to, Trigger.END)
 
 
 def _first_received(context: Context, conversation: Conversation, service: Service) -> Endpoint:

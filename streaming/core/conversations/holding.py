@@ -2,16 +2,20 @@
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction
+from streaming.core.conversations.deciding import decide
+from streaming.core.conversations.questions import QUESTION_FAILED
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Decision
 from streaming.core.routing.databases import Service
 from streaming.core.routing.explanation import NUMBERS
 from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
-from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
+from streaming.core.routing.resolving import ROUTE_ASKED_FOR
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
 LET_GO = "it is being let go"
-NOT_ASKED = "its route is left to the configuration service, which is not asked yet"
+NO_PRINCIPAL = "neither of the two addresses of its route says that it has the principal of the database"
+ASKED_IN_VAIN = f"the configuration service could not tell a route ({QUESTION_FAILED}); it will be asked again"
 
 
 def hold(context: Context, conversation: Conversation, direction: Direction, number: int | None, reason: str) -> None:
@@ -24,9 +28,13 @@ def hold(context: Context, conversation: Conversation, direction: Direction, num
         conversation.is_view_stale = True
 
 
-def hold_undecided(context: Context, conversation: Conversation, direction: Direction, number: int) -> None:
-    """Notes that the messages of a direction are held because of a decision about their route."""
-    hold(context, conversation, direction, number, NOT_ASKED if number == ROUTE_ASKED_FOR else NUMBERS[number])
+def hold_undecided(context: Context, conversation: Conversation, to: int, decision: Decision) -> None:
+    """Notes that the messages to a side are held because of the decision about their route."""
+    number = decision.number
+    reason = NO_PRINCIPAL if number is None else NUMBERS[number]
+    if number == ROUTE_ASKED_FOR and context.questions.has_failed(conversation.services[to]):
+        reason = ASKED_IN_VAIN
+    hold(context, conversation, conversation.directions[to], number, reason)
 
 
 def nothing_is_held(conversation: Conversation, direction: Direction) -> None:
@@ -47,7 +55,7 @@ def route(context: Context, conversation: Conversation, to: int, database: str) 
         to == TARGET,
         database,
     )
-    return resolve(context.definitions, context.instance, named)
+    return decide(context, named, was_held=conversation.directions[to].held_since_ms != FOREVER_MS)
 
 
 def far_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
@@ -73,6 +81,8 @@ def find_own_service(context: Context, conversation: Conversation, side: int) ->
     A service that is found for the first time is the endpoint's own from now on; a later one of its name is not.
     """
     definitions, endpoint = context.definitions, conversation.endpoints[side]
+    if endpoint is not None and conversation.services[side] == ROUTERS_SERVICE:
+        return Service(ROUTERS_SERVICE, endpoint.database, "")
     service = None if endpoint is None else definitions.service(endpoint.database, conversation.services[side])
     if endpoint is None or service is None or endpoint.service_created not in (0, service.created):
         return NO_SERVICE  # `look` is about to end an endpoint whose service is gone

@@ -78,7 +78,9 @@ def _take_back_messages(context: Context, direction: Direction, refused: list[De
     items = {item.sequence: item for item in direction.waiting}
     for each in refused:
         if direction.dropped_below <= each.sequence < direction.next_sequence and each.sequence not in items:
-            items[each.sequence] = Item(each.sequence, each.kind, each.offset, each.error_code, each.error_text)
+            items[each.sequence] = Item(
+                each.sequence, each.kind, each.offset, each.error_code, each.error_text, each.body
+            )
             direction.due_sequence = min(direction.due_sequence, each.sequence)
         elif each.kind == Kind.MESSAGE:
             reason = "the conversation ended before it could be delivered"

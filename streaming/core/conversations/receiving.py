@@ -17,6 +17,7 @@ from streaming.core.conversations.conversation import (
     Endpoint,
     Link,
 )
+from streaming.core.conversations.deciding import decide
 from streaming.core.conversations.decisions import (
     ENDPOINT_CLOSED,
     OUT_OF_ORDER,
@@ -43,7 +44,7 @@ from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.locating import NO_BROKER_INSTANCE
-from streaming.core.routing.resolving import LOOP, resolve
+from streaming.core.routing.resolving import LOOP
 
 KINDS = {"MESSAGE": Kind.MESSAGE, "END": Kind.END, "ERROR": Kind.ERROR, "ACK": Kind.ACK}
 
@@ -136,9 +137,8 @@ def _take_other(
     context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, offset: int, own: int
 ) -> Conversation | None:
     """Takes a message that no endpoint here is known for: it begins a conversation, or goes on, or is dropped."""
-    decision = resolve(
-        context.definitions,
-        context.instance,
+    decision = decide(
+        context,
         routing.Conversation(
             envelope.conversation_id,
             envelope.to_service,
@@ -152,11 +152,11 @@ def _take_other(
         if hops < 0:
             _drop(context, envelope, offset, LOOP)
         else:
-            context.decisions.append(Forward(offset, decision.address or "", decision.mirror_address, hops))
+            context.decisions.append(Forward(offset, decision.address or "", hops))
         return conversation
     service = decision.service
     if decision.outcome is not Outcome.LOCAL or service is None:
-        _drop(context, envelope, offset, decision.number or 0)
+        _drop(context, envelope, offset, decision.number)
         return conversation
     if conversation is not None:
         _drop(context, envelope, offset, LOOP)  # the initiator's own message, by way of another instance
@@ -208,13 +208,12 @@ def _end_far_endpoint(context: Context, envelope: IncomingEnvelope, database: st
         not envelope.is_initiator,
         database,
     )
-    decision = resolve(context.definitions, context.instance, sender)
+    decision = decide(context, sender)
     if decision.outcome is Outcome.REMOTE:
         context.decisions.append(
             Transmit(
                 Kind.ERROR,
                 decision.address or "",
-                decision.mirror_address,
                 envelope.conversation_id,
                 not envelope.is_initiator,
                 -1,
@@ -351,5 +350,5 @@ def _refuse(  # noqa: PLR0913, PLR0917  (the fields of the message)
         deliver_what_can_go(context, conversation, link.far_side)
 
 
-def _drop(context: Context, envelope: IncomingEnvelope, offset: int, number: int) -> None:
+def _drop(context: Context, envelope: IncomingEnvelope, offset: int, number: int | None) -> None:
     context.decisions.append(Drop(offset, number, envelope.conversation_id))

@@ -14,8 +14,8 @@ from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import NEVER_MS
 
-# 2: conversations with other instances.
-FORMAT_VERSION = 2
+# 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes.
+FORMAT_VERSION = 3
 
 Snapshot = list[Any]
 
@@ -135,9 +135,9 @@ def _take_direction(direction: Direction) -> Snapshot | int:
         _differences(sequences),
         _differences(offsets),
         [
-            [index, item.kind, item.error_code, item.error_text]
+            [index, item.kind, item.error_code, item.error_text, item.body]
             for index, item in enumerate(waiting)
-            if item.kind != Kind.MESSAGE
+            if item.kind != Kind.MESSAGE or item.body is not None
         ],
     ]
 
@@ -149,9 +149,10 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
     next_sequence, due_sequence, round_, dropped_below, held_since_ms, number, reason, retry_ms = fields
     numbers = zip(accumulate(sequences), accumulate(offsets), strict=True)
     items = [Item(sequence, Kind.MESSAGE, offset) for sequence, offset in numbers]
-    for index, kind, error_code, error_text in others:
+    # Before format 3 there are no bodies.
+    for index, kind, error_code, error_text, *body in others:
         item = items[index]
-        items[index] = Item(item.sequence, kind, item.offset, error_code, error_text)
+        items[index] = Item(item.sequence, kind, item.offset, error_code, error_text, *body)
     return Direction(
         next_sequence,
         due_sequence,

@@ -6,6 +6,7 @@ when its route leads elsewhere.
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Item, Link
+from streaming.core.conversations.deciding import ask, place_of
 from streaming.core.conversations.decisions import Kind, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
 from streaming.core.conversations.holding import (
@@ -37,7 +38,7 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         return True
     if decision.outcome is not Outcome.REMOTE:
         link.address, link.resend_ms = "", FOREVER_MS
-        hold_undecided(context, conversation, direction, decision.number or 0)
+        hold_undecided(context, conversation, link.far_side, decision)
         return False
     first = direction.waiting[0].sequence
     link.resend_after_ms = link.resend_after_ms or context.settings.resend_ms
@@ -45,6 +46,9 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         link.address, link.resend_after_ms = decision.address or "", context.settings.resend_ms
         link.next_sequence, link.resend_ms = first, FOREVER_MS
     elif context.now_ms >= link.resend_ms:
+        place = place_of(decision)
+        if place is not None:
+            ask(context, place)
         link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
         link.next_sequence, link.resend_ms = first, FOREVER_MS
     _transmit(context, conversation, link, decision, is_limited)
@@ -82,7 +86,6 @@ def _message(context: Context, conversation: Conversation, link: Link, decision:
     return Transmit(
         item.kind,
         decision.address or "",
-        decision.mirror_address,
         conversation.conversation_id,
         far == TARGET,
         -1 if item.sequence == RESET else item.sequence,
@@ -98,6 +101,7 @@ def _message(context: Context, conversation: Conversation, link: Link, decision:
         lifetime_ms,
         item.error_code,
         item.error_text,
+        item.body,
     )
 
 

@@ -68,6 +68,7 @@ class Decision:
         service: The service that the message is delivered to.
         address: The network address that it is sent to.
         mirror_address: The address of the mirror.
+        broker_instance: The broker instance that a route with a mirror names.
         number: The number of Service Broker's message that says why it is DELAYED or DROPPED.
         asks: Whether the configuration service is to be asked for a route.
     """
@@ -79,5 +80,6 @@ class Decision:
     service: Service | None = None
     address: str | None = None
     mirror_address: str | None = None
+    broker_instance: str | None = None
     number: int | None = None
     asks: bool = False

@@ -17,7 +17,7 @@ from streaming.core.routing.definition_rules import (
     require_name,
     require_valid_route,
 )
-from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RoutingTable
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_SERVICE, Route, RoutingTable
 
 MSDB = "msdb"
 AUTO_CREATED_LOCAL = "AutoCreatedLocal"
@@ -174,6 +174,8 @@ class Definitions:
         """
         self._database(service.database)
         require_name(service.name, "service", MAX_SERVICE_NAME_LENGTH)
+        if service.name == ROUTERS_SERVICE:
+            raise RefusedDefinitionError(f"{ROUTERS_SERVICE} is the name of the router's own service")
         if self.service(service.database, service.name) is not None:
             raise RefusedDefinitionError(
                 f"there is a service {service.name!r} in database {service.database!r} already"

@@ -148,7 +148,7 @@ class _Resolution:
             return self._undelivered(number, rule, table, route.name)
         if is_this:
             return None
-        return Decision(Outcome.REMOTE, rule, table, route.name, None, address, mirror)
+        return Decision(Outcome.REMOTE, rule, table, route.name, None, address, mirror, route.broker_instance)
 
     def _undelivered(
         self,

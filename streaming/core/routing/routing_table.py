@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 # The service that is asked for missing routes (dynamic routing).
 BROKER_CONFIGURATION = "SQL/ServiceBroker/BrokerConfiguration"
+# The service that asks. It has no queue: the router reads the answers.
+ROUTERS_SERVICE = "http://schemas.microsoft.com/SQL/ServiceBroker/ServiceBroker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,12 @@ def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetri
         sole.wait()
         layout, restored = _begin(spark, settings, kafka, location, layout, is_there=is_there)
         shard_settings = RouterShardSettings(
-            settings.topic_prefix, partitions, layout.generation, settings.instance, settings.keep_ms
+            settings.topic_prefix,
+            partitions,
+            layout.generation,
+            settings.instance,
+            layout.secret or layout.id,
+            settings.keep_ms,
         )
         wakes = spark.sparkContext.accumulator({}, WakesParam())
         query_settings = _query_settings(settings, location, layout)

@@ -2,22 +2,23 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
 from confluent_kafka import Message, Producer
 
 from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
-from streaming.core.conversations.decisions import Forward
+from streaming.core.conversations.decisions import AskRole, Forward
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.transport.connection import InstanceConnection
+from streaming.daemons.transport.roles import RoleAsker
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.periodic_tasks import Clock, Work
 from streaming.wire.between_instances import forwarded
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import Row, size_of
-from streaming.wire.service_decisions import ConnectedReport
+from streaming.wire.service_decisions import ConnectedReport, RoleReport
 from streaming.wire.service_maintenance import ConnectionRow
 from streaming.wire.topics import Topics
 
@@ -35,13 +36,16 @@ class Connections:
         dropped: Records that were dropped because there are too many connections.
     """
 
-    def __init__(self, settings: TransportSettings, topics: Topics, reports: Producer) -> None:
+    def __init__(
+        self, settings: TransportSettings, topics: Topics, reports: Producer, say: Callable[[str], None]
+    ) -> None:
         """Begins without any.
 
         Args:
             settings: The transport's settings.
             topics: The own topics, for reports to the router.
             reports: Writes these reports.
+            say: Writes a line to the transport's log.
         """
         self.dropped = 0
         self._settings = settings
@@ -50,6 +54,7 @@ class Connections:
         self._connections: dict[str, InstanceConnection] = {}
         self._forwarder: Forwarder[Forwarded] = Forwarder(settings.forward_bytes)
         self._overdue: Counter[int] = Counter()
+        self._roles = RoleAsker(settings.cluster_of, lambda report: self._report(report.address, report), say)
 
     def __iter__(self) -> Iterator[InstanceConnection]:
         yield from self._connections.values()
@@ -85,6 +90,10 @@ class Connections:
             return NO_ROOM
         connection.want()
         return None
+
+    def ask_role(self, decision: AskRole) -> None:
+        """Asks two instances which of them is a database's principal. Their answers become reports to the router."""
+        self._roles.ask(decision)
 
     def _connection(self, address: str) -> InstanceConnection | None:
         """Returns the connection of an address; None if there are too many."""
@@ -147,10 +156,12 @@ class Connections:
         self._reports.flush(max(0.0, end_s - time.monotonic()))
 
     def _tell(self, address: str, is_connected: bool) -> None:
-        report = msgspec.json.encode(ConnectedReport(address, is_connected))
-        # If Kafka is away, the report is lost. Then the router sends again when its time has come.
+        self._report(address, ConnectedReport(address, is_connected))
+
+    def _report(self, address: str, report: ConnectedReport | RoleReport) -> None:
+        # If Kafka is away, the report is lost. Then the router sends or asks again when its time has come.
         with suppress(BufferError):
-            self._reports.produce(self._topic, report, address.encode())
+            self._reports.produce(self._topic, msgspec.json.encode(report), address.encode())
 
 
 def _row(connection: InstanceConnection, waiting: Destination[Forwarded]) -> ConnectionRow:

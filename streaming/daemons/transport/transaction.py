@@ -10,12 +10,15 @@ from confluent_kafka import Message
 
 from streaming.core.conversations.carrying import DecisionBatch, Failure
 from streaming.core.conversations.decisions import (
+    Answered,
+    AskRole,
     CleanUp,
     DeadLetter,
     Decision,
     Deliver,
     Drop,
     Forward,
+    NeedRoute,
     Source,
     Transmit,
 )
@@ -35,6 +38,7 @@ from streaming.wire.service_decisions import (
     decode_decisions,
     encoder,
     mark_of,
+    news_of,
     refusal_key,
     refusal_record,
     report_of,
@@ -213,22 +217,29 @@ class Transaction:
         position = carrying.position
         try:
             for decision in carrying.take(record):
-                index = position.done - 1
-                if isinstance(decision, Deliver):
-                    self._deliver(partition, decision, record, index)
-                elif isinstance(decision, DeadLetter):
-                    self._bury_source(partition, decision, record, index)
-                elif isinstance(decision, CleanUp):
-                    self.clean_ups[partition.number] = offset, decision
-                elif isinstance(decision, Drop):
-                    self.dropped[decision.number] += 1
-                else:
-                    self._send_away(partition, decision, record, index)
+                self._carry_out(partition, decision, record, position.done - 1)
                 if self._is_full():
                     self._is_unfinished = True
                     return
         except LostDecisionsError as error:
             self.lost[partition.number] = str(error)
+
+    def _carry_out(self, partition: Partition, decision: Decision, record: DecisionBatch, index: int) -> None:
+        if isinstance(decision, Deliver):
+            self._deliver(partition, decision, record, index)
+        elif isinstance(decision, DeadLetter):
+            self._bury_source(partition, decision, record, index)
+        elif isinstance(decision, CleanUp):
+            self.clean_ups[partition.number] = record.offset, decision
+        elif isinstance(decision, Drop):
+            self.dropped[decision.number] += 1
+        elif isinstance(decision, NeedRoute | Answered):
+            news = encoder.encode(news_of(decision))
+            self._producer.produce(self._topics.service_reports, news, decision.service.encode())
+        elif isinstance(decision, AskRole):
+            self._context.connections.ask_role(decision)
+        else:
+            self._send_away(partition, decision, record, index)
 
     def _deliver(self, partition: Partition, delivery: Deliver, record: DecisionBatch, index: int) -> None:
         number, queue = partition.number, delivery.queue

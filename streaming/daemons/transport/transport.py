@@ -136,7 +136,7 @@ class Transport:
             self._queues = QueueTopics(admin, topics)
             self._clean_ups = CleanUps(admin, topics, self._say)
             reports = cluster.producer({"enable.idempotence": True})
-            self._connections = Connections(self._settings, topics, reports)
+            self._connections = Connections(self._settings, topics, reports, self._say)
             self._periodic = PeriodicTasks(
                 "transport",
                 self._connections.periodic_tasks(),

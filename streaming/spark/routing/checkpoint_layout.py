@@ -4,6 +4,7 @@ The layout never changes. The settings may change between two batches only: a ba
 records. So each change is a file of its own, named after the first batch that runs with it.
 """
 
+import secrets
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from streaming.spark.shard_keys import balanced_keys
 PROGRAM = "router"
 # The version of the rules by which a batch's decisions follow from its records. It rises with each change after which a
 # batch that is done again would write other decisions.
-RULES_VERSION = 3
+RULES_VERSION = 4
 
 _SETTINGS_PREFIX = "queue-activation.settings-"
 
@@ -41,6 +42,7 @@ class RouterLayout(Struct):
         topic_ids: Kafka's id of each topic on whose records the state rests.
         generation: The generation of the checkpoint's decisions.
         id: Identifies the checkpoint.
+        secret: Makes the identifiers of the router's own conversations. Checkpoints of format 2 have none.
     """
 
     program: str
@@ -50,6 +52,7 @@ class RouterLayout(Struct):
     topic_ids: dict[str, str]
     generation: int
     id: str
+    secret: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def settle(spark: SparkSession, location: str, wanted: Wanted) -> tuple[RouterLa
     if layout is None:
         keys = balanced_keys(wanted.partitions, shuffle_partitions(spark))
         ids = dict(wanted.topic_ids)
-        return RouterLayout(PROGRAM, FORMAT_VERSION, wanted.topic_prefix, keys, ids, 1, str(uuid.uuid4())), False
+        names = str(uuid.uuid4()), secrets.token_hex(16)
+        return RouterLayout(PROGRAM, FORMAT_VERSION, wanted.topic_prefix, keys, ids, 1, *names), False
     refuse_newer_checkpoint(location, layout.format_version, FORMAT_VERSION)
     if layout.topic_prefix != wanted.topic_prefix:
         raise UserError(

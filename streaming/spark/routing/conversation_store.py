@@ -86,6 +86,11 @@ class ConversationStore:
         wakes = np.where(is_due, 0, self._numbers("wake_ms"))
         self._resting = self._resting.set_column(1, COLUMNS.field("wake_ms"), pa.array(wakes))
 
+    def holds_for(self, services: Collection[str]) -> bool:
+        """Returns whether a conversation that is not taken up holds messages for one of these services."""
+        hashes = _hashes((name,) for name in services)
+        return any(np.isin(self._numbers(column), hashes).any() for column in ("held_to_initiator", "held_to_target"))
+
     @property
     def incoming(self) -> int:
         """The number of conversations that other instances have begun."""

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pyarrow as pa
 
+from streaming.core.conversations.mirrors import Mirrors
+from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.restoring import Suspect
 from streaming.core.conversations.snapshot import FORMAT_VERSION
 from streaming.core.times import Clock
@@ -84,6 +86,7 @@ def _begin(restored: RestoredShard, batch_ms: int) -> RouterShard:
     shard = RouterShard(Clock(batch_ms, batch_ms)) if restored.state is None else _open(restored.state)
     shard.definitions, shard.number, shard.ends = b"", 0, [*restored.ends]
     shard.suspects = restored.suspects
+    shard.questions, shard.mirrors = Questions(), Mirrors()
     return shard
 
 
@@ -94,8 +97,9 @@ def number_of(stored: StateRow) -> int:
 
 def _open(stored: StateRow) -> RouterShard:
     _, clock_ms, batch_ms, _, head, definitions, conversations = stored
-    # Format 1 has no addresses.
-    number, ends, held, batches, samples, done, *unreachable = _decode(head)
+    # Format 1 has no addresses, and format 2 no questions and no mirrors.
+    number, ends, held, batches, samples, done, *later = _decode(head)
+    unreachable, questions, mirrors = (*later, (), (), ())[:3]
     return RouterShard(
         Clock(clock_ms, batch_ms),
         definitions,
@@ -104,7 +108,9 @@ def _open(stored: StateRow) -> RouterShard:
         ends,
         held,
         CleanUpState(batches, samples, done),
-        unreachable=set(*unreachable),
+        unreachable=set(unreachable),
+        questions=Questions({(database, service): (step, until) for database, service, step, until in questions}),
+        mirrors=Mirrors(mirrors),
     )
 
 
@@ -113,7 +119,9 @@ def _close(shard: RouterShard) -> tuple[StateRow, int]:
     wake_ms = min(shard.wake_ms, shard.next_expiry_ms)
     clean = shard.clean_up
     cleaned = clean.batches, clean.samples, clean.done
-    head = _encode([shard.number, shard.ends, shard.held, *cleaned, sorted(shard.unreachable)])
+    questions = [(*missing, *known) for missing, known in shard.questions.snapshot().items()]
+    later = sorted(shard.unreachable), questions, shard.mirrors.snapshot()
+    head = _encode([shard.number, shard.ends, shard.held, *cleaned, *later])
     row = (
         FORMAT_VERSION,
         shard.clock.now_ms,

@@ -16,6 +16,7 @@ class RouterShardSettings:
         partitions: The number of partitions of service-messages.
         generation: The generation of the checkpoint.
         instance: This instance's addresses, and whether it forwards messages.
+        secret: The secret of the checkpoint.
         keep_ms: How long records are kept that no conversation refers to.
         conversations: The limits and times of conversations.
     """
@@ -24,5 +25,6 @@ class RouterShardSettings:
     partitions: int
     generation: int
     instance: Instance
+    secret: str = ""
     keep_ms: int = DAY_MS
     conversations: ConversationSettings = field(default_factory=ConversationSettings)

@@ -8,7 +8,9 @@ from confluent_kafka import murmur2
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Source
-from streaming.core.conversations.looking import look, note_reachable, retry, send_again, take_back
+from streaming.core.conversations.looking import look, retry, send_again, take_back
+from streaming.core.conversations.mirrors import Mirrors
+from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.restoring import Suspect, end_suspect
 from streaming.core.conversations.statements import UNKNOWN, take
@@ -21,11 +23,19 @@ from streaming.spark.routing.shard_definitions import Advanced, advance, opened
 from streaming.spark.routing.shard_records import Record, by_source, dead_letter
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
+from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.spark.routing.view_rows import conversation_rows, definition_rows, forgotten_rows, removal_rows
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import Envelope, decode_incoming, decode_value
 from streaming.wire.output_records import OutputRow
-from streaming.wire.service_decisions import ConnectedReport, RefusedReport, RetryReport, ServiceReport, decode_report
+from streaming.wire.service_decisions import (
+    ConnectedReport,
+    News,
+    RefusedReport,
+    RetryReport,
+    ServiceReport,
+    decode_report,
+)
 from streaming.wire.topics import Topics
 
 # The partition whose shard writes the views of definitions, and the dead letters of records that every shard gets.
@@ -52,9 +62,11 @@ class RouterShard:
         held: The number of messages that it holds.
         clean_up: The state of cleaning up.
         packed: The conversations as stored, after a step.
-        wake_ms: The earliest wake-up of a conversation, after a step.
+        wake_ms: The earliest wake-up of a conversation, a question or a mirrored route, after a step.
         next_expiry_ms: The instant at which the next route expires, by the shard's clock, after a step.
         unreachable: Addresses of other instances that cannot be reached.
+        questions: The questions to the configuration service.
+        mirrors: The mirrored routes that have been used.
         suspects: Conversations that have to end, because the shard was restored.
     """
 
@@ -69,6 +81,8 @@ class RouterShard:
     wake_ms: int = FOREVER_MS
     next_expiry_ms: int = FOREVER_MS
     unreachable: set[str] = field(default_factory=set)
+    questions: Questions = field(default_factory=Questions)
+    mirrors: Mirrors = field(default_factory=Mirrors)
     suspects: Sequence[Suspect] = ()
 
 
@@ -91,17 +105,20 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
         len(store),
         store.incoming,
         shard.unreachable,
+        shard.questions,
+        shard.mirrors,
     )
-    store.mark(advanced.changes)
-    store.take_up({report.conversation_id for report in reports if not isinstance(report, ConnectedReport)})
+    news = [report for report in reports if isinstance(report, News)]
+    needed = take_news(context, news, shard.unreachable, store, advanced.changes)
+    store.take_up({report.conversation_id for report in reports if isinstance(report, RefusedReport | RetryReport)})
     store.take_up({found.conversation_id for _, found in (*messages, *incoming) if isinstance(found, Envelope)})
     rows += _end_suspects(context, shard, settings.generation, topics, partition)
     for report in reports:
         _take_report(context, store, report)
-        if isinstance(report, ConnectedReport):
-            note_reachable(shard.unreachable, report.address, is_connected=report.is_connected)
     rows += _look_at_due(context, store, topics, partition)
     place = partition, settings.partitions
+    if partition == _WRITER_OF_SHARED:
+        ask_for_routes(context, needed, store, settings.secret, place)
     for record, found in incoming:
         _take_incoming(context, store, record, found, place)
     for record, found in messages:
@@ -170,9 +187,10 @@ def _end_suspects(
 
 
 def _take_report(context: Context, store: ConversationStore, report: ServiceReport) -> None:
-    if isinstance(report, ConnectedReport):
-        for sender in store.take_up_sent_to([report.address] if report.is_connected else []):
+    if isinstance(report, ConnectedReport) and report.is_connected:
+        for sender in store.take_up_sent_to([report.address]):
             send_again(context, sender)
+    if isinstance(report, News):
         return
     conversation = store.taken.get(report.conversation_id)
     if isinstance(report, RetryReport):
@@ -275,7 +293,8 @@ def _finish(
     rows: list[OutputRow] = []
     for conversation, before in views_of(store):
         rows += conversation_rows(conversation, before, topics, partition, clock)
-    shard.packed, shard.wake_ms, lowest = store.pack(settings.conversations)
+    shard.packed, wake_ms, lowest = store.pack(settings.conversations)
+    shard.wake_ms = min(wake_ms, context.questions.next_ms(), context.mirrors.next_ms())
     ends = shard.ends[0], shard.ends[1]
     deleted = clean_up(shard.clean_up, clock, settings.keep_ms, ends, lowest)
     if deleted is not None:

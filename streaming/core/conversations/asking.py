@@ -1,0 +1,35 @@
+"""Asks the configuration service for a route."""
+
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import TARGET, Conversation, Direction, Endpoint
+from streaming.core.conversations.decisions import Kind
+from streaming.core.conversations.delivering import send
+from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.questions import QUESTION_TIMEOUT_MS, missing_route
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_SERVICE
+
+
+def begin_question(
+    context: Context, conversation_id: str, database: str, service: str, broker_instance: str | None
+) -> Conversation:
+    """Begins the conversation that asks for a route. It ends in an error if there is no answer in time.
+
+    Args:
+        context: The context.
+        conversation_id: Its identifier. Who knows it can answer, so it must be secret.
+        database: The database whose routing table has no route.
+        service: The service that is asked for. It is the conversation group of the router's endpoint.
+        broker_instance: The broker instance that is asked for; None: any.
+    """
+    context.conversations += 1
+    conversation = Conversation(
+        conversation_id,
+        (ROUTERS_SERVICE, BROKER_CONFIGURATION),
+        None,
+        [Endpoint(State.CO, database, 0, service), None],
+        [Direction(), Direction()],
+        ends_ms=context.now_ms + QUESTION_TIMEOUT_MS,
+        is_view_stale=True,
+    )
+    send(context, conversation, TARGET, Kind.MESSAGE, -1, body=missing_route(service, broker_instance))
+    return conversation

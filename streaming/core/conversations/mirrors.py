@@ -1,0 +1,120 @@
+"""Mirrored routes: which of a route's two addresses has the principal of its database.
+
+Before a mirrored route is used, both addresses are asked. Messages go to the one that says that it is the principal; of
+two, to the one with the higher epoch. While none says so, nothing is sent, and both are asked again every 10 s. They
+are also asked when the principal cannot be reached, and when what was sent to it is not acknowledged in time.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from streaming.core.routing.databases import PRINCIPAL
+from streaming.core.times import FOREVER_MS, NEVER_MS
+
+ASK_AGAIN_MS = 10_000
+
+# A broker instance, its address and its mirror's address.
+Place = tuple[str, str, str]
+# The role that an address has reported, and its epoch; no role: it cannot be asked.
+Answer = tuple[str | None, int]
+
+_NO_ANSWER: Answer = (None, 0)
+
+
+@dataclass(slots=True)
+class _Pair:
+    """The knowledge about a place.
+
+    Attributes:
+        answers: The last answers of the address and of its mirror.
+        asked_ms: The instant at which they were asked last.
+        is_awaited: Whether messages wait for a principal.
+    """
+
+    answers: list[Answer] = field(default_factory=lambda: [_NO_ANSWER, _NO_ANSWER])
+    asked_ms: int = NEVER_MS
+    is_awaited: bool = False
+
+    def principal(self) -> int | None:
+        """Returns the index of the principal; None: there is none."""
+        found = [index for index, (role, _) in enumerate(self.answers) if role == PRINCIPAL]
+        return max(found, key=lambda index: (self.answers[index][1], -index), default=None)
+
+
+Snapshot = list[tuple[Place, list[Answer], int, bool]]
+
+
+class Mirrors:
+    """The mirrored places that a shard has used. All instants are of the shard's clock."""
+
+    def __init__(self, snapshot: Iterable[tuple[Collection[str], list[Answer], int, bool]] = ()) -> None:
+        """Restores what `snapshot` has returned; without it, none has been used."""
+        self._pairs: dict[Place, _Pair] = {}
+        for (instance, address, mirror), answers, asked_ms, is_awaited in snapshot:
+            pair = _Pair([(role, epoch) for role, epoch in answers], asked_ms, is_awaited)
+            self._pairs[instance, address, mirror] = pair
+
+    def snapshot(self) -> Snapshot:
+        """Returns the places as plain values."""
+        return [(place, pair.answers, pair.asked_ms, pair.is_awaited) for place, pair in sorted(self._pairs.items())]
+
+    def principal(self, place: Place) -> str | None:
+        """Returns the address of the principal; None if none is known. Then messages wait for one."""
+        pair = self._pairs.setdefault(place, _Pair())
+        index = pair.principal()
+        pair.is_awaited = index is None
+        return None if index is None else place[1 + index]
+
+    def ask(self, place: Place, now_ms: int) -> bool:
+        """Notes that a place is to be asked. Returns whether it is, because it was not asked a moment ago."""
+        pair = self._pairs.setdefault(place, _Pair())
+        if now_ms < pair.asked_ms + ASK_AGAIN_MS:
+            return False
+        pair.asked_ms = now_ms
+        return True
+
+    def take_answer(self, instance: str, address: str, answer: Answer) -> list[Place]:
+        """Takes what an address says about a broker instance. Returns the places that have another principal now."""
+        return self._change(
+            [place for place in self._pairs if place[0] == instance and address in place[1:]], address, answer
+        )
+
+    def lose(self, address: str) -> list[Place]:
+        """Forgets what an address has answered, because it cannot be reached.
+
+        Returns the places that have lost their principal. They may be asked at once.
+        """
+        changed = self._change([place for place in self._pairs if address in place[1:]], address, _NO_ANSWER)
+        for place in changed:
+            self._pairs[place].asked_ms = NEVER_MS
+        return changed
+
+    def due(self, now_ms: int) -> list[Place]:
+        """Returns the places that are to be asked again, because messages wait for a principal."""
+        return [
+            place for place, pair in self._pairs.items() if pair.is_awaited and now_ms >= pair.asked_ms + ASK_AGAIN_MS
+        ]
+
+    def rest(self, place: Place) -> None:
+        """Notes that no message waits for a principal any more."""
+        self._pairs[place].is_awaited = False
+
+    def next_ms(self) -> int:
+        """Returns the instant at which a place is due."""
+        awaited = (pair.asked_ms + ASK_AGAIN_MS for pair in self._pairs.values() if pair.is_awaited)
+        return min(awaited, default=FOREVER_MS)
+
+    def keep_only(self, places: Collection[Place]) -> None:
+        """Forgets the places that no route names any more."""
+        for place in [place for place in self._pairs if place not in places]:
+            del self._pairs[place]
+
+    def _change(self, places: list[Place], address: str, answer: Answer) -> list[Place]:
+        changed = []
+        for place in places:
+            pair = self._pairs[place]
+            before = pair.principal()
+            pair.answers[place.index(address, 1) - 1] = answer
+            if pair.principal() != before:
+                changed.append(place)
+        return changed

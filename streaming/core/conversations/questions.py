@@ -1,0 +1,131 @@
+"""The questions to the configuration service, which answers them by CREATE ROUTE (dynamic routing).
+
+A shard that needs a route says so, and all shards read that. One of them begins a conversation with the configuration
+service and says how it has ended, which all shards read, too. So every shard knows which questions are pending, and a
+service is asked for once, however many conversations wait for it.
+
+The times are those of a delayed conversation (R4 of docs/routing.md): a question that fails, and one that brings no
+route, may be asked again after 10 s.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from xml.sax.saxutils import escape
+
+from streaming.core.routing.conversation import Question
+from streaming.core.times import FOREVER_MS
+
+MISSING_ROUTE = "http://schemas.microsoft.com/SQL/ServiceBroker/BrokerConfigurationNotice/MissingRoute"
+# The number of Service Broker's message for a question that ended with an error.
+QUESTION_FAILED = 9761
+
+QUESTION_TIMEOUT_MS = 10_000
+# A question ends by its lifetime. If the shard that asks has lost it, it is asked again after this time.
+_LOST_AFTER_MS = 60_000
+# Questions that are known at a time. The services of others wait until there is room.
+MAX_QUESTIONS = 1_000
+
+# A database, and the service that its routing table lacks.
+Missing = tuple[str, str]
+
+_NOT_HELD: Mapping[str, Question] = {}
+
+
+class Progress(IntEnum):
+    """The progress of a question."""
+
+    NEEDED = 0
+    ASKED = 1
+    FAILED = 2
+    ANSWERED = 3
+
+
+_STATES = {
+    Progress.NEEDED: Question.PENDING,
+    Progress.ASKED: Question.PENDING,
+    Progress.FAILED: Question.PENDING,
+    Progress.ANSWERED: Question.ANSWERED,
+}
+
+
+@dataclass(slots=True)
+class _Known:
+    progress: Progress
+    until_ms: int
+
+
+class Questions:
+    """The questions that a shard knows of. All instants are of the shard's clock."""
+
+    def __init__(self, known: Mapping[Missing, tuple[int, int]] | None = None) -> None:
+        """Restores what `snapshot` has returned; without it, there are none."""
+        self._known = {
+            missing: _Known(Progress(progress), until_ms) for missing, (progress, until_ms) in (known or {}).items()
+        }
+
+    def snapshot(self) -> dict[Missing, tuple[int, int]]:
+        """Returns the questions as plain values."""
+        return {missing: (int(known.progress), known.until_ms) for missing, known in sorted(self._known.items())}
+
+    def states(self, service: str, *, was_held: bool) -> Mapping[str, Question]:
+        """Returns the states of the questions about a service, by database.
+
+        Args:
+            service: The service.
+            was_held: Whether the conversation was held before the answer. Only a new one asks a question of its own:
+                two that answers do not help would ask in turn for ever.
+        """
+        if not self._known:
+            return _NOT_HELD
+        return {
+            database: _STATES[known.progress]
+            for (database, name), known in self._known.items()
+            if name == service and (was_held or known.progress is not Progress.ANSWERED)
+        }
+
+    def has_failed(self, service: str) -> bool:
+        """Returns whether the last question about a service has failed."""
+        return any(known.progress is Progress.FAILED for (_, name), known in self._known.items() if name == service)
+
+    def need(self, missing: Missing, now_ms: int) -> bool:
+        """Notes that a route is needed. Returns whether the other shards are to be told."""
+        known = self._known.get(missing)
+        if (known is not None and known.progress is not Progress.ANSWERED) or len(self._known) >= MAX_QUESTIONS:
+            return False
+        self._known[missing] = _Known(Progress.NEEDED, now_ms + _LOST_AFTER_MS)
+        return True
+
+    def ask(self, missing: Missing, now_ms: int) -> bool:
+        """Notes that some shard needs a route. Returns whether it is to be asked for."""
+        known = self._known.get(missing)
+        if known is not None and known.progress in {Progress.ASKED, Progress.FAILED}:
+            return False
+        if known is None and len(self._known) >= MAX_QUESTIONS:
+            return False
+        self._known[missing] = _Known(Progress.ASKED, now_ms + _LOST_AFTER_MS)
+        return True
+
+    def end(self, missing: Missing, now_ms: int, *, is_error: bool) -> None:
+        """Notes that a question has ended."""
+        if missing in self._known or len(self._known) < MAX_QUESTIONS:
+            progress = Progress.FAILED if is_error else Progress.ANSWERED
+            self._known[missing] = _Known(progress, now_ms + QUESTION_TIMEOUT_MS)
+
+    def expire(self, now_ms: int) -> set[str]:
+        """Forgets the questions whose time is over. Returns their services, for which may be asked again."""
+        over = [missing for missing, known in self._known.items() if known.until_ms <= now_ms]
+        for missing in over:
+            del self._known[missing]
+        return {service for _, service in over}
+
+    def next_ms(self) -> int:
+        """Returns the instant at which the time of a question is over."""
+        return min((known.until_ms for known in self._known.values()), default=FOREVER_MS)
+
+
+def missing_route(service: str, broker_instance: str | None) -> str:
+    """Returns the body of a question: the original's XML."""
+    instance = "" if broker_instance is None else f"<BROKER_INSTANCE>{escape(broker_instance)}</BROKER_INSTANCE>"
+    name = f"<SERVICE_NAME>{escape(service)}</SERVICE_NAME>"
+    return f'<MissingRoute xmlns="{MISSING_ROUTE}">{name}{instance}</MissingRoute>'

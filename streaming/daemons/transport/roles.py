@@ -1,0 +1,90 @@
+"""Asks other instances for the roles of their databases: which of two is the principal.
+
+An instance answers through its topic service-definitions. Each address is read by a thread of its own, so one that does
+not answer holds up nothing else.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from streaming.core.conversations.decisions import AskRole
+from streaming.core.routing.addresses import topic_prefix
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire.service_commands import MirroringRole
+from streaming.wire.service_decisions import RoleReport
+from streaming.wire.service_definitions import decode_role
+from streaming.wire.topics import Topics
+
+_READ_TIMEOUT_S = 10.0
+
+
+class RoleAsker:
+    """Asks, and reports the answers. One thread may use it; it reports from others."""
+
+    def __init__(
+        self,
+        cluster_of: Callable[[str], Cluster],
+        report: Callable[[RoleReport], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """Begins without questions.
+
+        Args:
+            cluster_of: Returns the Kafka cluster of an address.
+            report: Takes the answers.
+            say: Writes a line to the log: once for each reason why an address does not answer.
+        """
+        self._cluster_of = cluster_of
+        self._report = report
+        self._say = say
+        self._lock = threading.Lock()
+        # Address -> the broker instances that are asked for, while a thread reads it.
+        self._asked: dict[str, set[str]] = {}
+        self._problems: dict[str, str] = {}
+
+    def ask(self, decision: AskRole) -> None:
+        """Asks both addresses. The answers come later."""
+        for address in (decision.address, decision.mirror_address):
+            with self._lock:
+                is_new = address not in self._asked
+                self._asked.setdefault(address, set()).add(decision.broker_instance)
+            if is_new:
+                threading.Thread(target=self._run, args=(address,), name=f"roles of {address}", daemon=True).start()
+
+    def _run(self, address: str) -> None:
+        try:
+            roles = read_roles(self._cluster_of(address), topic_prefix(address))
+            problem = ""
+        except UserError as error:
+            roles, problem = {}, str(error)
+        with self._lock:
+            wanted = self._asked.pop(address)
+            is_news = bool(problem) and self._problems.get(address) != problem
+            self._problems[address] = problem
+        if is_news:
+            self._say(f"{address} does not answer which role its database has: {problem}")
+        for instance in sorted(wanted):
+            role, epoch = roles.get(instance, (None, 0))
+            self._report(RoleReport(instance, address, role, epoch))
+
+
+def read_roles(cluster: Cluster, prefix: str) -> Mapping[str, tuple[MirroringRole, int]]:
+    """Returns the roles and their epochs of an instance's databases whose broker is enabled, by broker instance.
+
+    Raises:
+        UserError: The instance cannot be reached, or does not let this client read.
+    """
+    topic = Topics(prefix).service_definitions
+    rows: dict[bytes, tuple[str, MirroringRole, int] | None] = {}
+    end_s = time.monotonic() + _READ_TIMEOUT_S
+    with TopicFollower(cluster, [topic], Start.BEGINNING) as follower:
+        while not follower.is_at_end:
+            if time.monotonic() >= end_s:
+                raise UserError(f"{topic} cannot be read within {_READ_TIMEOUT_S:.0f} s.")
+            message = follower.poll(0.2)
+            if message is not None:
+                rows[message.key() or b""] = decode_role(message.value())
+    return {instance: (role, epoch) for instance, role, epoch in filter(None, rows.values())}

@@ -1,0 +1,134 @@
+"""Takes what every shard has to know: connections, questions to the configuration service, and roles of mirrors."""
+
+import hashlib
+import hmac
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from itertools import count
+from typing import Protocol
+
+from confluent_kafka import murmur2
+
+from streaming.core.conversations.asking import begin_question
+from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import Conversation
+from streaming.core.conversations.deciding import ask
+from streaming.core.conversations.looking import note_reachable
+from streaming.core.conversations.mirrors import Place
+from streaming.core.routing.databases import Changes
+from streaming.core.routing.definitions import Definitions
+from streaming.wire.service_decisions import AnsweredReport, ConnectedReport, NeedRouteReport, News, RoleReport
+
+
+class Store(Protocol):
+    """The conversations of a shard."""
+
+    def mark(self, changes: Changes) -> None:
+        """Makes the conversations due that changed definitions concern."""
+        ...
+
+    def holds_for(self, services: Collection[str]) -> bool:
+        """Returns whether a conversation holds messages for one of these services."""
+        ...
+
+    def add(self, conversation: Conversation) -> None:
+        """Adds a new conversation."""
+        ...
+
+
+def take_news(
+    context: Context, news: Sequence[News], unreachable: set[str], store: Store, changes: Changes
+) -> list[NeedRouteReport]:
+    """Takes reports that concern every shard, and makes the conversations due that they or changes concern.
+
+    Args:
+        context: The context.
+        news: The reports, in order.
+        unreachable: Addresses of other instances that cannot be reached; it is changed.
+        store: The conversations, none of them taken up yet.
+        changes: The changed definitions.
+
+    Returns:
+        The routes that are to be asked for now.
+    """
+    if changes:
+        context.mirrors.keep_only({place for place, _ in _mirrored(context.definitions)})
+    needed = []
+    routed = context.questions.expire(context.now_ms)
+    changed: list[Place] = []
+    for report in news:
+        if isinstance(report, NeedRouteReport):
+            if context.questions.ask((report.database, report.service), context.now_ms):
+                needed.append(report)
+        elif isinstance(report, AnsweredReport):
+            context.questions.end((report.database, report.service), context.now_ms, is_error=report.is_error)
+            routed.add(report.service)
+        else:
+            changed += _take_role(context, report, unreachable)
+    routed |= _services_at(context.definitions, changed)
+    store.mark(Changes(changes.services, changes.routed | routed, changes.is_all))
+    _ask_for_principals(context, store, changed)
+    return needed
+
+
+def _take_role(context: Context, report: ConnectedReport | RoleReport, unreachable: set[str]) -> list[Place]:
+    """Takes what is known about an address. Returns the places that have another principal now."""
+    if isinstance(report, RoleReport):
+        return context.mirrors.take_answer(report.broker_instance, report.address, (report.role, report.epoch))
+    note_reachable(unreachable, report.address, is_connected=report.is_connected)
+    return [] if report.is_connected else context.mirrors.lose(report.address)
+
+
+def _ask_for_principals(context: Context, store: Store, changed: list[Place]) -> None:
+    """Asks for the principals that were lost, and again for those for which messages wait."""
+    for place in dict.fromkeys(changed):
+        if context.mirrors.principal(place) is None:
+            ask(context, place)
+    for place in context.mirrors.due(context.now_ms):
+        if store.holds_for(_services_at(context.definitions, [place])):
+            ask(context, place)
+        else:
+            context.mirrors.rest(place)
+
+
+def ask_for_routes(
+    context: Context, needed: Iterable[NeedRouteReport], store: Store, secret: str, place: tuple[int, int]
+) -> None:
+    """Begins the questions of this shard, which asks for all.
+
+    Args:
+        context: The context.
+        needed: The routes.
+        store: The conversations, which get the new ones.
+        secret: The secret of the checkpoint.
+        place: The shard's partition, and the number of partitions.
+    """
+    for report in needed:
+        if context.conversations >= context.settings.max_conversations:
+            context.answer(report.database, report.service, is_error=True)
+            continue
+        name = _question_id(secret, f"{report.database}\0{report.service}\0{context.now_ms}", *place)
+        store.add(begin_question(context, name, report.database, report.service, report.broker_instance))
+
+
+def _question_id(secret: str, about: str, partition: int, partitions: int) -> str:
+    """Returns an identifier that only this checkpoint can know, is the same if the batch is done again, and is here."""
+    for number in count():
+        digest = hmac.digest(secret.encode(), f"{about}\0{number}".encode(), hashlib.sha256)
+        found = str(uuid.UUID(bytes=digest[:16]))
+        if murmur2(found.encode(), partitions) == partition:
+            return found
+    raise AssertionError  # never: `count` has no end
+
+
+def _mirrored(definitions: Definitions) -> Iterable[tuple[Place, str]]:
+    """Yields each mirrored route's place and service."""
+    for table in definitions.tables.values():
+        for route in table.routes.values():
+            if route.mirror_address is not None:
+                yield (route.broker_instance or "", route.address, route.mirror_address), route.service_name or ""
+
+
+def _services_at(definitions: Definitions, places: Iterable[Place]) -> set[str]:
+    wanted = set(places)
+    return {service for place, service in _mirrored(definitions) if place in wanted} if wanted else set()

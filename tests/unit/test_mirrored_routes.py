@@ -1,0 +1,168 @@
+"""Mirrored routes: both instances are asked which is the principal, and messages go to that one."""
+
+from streaming.core.conversations.holding import NO_PRINCIPAL
+from streaming.core.conversations.mirrors import Mirrors
+from streaming.wire.envelope import Envelope
+from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute
+from tests.support.instances_scene import IN_SOUTH, NORTH, ORDERS, SOUTH, STOCK, WEST, C, Scene, from_north, got, to
+from tests.support.instances_world import Site
+
+PLACE = IN_SOUTH, SOUTH, WEST
+
+
+def mirrored() -> Scene:
+    """Returns a scene in which South and West have the same database, and North has a route to both.
+
+    West's database is the mirror.
+    """
+    scene = Scene()
+    scene.define(
+        scene.west,
+        CreateDatabase("M", IN_SOUTH, mirroring_role="MIRROR"),
+        CreateService("M", STOCK, "stock of the mirror"),
+        to("Orders", NORTH, "M"),
+    )
+    scene.define(
+        scene.north,
+        DropRoute("N", f"to {STOCK}"),
+        to(STOCK, SOUTH, "N", broker_instance=IN_SOUTH, mirror_address=WEST),
+    )
+    return scene
+
+
+def begin(scene: Scene, name: str) -> None:
+    """Begins another conversation in North."""
+    scene.north.say(Envelope("MESSAGE", name, True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+
+
+def role(scene: Scene, site: Site, name: str) -> None:
+    scene.define(site, AlterDatabase("M" if site is scene.west else "S", mirroring_role=name))  # type: ignore[arg-type]
+
+
+def reason(scene: Scene) -> str:
+    return scene.north.shard.conversation(C).directions[1].reason
+
+
+def test_both_are_asked_before_the_first_use_and_messages_go_to_the_principal() -> None:
+    scene = mirrored()
+    assert scene.north.asked == 0
+    scene.say(begin=True)
+    assert (got(scene.south), got(scene.west), scene.north.asked) == (["0"], [], 1)
+    scene.say()
+    assert (got(scene.south), scene.north.asked) == (["0", "1"], 1)
+
+
+def test_the_mirror_address_gets_the_messages_if_it_has_the_principal() -> None:
+    scene = mirrored()
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    scene.say(begin=True)
+    assert (got(scene.south), got(scene.west)) == ([], ["0"])
+
+
+def test_of_two_principals_the_one_with_the_higher_epoch_counts() -> None:
+    scene = mirrored()
+    role(scene, scene.west, "PRINCIPAL")
+    scene.say(begin=True)
+    assert (got(scene.south), got(scene.west)) == ([], ["0"])
+
+
+def test_nothing_is_sent_while_the_principal_is_unreachable_and_the_mirror_does_not_claim_to_be_it() -> None:
+    scene = mirrored()
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    assert reason(scene) == NO_PRINCIPAL
+    for asked in (2, 3):
+        scene.go_on(10_000)
+        assert scene.north.asked == asked
+    assert (got(scene.south), got(scene.west), scene.network.counts["sent"]) == ([], [], 0)
+    role(scene, scene.west, "PRINCIPAL")
+    scene.go_on(10_000)
+    assert (got(scene.south), got(scene.west)) == ([], ["0"])
+    assert reason(scene) == ""
+    asked = scene.north.asked
+    scene.go_on(60_000)
+    assert scene.north.asked == asked
+
+
+def test_an_old_principal_that_cannot_be_reached_gives_way_only_to_one_that_claims_to_be_it() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    scene.cut((NORTH, SOUTH))
+    scene.north.connected(SOUTH, is_connected=False)
+    scene.say()
+    assert (reason(scene), got(scene.west)) == (NO_PRINCIPAL, [])
+    role(scene, scene.west, "PRINCIPAL")
+    scene.go_on(10_000)
+    # R8: the mirror does not know the conversation, so its initiator learns that at once.
+    assert (got(scene.west), scene.states()[0]) == ([], "ER")
+    begin(scene, "d")
+    assert got(scene.west) == ["0"]
+
+
+def test_both_are_asked_when_what_was_sent_is_not_acknowledged_in_time() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    # Nothing tells North, until what it sends is not acknowledged.
+    scene.say()
+    assert got(scene.south) == ["0"]
+    scene.go_on(10_000)
+    assert scene.north.asked == 2
+    assert scene.states()[0] == "ER"
+    begin(scene, "d")
+    assert got(scene.west) == ["0"]
+
+
+def test_a_message_that_is_sent_on_goes_to_the_principal_or_is_dropped() -> None:
+    scene = mirrored()
+    scene.define(scene.north, to(STOCK, SOUTH, broker_instance=IN_SOUTH, mirror_address=WEST))
+    scene.cut((NORTH, SOUTH))
+    scene.north.receive(from_north("MESSAGE", 0, "x"))
+    scene.go_on()
+    assert scene.north.drops[None] == 1
+    scene.cut()
+    scene.go_on(10_000)
+    for _ in range(2):  # its sender sends it again
+        scene.north.receive(from_north("MESSAGE", 0, "x"))
+        scene.go_on()
+    assert (got(scene.south), scene.north.drops[None]) == (["0"], 2)
+
+
+def test_nobody_is_asked_any_more_once_nothing_waits() -> None:
+    scene = mirrored()
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.say("CLEANUP")
+    scene.go_on(10_000)
+    asked = scene.north.asked
+    scene.go_on(100_000)
+    assert scene.north.asked == asked
+
+
+def test_places_that_no_route_names_are_forgotten() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    assert [each[0] for each in scene.north.shard.mirrors.snapshot()] == [PLACE]
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"))
+    assert scene.north.shard.mirrors.snapshot() == []
+
+
+def test_the_answers_survive_a_snapshot() -> None:
+    mirrors = Mirrors()
+    assert mirrors.principal(PLACE) is None
+    assert mirrors.ask(PLACE, 1_000)
+    assert not mirrors.ask(PLACE, 10_999)
+    assert mirrors.take_answer(IN_SOUTH, WEST, ("PRINCIPAL", 3)) == [PLACE]
+    again = Mirrors(mirrors.snapshot())
+    assert again.snapshot() == mirrors.snapshot()
+    assert again.principal(PLACE) == WEST
+    assert again.take_answer(IN_SOUTH, SOUTH, ("PRINCIPAL", 3)) == [PLACE]
+    assert again.principal(PLACE) == SOUTH, "of equals the first address"
+    assert again.take_answer("another", SOUTH, (None, 0)) == []
+    assert again.lose(NORTH) == []
+    assert again.ask(PLACE, 11_000)
+    assert again.lose(SOUTH) == [PLACE]
+    assert again.ask(PLACE, 11_001), "at once after a loss"
