@@ -1,17 +1,27 @@
 """Two instances, each with a router and a transport of its own: conversations go from one to the other and back."""
 
 import json
+import os
+import re
+import subprocess
+import sys
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
+from streaming.core.conversations.holding import ASKED_IN_VAIN, NO_PRINCIPAL
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
 from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.processes import own_environment
 from streaming.wire.delivered import decoded_headers
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.topics import Topics
+from tests.support.command_lines import ROOT
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
@@ -39,12 +49,18 @@ class Pair:
             scene.shell.run("database", "create", database)
             queue = scene.orders if service == ORDERS else scene.reserve
             scene.shell.run("service", "create", service, "--database", database, "--queue", queue)
-            self.route(scene, database, "far", far_service, f"tcp://{far.bootstrap_servers}/{far.prefix}")
+            self.route(scene, database, "far", far_service, address_of(far))
 
     @staticmethod
-    def route(scene: ServiceScene, database: str, name: str, service: str, address: str) -> None:
+    def route(scene: ServiceScene, database: str, name: str, service: str, address: str, *options: str) -> None:
         """Creates a route."""
-        scene.shell.run("route", "create", name, "--database", database, "--service", service, "--address", address)
+        place = ["--database", database, "--service", service, "--address", address]
+        scene.shell.run("route", "create", name, *place, *options)
+
+
+def address_of(scene: ServiceScene) -> str:
+    """Returns the address of an instance."""
+    return f"tcp://{scene.bootstrap_servers}/{scene.prefix}"
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +175,7 @@ def test_connections_and_periodic_tasks_can_be_looked_at(pair: Pair) -> None:
 
     wait_until(has_failed, DEADLINE_S, "a connection that failed")
     connections = {row["address"]: row for row in listed(pair.north, "connections")}
-    good = connections[f"tcp://{pair.south.bootstrap_servers}/{pair.south.prefix}"]
+    good = connections[address_of(pair.south)]
     assert (good["state"], good["last_error"], good["suppressed_until"]) == ("CONNECTED", "", None)
     assert good["messages"] >= 1
     refused = connections["tcp://127.0.0.1:2"]
@@ -179,7 +195,7 @@ def test_a_message_for_a_third_instance_is_sent_on_and_waits_for_the_connection_
     third = Topics("third-" + pair.south.prefix)
     admin = Admin(pair.south.cluster)
     admin.create_topics([spec for spec in third.service_specs() if spec.name == third.service_incoming], 1, 1)
-    south = f"tcp://{pair.south.bootstrap_servers}/{pair.south.prefix}"
+    south = address_of(pair.south)
     places = {"third": f"tcp://{pair.south.bootstrap_servers}/{third.prefix}", "away": "tcp://127.0.0.1:3"}
     names = {name: new_id() for name in places}
     for name, address in places.items():
@@ -199,6 +215,73 @@ def test_a_message_for_a_third_instance_is_sent_on_and_waits_for_the_connection_
 
     wait_until(lambda: waiting()[0] >= 1, DEADLINE_S, "a message that waits to be sent on")
     assert waiting()[1] > len(b"far")
+
+
+def test_messages_wait_for_a_principal_and_go_to_the_mirror_once_it_claims_to_be_it(pair: Pair) -> None:
+    instance, name = str(uuid.uuid4()), new_id()
+    copy = ["copy", "--mirroring-role", "MIRROR", "--broker-instance", instance]
+    pair.south.shell.run("database", "create", *copy)
+    pair.south.shell.run("service", "create", "//copied", "--database", "copy", "--queue", pair.south.reserve)
+    mirror = ["--broker-instance", instance, "--mirror-address", address_of(pair.south)]
+    pair.route(pair.north, "shop", "mirrored", "//copied", "tcp://127.0.0.1:4", *mirror)
+    pair.north.say("MESSAGE", name, b"to the principal", begin=True, to_service="//copied")
+    pair.north.flush()
+
+    def roles() -> set[tuple[str, str | None]]:
+        records = [json.loads(each.value() or b"") for each in pair.north.read(pair.north.topics.service_reports, 0)]
+        return {(each["address"], each.get("role")) for each in records if each["type"] == "ROLE"}
+
+    both = {("tcp://127.0.0.1:4", None), (address_of(pair.south), "MIRROR")}
+    wait_until(lambda: roles() >= both, DEADLINE_S, "both answers")
+    [row] = [each for each in held(pair.north) if each["conversation_id"] == name]
+    assert (row["messages"], row["reason"]) == (1, NO_PRINCIPAL)
+    assert name.encode() not in [each.key() for each in pair.south.read(pair.south.topics.service_incoming, 0)]
+    pair.south.shell.run("database", "alter", "copy", "--mirroring-role", "PRINCIPAL")
+
+    def has_come() -> bool:
+        return seen(pair.south.read(pair.south.reserve, 0)).get(name) == [("0", b"to the principal")]
+
+    wait_until(has_come, DEADLINE_S, "the message in the new principal")
+
+
+def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair) -> None:
+    north, south = pair.north, pair.south
+    questions = north.create_queue("questions")
+    north.shell.run("service", "create", BROKER_CONFIGURATION, "--database", "shop", "--queue", questions)
+    pair.route(north, "shop", "ask", BROKER_CONFIGURATION, "LOCAL")
+    south.shell.run("service", "create", "//told", "--database", "stock", "--queue", south.reserve)
+    told, unknown = [new_id(), new_id()], new_id()
+    for number, name in enumerate(told):
+        north.say("MESSAGE", name, b"%d" % number, begin=True, to_service="//told")
+    north.say("MESSAGE", unknown, b"lost", begin=True, to_service="//untold")
+    north.flush()
+    bodies = [(each.value() or b"").decode() for each in north.read(questions, 2)]
+    assert sorted(re.findall("<SERVICE_NAME>([^<]*)</SERVICE_NAME>", "".join(bodies))) == ["//told", "//untold"]
+    assert not set(told) & set(seen(south.read(south.reserve, 0)))
+    addresses = north.folder / "addresses.json"
+    addresses.write_text(json.dumps({"//told": address_of(south)}))
+    subprocess.run(
+        [sys.executable, str(ROOT / "examples/services/configuration.py"), str(addresses), questions],
+        env={
+            **own_environment(),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": north.bootstrap_servers,
+            "QUEUE_ACTIVATION_TOPIC_PREFIX": north.prefix,
+        },
+        timeout=DEADLINE_S,
+        check=True,
+    )
+
+    def has_come() -> bool:
+        return set(told) <= set(seen(south.read(south.reserve, 0)))
+
+    wait_until(has_come, DEADLINE_S, "the messages by the new route")
+    wait_until(
+        lambda: [each["reason"] for each in held(north) if each["conversation_id"] == unknown] == [ASKED_IN_VAIN],
+        DEADLINE_S,
+        "the error about the other service",
+    )
+    north.shell.run("route", "drop", "ask", "--database", "shop")
 
 
 def test_a_transport_that_stops_is_shown_no_longer(pair: Pair) -> None:
