@@ -16,7 +16,7 @@ SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup prepare check lint test demo demo-services faults soak bench bench-services bench-quick clean help
+.PHONY: setup prepare check lint test demo demo-services demo-instances faults soak bench bench-services bench-quick clean help
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
@@ -72,6 +72,9 @@ demo: $(STAMP) prepare ## show everything on this machine; ends by itself
 
 demo-services: $(STAMP) prepare ## show how programs talk to services on this machine; ends by itself
 	@$(BIN)/queue-activation demo services
+
+demo-instances: $(STAMP) prepare ## show conversations between Kafka clusters on this machine; ends by itself
+	@$(BIN)/queue-activation demo instances
 
 FAULTS_MOMENTS ?= 20
 FAULTS_SECONDS ?= 300

@@ -144,6 +144,21 @@ def demo_services() -> None:
     raise typer.Exit(the_demo.run(Console(highlight=False)))
 
 
+@demos.command("instances")
+def demo_instances() -> None:
+    """Show several instances: orders in one Kafka cluster, the stock in another.
+
+    Runs two brokers, three routers and three transports on this machine, and ends by itself within three minutes. The
+    link between the clusters is cut for 20 s while orders flow, a third instance sends messages on past it, and a
+    mirror takes over. Exit code 1 if a message was lost, delivered twice or out of order, or not answered.
+    """
+    from rich.console import Console
+
+    from streaming.cli.demo import instances as the_demo
+
+    raise typer.Exit(the_demo.run(Console(highlight=False)))
+
+
 def main() -> None:
     """Runs the command line. An error that the user can correct becomes one message and exit code 2."""
     try:

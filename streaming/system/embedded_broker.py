@@ -24,6 +24,7 @@ from streaming.system import stop_signals
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
 from streaming.system.processes import ChildProcess
+from streaming.system.relay import Relay
 from streaming.system.stop_signals import STOP_SIGNALS, Stopped
 
 HOST = "127.0.0.1"
@@ -53,9 +54,9 @@ _LOG_TAIL_LINES = 15
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
-listeners={protocol}://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners={protocol}://{host}:{port}
-listener.security.protocol.map={protocol}:{protocol},CONTROLLER:PLAINTEXT
+listeners={listeners},CONTROLLER://{host}:{controller_port}
+advertised.listeners={advertised}
+listener.security.protocol.map={protocol}:{protocol},RELAYED:{protocol},CONTROLLER:PLAINTEXT
 inter.broker.listener.name={protocol}
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@{host}:{controller_port}
@@ -111,14 +112,22 @@ class EmbeddedBroker:
     deleted at the end.
     """
 
-    def __init__(self, port: int = 0, data_dir: Path | None = None, security: BrokerSecurity | None = None) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        data_dir: Path | None = None,
+        security: BrokerSecurity | None = None,
+        relay: Relay | None = None,
+    ) -> None:
         """Stores the arguments; `with` starts the broker.
 
         Args:
             port: The port on 127.0.0.1; 0 for a free one.
             data_dir: The folder for topics, settings and the log (broker.log); None for a temporary folder.
             security: Access control; None if every client may do everything.
+            relay: The way to the broker for some clients, whose traffic all goes through it; None if there is none.
         """
+        self._relay = relay
         self._security = security or BrokerSecurity()
         self._wanted_port = port
         self._data_dir = data_dir.absolute() if data_dir is not None else None
@@ -181,8 +190,13 @@ class EmbeddedBroker:
             ":".join(map(str, jars)),
         ]
         for _ in range(_MAX_PORT_ATTEMPTS):
-            self._port, controller_port = _free_ports(self._wanted_port)
-            _write_settings(folder / _SETTINGS_FILE, self._port, controller_port, self._security)
+            self._port, controller_port, relayed_port = _free_ports(self._wanted_port)
+            listeners = {self._security.protocol: (self._port, self._port)}
+            if self._relay is not None:
+                # Kafka tells clients the address to go on with: for those of the relay, the relay's.
+                self._relay.target_port = relayed_port
+                listeners["RELAYED"] = relayed_port, self._relay.port
+            _write_settings(folder / _SETTINGS_FILE, listeners, controller_port, self._security)
             if not (folder / "kafka" / "meta.properties").exists():
                 java_command = [java, *_FORMAT_JVM_OPTIONS, *java_options]
                 _format(java_command, self._security.format_arguments, folder, self._log_file)
@@ -250,9 +264,9 @@ def _prepare(log_file: Path) -> None:
         raise _unusable(error) from error
 
 
-def _free_ports(wanted_port: int) -> tuple[int, int]:
-    """Returns a port for the broker, `wanted_port` unless that is 0, and one for its controller."""
-    with socket.socket() as broker, socket.socket() as controller:
+def _free_ports(wanted_port: int) -> tuple[int, int, int]:
+    """Returns ports for the broker, `wanted_port` unless that is 0, for its controller, and for a relay's clients."""
+    with socket.socket() as broker, socket.socket() as controller, socket.socket() as relayed:
         # Java sets it too: connections of a broker that has just ended do not block the port.
         broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -263,11 +277,21 @@ def _free_ports(wanted_port: int) -> tuple[int, int]:
                 "Stop the program that listens there, or choose another port (0 takes a free one)."
             ) from error
         controller.bind((HOST, 0))
-        return broker.getsockname()[1], controller.getsockname()[1]
+        relayed.bind((HOST, 0))
+        return broker.getsockname()[1], controller.getsockname()[1], relayed.getsockname()[1]
 
 
-def _write_settings(path: Path, port: int, controller_port: int, security: BrokerSecurity) -> None:
-    text = _SETTINGS.format(protocol=security.protocol, host=HOST, port=port, controller_port=controller_port)
+def _write_settings(
+    path: Path, listeners: Mapping[str, tuple[int, int]], controller_port: int, security: BrokerSecurity
+) -> None:
+    """Writes server.properties; `listeners`: name -> the port that it binds, and the one that it advertises."""
+    text = _SETTINGS.format(
+        protocol=security.protocol,
+        host=HOST,
+        listeners=",".join(f"{name}://{HOST}:{bound}" for name, (bound, _) in listeners.items()),
+        advertised=",".join(f"{name}://{HOST}:{advertised}" for name, (_, advertised) in listeners.items()),
+        controller_port=controller_port,
+    )
     text += "".join(f"{name}={value}\n" for name, value in security.settings.items())
     # The file may have passwords in it. Other users must not be able to read it, even while it is being written.
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The demos as `make demo` and `make demo-services` run them."""
+"""The demos as `make demo`, `make demo-services` and `make demo-instances` run them."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from streaming.system.processes import THIS_COMMAND
 from tests.support.waiting import processes_with
 
 # A demo takes up to two minutes; the rest is for a busy machine.
-TIMEOUT_S = 180
+TIMEOUT_S = 240
 
 
 def run_demo(*words: str) -> str:
@@ -20,7 +20,8 @@ def run_demo(*words: str) -> str:
     )  # fmt: skip
     assert demo.returncode == 0, demo.stdout + demo.stderr
     started = len(re.findall(r"reader \d+ started", demo.stdout))
-    assert started == len(re.findall(r"reader \d+ exited", demo.stdout)) > 0
+    assert started == len(re.findall(r"reader \d+ exited", demo.stdout))
+    assert bool(started) == (words != ("instances",)), "readers of several instances are threads"
     assert not processes_with("queue-activation-demo-"), "the demo left a process behind"
     return demo.stdout
 
@@ -56,3 +57,18 @@ def test_the_demo_of_services_ends_by_itself_with_everything_answered() -> None:
         assert places == sorted(places), output
     for queue in ("north", "south", "answers", "invoices"):
         assert re.search(rf"{queue}\s+\*\*  activation 1  MESSAGE_ARRIVED_ON_EMPTY_QUEUE", output), output
+
+
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.usefixtures("java_and_jars")
+def test_the_demo_of_instances_ends_by_itself_with_everything_answered() -> None:
+    output = run_demo("instances")
+    assert re.search(r"sent, delivered, answered\s+(\d+), \1, \1\b", output), output
+    assert re.search(r"lost, twice, out of order\s+0, 0, 0\b", output), output
+    story = (
+        *("is cut for 20 s", "3 messages in queue audit", "wait to be acknowledged", "the link is mended"),
+        *("has everything that waited", "becomes a MIRROR", "in queue mirror", "has taken over: 5 conversations"),
+    )
+    places = [output.find(text) for text in story]
+    assert -1 not in places, output
+    assert places == sorted(places), output

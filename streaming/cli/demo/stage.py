@@ -43,7 +43,7 @@ class Stage:
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:
         """Says what happens in the block, and then how long it took."""
-        with _progress(self.console, what):
+        with progress(self.console, what):
             yield
 
 
@@ -56,7 +56,7 @@ def set_up(console: Console, headline: str) -> Iterator[Stage]:
     """
     with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, ExitStack() as parts:
         console.print(f"{headline}\n")
-        with _progress(console, "starting a Kafka broker"):
+        with progress(console, "starting a Kafka broker"):
             broker = parts.enter_context(EmbeddedBroker())
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(Topics().specs(), partitions=2, replication_factor=1)
@@ -160,7 +160,8 @@ def _show(follower: TopicFollower, timeline: Timeline) -> None:
 
 
 @contextmanager
-def _progress(console: Console, what: str) -> Iterator[None]:
+def progress(console: Console, what: str) -> Iterator[None]:
+    """Says what happens in the block, and then how long it took."""
     begin_s = time.monotonic()
     console.print(f"  {what} ...", end="")
     yield
