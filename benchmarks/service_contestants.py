@@ -2,7 +2,8 @@
 
 All read `service-messages`, and deliver once and in order, in transactions. The copy loop and MirrorMaker copy it into
 one topic of as many partitions. The router decides about each message of each conversation, and the transport writes
-the messages, with their numbers, into the queues of their services.
+the messages, with their numbers, into the queues of their services. Between two instances, a second router and a second
+transport do the same once more, and acknowledge.
 """
 
 import sys
@@ -122,12 +123,21 @@ def _router_and_transport(scene: Scene, folder: Path) -> list[Program]:
     return [own_program(name, scene, folder) for name in ("router", "transport")]
 
 
-def own_program(name: str, scene: Scene, folder: Path) -> Program:
-    """Returns a program of this project."""
-    connection = ["--bootstrap-servers", scene.cluster.bootstrap_servers, "--topic-prefix", scene.topics.prefix]
+def _two_instances(scene: Scene, folder: Path) -> list[Program]:
+    servers = scene.cluster.bootstrap_servers
+    far = scene.move_services(scene.cluster, servers, servers)
+    own = _router_and_transport(scene, folder)
+    return own + [own_program(name, scene, folder, far.prefix) for name in ("router", "transport")]
+
+
+def own_program(name: str, scene: Scene, folder: Path, prefix: str = "", servers: str = "") -> Program:
+    """Returns a program of this project; `prefix` and `servers`: of another instance than the scene's."""
+    place = [servers or scene.cluster.bootstrap_servers, "--topic-prefix", prefix or scene.topics.prefix]
+    connection = ["--bootstrap-servers", *place]
+    title = f"far {name}" if prefix else name
     if name != "transport":
-        connection += ["--checkpoint-location", str(folder / f"checkpoint-{name}")]
-    return Program(name, [*THIS_COMMAND, name, *connection])
+        connection += ["--checkpoint-location", str(folder / f"checkpoint {title}")]
+    return Program(title, [*THIS_COMMAND, name, *connection])
 
 
 def _queues(scene: Scene) -> list[str]:
@@ -142,6 +152,7 @@ MIRROR_MAKER_BY_DEFAULT = Contestant(
     "MirrorMaker 2, exactly once, batches by default", _mirror_maker(_MIRROR_MAKER_SETTINGS), _mirrored_topic, None
 )
 OURS = Contestant("router and transport", _router_and_transport, _queues, 60)
+BETWEEN_INSTANCES = Contestant("routers and transports of two instances", _two_instances, _queues, 60)
 
 
 @contextmanager

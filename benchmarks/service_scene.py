@@ -77,9 +77,41 @@ class Scene:
             self.command("CREATE_SERVICE", service=_service(number), queue=queue)
         self.producer.flush()
 
-    def create_topics(self, names: Sequence[str], partitions: int) -> None:
-        """Creates topics for messages."""
-        admin = self.cluster.admin_client()
+    def move_services(self, cluster: Cluster, there: str, back: str) -> Topics:
+        """Moves the services into another instance. Returns its topics.
+
+        Args:
+            cluster: Its broker.
+            there: The host and port by which messages go there.
+            back: Those by which acknowledgements come back.
+        """
+        far = Topics(f"{self.topics.prefix}far-")
+        admin = Admin(cluster)
+        admin.create_topics(far.specs(), 2, 1)
+        admin.create_topics(far.service_specs(), PARTITIONS, 1)
+        if cluster is not self.cluster:
+            self.create_topics(self.queues, 1, cluster)
+        self.command("CREATE_ROUTE", route="far", address=f"tcp://{there}/{far.prefix}")
+        for number in range(SERVICES):
+            self.command("DROP_SERVICE", service=_service(number))
+        producer = cluster.producer({"linger.ms": 5})
+        way = {"address": f"tcp://{back}/{self.topics.prefix}", "service_name": "//shop/orders"}
+        for command in (
+            {"type": "CREATE_DATABASE", "broker_instance": "7f6d3c1e-0000-4000-8000-000000000002"},
+            {"type": "CREATE_ROUTE", "route": "back", **way},
+            *(
+                {"type": "CREATE_SERVICE", "service": _service(number), "queue": queue}
+                for number, queue in enumerate(self.queues)
+            ),
+        ):
+            producer.produce(far.service_commands, json.dumps({"database": "stock", **command}), b"stock")
+        producer.flush()
+        self.producer.flush()
+        return far
+
+    def create_topics(self, names: Sequence[str], partitions: int, cluster: Cluster | None = None) -> None:
+        """Creates topics for messages; `cluster`: on another broker than the scene's."""
+        admin = (cluster or self.cluster).admin_client()
         for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
             future.result()
 

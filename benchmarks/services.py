@@ -26,6 +26,7 @@ from contestants import cpu_seconds, resident_bytes
 from latency import percentile_ms, percentiles
 from machine import machine
 from service_contestants import (
+    BETWEEN_INSTANCES,
     COPY_LOOP,
     MIRROR_MAKER,
     MIRROR_MAKER_BY_DEFAULT,
@@ -41,7 +42,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess
 
-CONTESTANTS = (COPY_LOOP, MIRROR_MAKER, MIRROR_MAKER_BY_DEFAULT, OURS)
+CONTESTANTS = (COPY_LOOP, MIRROR_MAKER, MIRROR_MAKER_BY_DEFAULT, OURS, BETWEEN_INSTANCES)
 WARM_UP_BACKLOGS = 2
 _READY_S = 120.0
 

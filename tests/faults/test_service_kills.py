@@ -5,90 +5,23 @@ FAULTS_MOMENTS sets the number of kills. FAULTS_SEED replays a plan.
 
 import os
 import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.support.differential import Outcome
 from tests.support.fault_scene import SCENE_VARIABLE, KillableBroker, Report, kill_with_java, python_workers
 from tests.support.seeds import fresh_seed
-from tests.support.service_scene import ServiceScene, new_id, seen
+from tests.support.service_scene import ServiceScene
+from tests.support.service_traffic import Traffic
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
 
 MOMENTS = int(os.environ.get("FAULTS_MOMENTS") or 4)
 VICTIMS = ("router", "worker", "transport", "broker")
-CONVERSATIONS = 40
 DEADLINE_S = 90.0
-
-
-class Traffic:
-    """Both sides of some conversations send numbers, as fast as it makes sense beside what is tested."""
-
-    def __init__(self, scene: ServiceScene, random: Random) -> None:
-        """Begins the conversations."""
-        self._scene, self._random = scene, random
-        self.ids = [new_id() for _ in range(CONVERSATIONS)]
-        # Conversation and whether the initiator sends -> number of messages.
-        self.sent: Counter[tuple[str, bool]] = Counter()
-        for name in self.ids:
-            self._send(name, True, begin=True)
-        scene.flush()
-        scene.read(scene.reserve, CONVERSATIONS)
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        """Sends during the block."""
-        ends = threading.Event()
-
-        def send() -> None:
-            while not ends.wait(0.02):
-                for _ in range(self._random.randrange(8)):
-                    self._send(self._random.choice(self.ids), self._random.random() < 0.7)
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        try:
-            yield
-        finally:
-            ends.set()
-            sender.join()
-        self._scene.flush()
-
-    def faults(self) -> Outcome:
-        """Compares the queues with what was sent."""
-        lost = invented = repeated = 0
-        for is_initiator, queue in ((True, self._scene.reserve), (False, self._scene.orders)):
-            found = seen(self._scene.read(queue, 0))
-            for name in {*found, *self.ids}:
-                expected = [(str(n), b"%d" % n) for n in range(self.sent[name, is_initiator])]
-                got = found.get(name, [])
-                lost += len(set(expected) - set(got))
-                invented += len(set(got) - set(expected))
-                repeated += len(got) - len(set(got))
-                assert got == expected or set(got) != set(expected) or len(got) != len(set(got)), "out of order"
-        return Outcome(due=self.sent.total(), lost=lost, invented=invented, repeated=repeated)
-
-    def _send(self, name: str, is_initiator: bool, **more: bool) -> None:
-        number = self.sent[name, is_initiator]
-        self.sent[name, is_initiator] += 1
-        self._scene.say("MESSAGE", name, b"%d" % number, is_initiator=is_initiator, **more)
-
-
-def settle(scene: ServiceScene, traffic: Traffic) -> None:
-    """Waits until each message is in a queue or a dead letter."""
-
-    def is_settled() -> bool:
-        topics = (scene.reserve, scene.orders, scene.topics.service_dead_letters)
-        return sum(len(scene.read(topic, 0)) for topic in topics) >= traffic.sent.total()
-
-    wait_until(is_settled, DEADLINE_S, "all messages")
 
 
 @pytest.mark.timeout(180 + 40 * MOMENTS)
@@ -129,7 +62,7 @@ def test_each_message_comes_once_and_in_order_whatever_is_killed(
                 time.sleep(random.uniform(1, 4))  # a moment by the plan; this does not wait for a result
                 kill(victim)
             time.sleep(random.uniform(1, 4))
-        settle(scene, traffic)
+        traffic.settle(DEADLINE_S)
         router.check()
         transport.check()
     counts = Counter(victims)

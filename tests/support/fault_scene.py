@@ -12,6 +12,7 @@ from typing import Self
 from streaming.spark import worker_daemon
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND
+from streaming.system.relay import Relay
 from tests.support.differential import OPTIONS, History, Outcome, compare
 from tests.support.killable_programs import Program
 from tests.support.monitors import Monitored
@@ -29,7 +30,8 @@ Report = Callable[[str, int, Outcome], None]
 class KillableBroker:
     """A broker that can be killed, and started again on the same port with the same data."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, relay: Relay | None = None) -> None:
+        self._relay = relay
         self._data_dir = folder / "broker"
         self._port = 0
         self._stack = ExitStack()
@@ -50,7 +52,7 @@ class KillableBroker:
         self._stack.close()
 
     def start(self) -> None:
-        self._broker = self._stack.enter_context(EmbeddedBroker(self._port, self._data_dir))
+        self._broker = self._stack.enter_context(EmbeddedBroker(self._port, self._data_dir, relay=self._relay))
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
 
     def kill(self) -> None:
