@@ -21,6 +21,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.cli.routing.routes import Forwarding, InstanceAddress, own_addresses
+from streaming.core.activation.settings import Semantics
 from streaming.system import durations, logs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
@@ -42,6 +43,14 @@ def router(
     topic_prefix: TopicPrefix = "",
     instance_address: InstanceAddress = None,
     message_forwarding: Forwarding = OnOff.OFF,
+    semantics: Annotated[
+        Semantics,
+        option(
+            "--semantics",
+            "While a route is asked for: `observed` holds all conversations with its service, `literal` only the one "
+            "that asked. The others then go by a route for any service.",
+        ),
+    ] = Semantics.OBSERVED,
     keep: Annotated[
         Duration,
         duration("--keep", "Records of service-messages that no conversation needs are deleted after this long."),
@@ -77,6 +86,7 @@ def router(
         checkpoint_location=checkpoint_location,
         topic_prefix=topic_prefix,
         instance=instance_of(addresses, message_forwarding is OnOff.ON),
+        semantics=semantics,
         keep_ms=keep.ms,
         trigger_interval_ms=trigger_interval.ms,
         metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, CHECK_INTERVAL_MS),

@@ -66,6 +66,11 @@ class PeriodicTasks:
         self._connections = connections
         self._published = -1
 
+    @property
+    def tasks(self) -> list[PeriodicTask]:
+        """The tasks, with what they have done."""
+        return self._schedule.tasks
+
     def look(self) -> None:
         """Does the tasks that are due. One that fails is logged, and is done again at its next turn."""
         now_ms = Clock.now_ms()

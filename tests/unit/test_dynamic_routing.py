@@ -1,5 +1,7 @@
 """Dynamic routing: the configuration service is asked once for a missing route, and answers by CREATE ROUTE."""
 
+from typing import Any
+
 import pytest
 
 from streaming.core.conversations.conversation import INITIATOR
@@ -21,9 +23,9 @@ CONFIGURATION = CreateService("N", BROKER_CONFIGURATION, "questions")
 ASK = CreateRoute("N", "Ask", "LOCAL", service_name=BROKER_CONFIGURATION)
 
 
-def dynamic() -> Scene:
+def dynamic(**settings: Any) -> Scene:
     """Returns a scene in which North has a configuration service, and no route to Stock."""
-    scene = Scene()
+    scene = Scene(**settings)
     scene.define(scene.north, DropRoute("N", f"to {STOCK}"), CONFIGURATION, ASK)
     return scene
 
@@ -215,6 +217,16 @@ def test_a_message_of_the_configuration_service_is_no_answer() -> None:
     assert held(scene) == (9770, NUMBERS[9770])
     answer(scene)
     assert held(scene)[0] == 9796
+
+
+def test_literally_only_the_conversation_that_asked_waits() -> None:
+    scene = dynamic(is_literal=True)
+    begin(scene)
+    begin(scene, "d")
+    assert (held(scene)[0], held(scene, "d")[0]) == (9770, 9796)
+    scene.north.retry("c")
+    scene.go_on()
+    assert (held(scene)[0], len(questions(scene))) == (9770, 1)
 
 
 def test_no_program_may_have_the_routers_service() -> None:

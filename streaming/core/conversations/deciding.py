@@ -23,7 +23,8 @@ def decide(context: Context, conversation: Conversation, *, was_held: bool = Fal
     """
     service = conversation.to_service
     questions = context.questions.states(service, was_held=was_held or conversation.from_database is None)
-    decision = resolve(context.definitions, context.instance, conversation, questions=questions)
+    is_literal = context.settings.is_literal and not was_held
+    decision = resolve(context.definitions, context.instance, conversation, questions=questions, is_literal=is_literal)
     if (
         decision.asks
         and decision.table is not None

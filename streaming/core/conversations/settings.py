@@ -21,6 +21,8 @@ class ConversationSettings:
         max_resend_ms: The longest such time.
         stale_ms: How long a message from another instance is kept that cannot be accepted; its sender sends it again.
         max_hops: The number of instances that may send a message on.
+        is_literal: Whether a question to the configuration service holds only the conversation that asked it (R3 of
+            docs/routing.md).
         max_let_go: Held messages that a shard lets go in one batch.
         max_looked_at: Conversations that a shard looks at in one batch because time has passed or definitions have
             changed.
@@ -37,5 +39,6 @@ class ConversationSettings:
     max_resend_ms: int = 64_000
     stale_ms: int = 10_000
     max_hops: int = 10
+    is_literal: bool = False
     max_let_go: int = 20_000
     max_looked_at: int = 2_000

@@ -10,6 +10,8 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from streaming.core.activation.settings import Semantics
+from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.daemons.query.metrics import MetricsSettings
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
@@ -62,6 +64,7 @@ class RouterSettings:
     metrics: MetricsSettings | None
     driver_memory: str
     restore: str | None = None
+    semantics: Semantics = Semantics.OBSERVED
 
 
 def run(settings: RouterSettings) -> int:
@@ -148,6 +151,7 @@ def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetri
             settings.instance,
             layout.secret or layout.id,
             settings.keep_ms,
+            ConversationSettings(is_literal=settings.semantics is Semantics.LITERAL),
         )
         wakes = spark.sparkContext.accumulator({}, WakesParam())
         query_settings = _query_settings(settings, location, layout)

@@ -5,12 +5,13 @@ The main thread counts; requests read the counts. Another thread asks Kafka wher
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.system.metrics_server import MetricsServer
@@ -40,6 +41,7 @@ class Counts:
         sent: Address of another instance -> records that were sent there.
         unsent: Address -> records that could not be sent there.
         is_connected: Address -> whether it is connected.
+        tasks: The periodic tasks, with what they have done.
         is_member: Whether the transport has its share of the decisions.
         problem: Why decisions wait; None: they do not.
         stepped_s: The time of the last step, by time.monotonic().
@@ -56,6 +58,7 @@ class Counts:
     sent: Mapping[str, int] = field(default_factory=dict)
     unsent: Mapping[str, int] = field(default_factory=dict)
     is_connected: Mapping[str, bool] = field(default_factory=dict)
+    tasks: Sequence[PeriodicTask] = ()
     is_member: bool = False
     problem: str | None = None
     stepped_s: float = 0.0
@@ -149,6 +152,7 @@ class Metrics(MetricsServer):
             for each, count in [*found.items()]:
                 family.add_metric([each], count)
             yield family
+        yield from _of_tasks(counts.tasks)
         connected = GaugeMetricFamily(
             "queue_activation_transport_connected", "1 if another instance is connected, else 0", labels=["address"]
         )
@@ -179,3 +183,23 @@ class Metrics(MetricsServer):
         while not self._is_stopped.is_set():
             self._ends.look()
             self._is_stopped.wait(_LOOK_INTERVAL_S)
+
+
+def _of_tasks(tasks: Sequence[PeriodicTask]) -> Iterator[Metric]:
+    runs, failures, done = (
+        CounterMetricFamily(f"queue_activation_transport_task_{name}", help_text, labels=["task"])
+        for name, help_text in (
+            ("runs", "Runs of a periodic task"),
+            ("failures", "Runs of a periodic task that failed"),
+            ("done", "Things that a periodic task has done"),
+        )
+    )
+    seconds = GaugeMetricFamily(
+        "queue_activation_transport_task_seconds", "Duration of the last run of a periodic task", labels=["task"]
+    )
+    for task in tasks:
+        runs.add_metric([task.name], task.runs)
+        failures.add_metric([task.name], task.failures)
+        done.add_metric([task.name], task.done)
+        seconds.add_metric([task.name], task.duration_ms / 1_000)
+    yield from (runs, failures, done, seconds)

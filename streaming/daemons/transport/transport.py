@@ -146,6 +146,7 @@ class Transport:
                 say=self._say,
                 connections=self._connections.rows,
             )
+            self.counts.tasks = self._periodic.tasks
             self._context = Context(topics, self._share, self._records, self._queues, self._connections, self._say)
             self._resources = resources.pop_all()
         return self

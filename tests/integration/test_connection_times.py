@@ -1,0 +1,102 @@
+"""The times of connections and the notifications, together, against a real broker: a tenth of those of Service Broker.
+
+A limit of n seconds acts within n and n + the interval of its task: a lost connection is opened again after 15 to 25 s,
+one that could not be opened after 60 to 70 s, and an idle one is closed after 90 to 115 s.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from streaming.core.connections.connection import ConnectionState, ConnectionTimes
+from streaming.daemons.transport.connections import Connections
+from streaming.daemons.transport.settings import TransportSettings
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.periodic_tasks import PeriodicTasks
+from streaming.system.embedded_broker import HOST, EmbeddedBroker
+from streaming.system.relay import Relay
+from streaming.wire.topics import Topics
+
+TIMES = ConnectionTimes(after_disconnection_ms=1_500, after_failure_ms=6_000, idle_ms=9_000)
+INTERVAL_MS = 500
+# Of a busy machine, and of the client's own attempt to connect.
+SLACK_MS = 1_500
+ROW = (b"c", b"body", [("envelope", b"{}")])
+NOWHERE = "tcp://127.0.0.1:1"
+PATIENCE_S = 40.0
+
+Change = tuple[int, ConnectionState]
+
+
+@pytest.fixture(scope="module")
+def relayed(java_and_jars: None) -> Iterator[tuple[EmbeddedBroker, Relay]]:  # noqa: ARG001
+    with Relay() as relay, EmbeddedBroker(relay=relay) as broker:
+        Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics().service_specs(), 1, 1)
+        yield broker, relay
+
+
+def test_connections_rest_and_close_within_their_bands(
+    relayed: tuple[EmbeddedBroker, Relay],
+) -> None:
+    broker, relay = relayed
+    own = Cluster(broker.bootstrap_servers)
+    idle, lost = f"tcp://{broker.bootstrap_servers}", f"tcp://{HOST}:{relay.port}"
+    settings = TransportSettings(own, lambda address: Cluster(address.removeprefix("tcp://")), times=TIMES)
+    producer = own.producer({})
+    connections = Connections(settings, Topics(), producer, print)
+    tasks = PeriodicTasks(
+        "transport",
+        connections.periodic_tasks(),
+        INTERVAL_MS,
+        producer=producer,
+        topic=Topics().service_maintenance,
+        say=print,
+    )
+    changes: dict[str, list[Change]] = defaultdict(list)
+
+    def look() -> None:
+        tasks.look()
+        for connection in connections:
+            change = connection.state.since_ms, connection.state.state
+            if change not in changes[connection.address]:
+                changes[connection.address].append(change)
+
+    def wait(address: str, *states: ConnectionState) -> None:
+        """Waits until a connection has gone through these states."""
+        end_s = time.monotonic() + PATIENCE_S
+        while [state for _, state in changes[address]][-len(states) :] != [*states]:
+            assert time.monotonic() < end_s, changes
+            look()
+            time.sleep(0.005)
+
+    closed, connecting, connected = ConnectionState.CLOSED, ConnectionState.CONNECTING, ConnectionState.CONNECTED
+    try:
+        for address in (idle, lost, NOWHERE):
+            connections.send(address, ROW)
+        wait(idle, connected)
+        wait(lost, connected)
+        relay.__exit__(None, None, None)
+        wait(lost, closed)
+        connections.send(lost, ROW)
+        wait(lost, closed, connecting)
+        connections.send(NOWHERE, ROW)
+        wait(NOWHERE, closed, connecting)
+        wait(idle, connected, closed)
+    finally:
+        connections.close()
+    for address, (before, after), least_ms, most_ms in (
+        (lost, (closed, connecting), 1_500, 2_500),
+        (NOWHERE, (closed, connecting), 6_000, 7_000),
+        (idle, (connected, closed), 9_000, 11_500),
+    ):
+        waited = [
+            late - early
+            for (early, first), (late, second) in pairwise(changes[address])
+            if (first, second) == (before, after)
+        ]
+        assert waited, (address, changes[address])
+        assert least_ms <= waited[0] <= most_ms + SLACK_MS, (address, waited)
