@@ -19,13 +19,14 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import PeriodicTasks
 from streaming.system.embedded_broker import HOST, EmbeddedBroker
 from streaming.system.relay import Relay
+from streaming.wire.delivered import Row
 from streaming.wire.topics import Topics
 
 TIMES = ConnectionTimes(after_disconnection_ms=1_500, after_failure_ms=6_000, idle_ms=9_000)
 INTERVAL_MS = 500
 # Of a busy machine, and of the client's own attempt to connect.
 SLACK_MS = 1_500
-ROW = (b"c", b"body", [("envelope", b"{}")])
+ROW: Row = (b"c", b"body", [("envelope", b"{}")])
 NOWHERE = "tcp://127.0.0.1:1"
 PATIENCE_S = 40.0
 

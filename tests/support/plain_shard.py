@@ -88,6 +88,7 @@ class Stored:
     unreachable: set[str]
     questions: dict[Missing, tuple[int, int]]
     mirrors: mirrors.Snapshot
+    round_trip_ms: int
 
 
 @dataclass
@@ -107,6 +108,7 @@ class PlainShard:
         number: Its partition.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
+        round_trip_ms: The time until other instances acknowledge.
         starts: For each message of the last batch, the number of decisions before it.
     """
 
@@ -123,6 +125,7 @@ class PlainShard:
     number: int = 0
     questions: Questions = field(default_factory=Questions)
     mirrors: Mirrors = field(default_factory=Mirrors)
+    round_trip_ms: int = 0
 
     def stored(self) -> Stored:
         """Returns the state; later batches do not change it."""
@@ -137,6 +140,7 @@ class PlainShard:
             {*self.unreachable},
             self.questions.snapshot(),
             copy.deepcopy(self.mirrors.snapshot()),
+            self.round_trip_ms,
         )
 
     def restore(self, stored: Stored) -> None:
@@ -145,6 +149,7 @@ class PlainShard:
         self.definitions = definitions_snapshot.restore(stored.definitions)
         self.conversations, self.wakes = {**stored.conversations}, {**stored.wakes}
         self.held, self.unreachable = stored.held, {*stored.unreachable}
+        self.round_trip_ms = stored.round_trip_ms
         self.questions, self.mirrors = Questions(stored.questions), Mirrors(copy.deepcopy(stored.mirrors))
 
     def step(self, batch: Batch) -> list[Decision]:
@@ -164,6 +169,7 @@ class PlainShard:
             self.unreachable,
             self.questions,
             self.mirrors,
+            self.round_trip_ms,
         )
         self.touched = {}
         news = [report for report in batch.reports if isinstance(report, News)]
@@ -194,7 +200,7 @@ class PlainShard:
         for _, conversation in sorted(self.touched.items()):
             acknowledge(context, conversation)
         self._close(now_ms)
-        self.held = context.held
+        self.held, self.round_trip_ms = context.held, context.round_trip_ms
         return context.decisions
 
     def conversation(self, conversation_id: str) -> Conversation:

@@ -7,6 +7,8 @@ from streaming.core.conversations.context import Context
 from streaming.core.conversations.decisions import Deliver, Kind
 from streaming.core.conversations.looking import wake_ms
 from streaming.core.conversations.restoring import GENERATION_BITS, Suspect, end_suspect
+from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.definitions import Definitions
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
     AlterDatabase,
@@ -305,3 +307,31 @@ def test_a_peer_that_guesses_touches_nothing(scene: Scene) -> None:
     assert scene.south.shard.conversation(C) == before
     assert got(scene.south) == ["0"]
     assert "other" not in scene.south.shard.conversations
+
+
+def test_under_load_it_is_sent_again_after_twice_the_time_that_acknowledgements_take(scene: Scene) -> None:
+    scene.cut((SOUTH, NORTH))
+    scene.say(begin=True)
+    scene.cut()
+    scene.go_on(4_000)
+    assert scene.north.shard.round_trip_ms == 2_000, "the first acknowledgement took 4 s"
+    scene.cut((NORTH, SOUTH))
+    scene.say()
+    sent = scene.network.counts["sent"]
+    scene.north.shard.round_trip_ms = 10_000
+    scene.go_on(4_000)
+    scene.go_on(15_000)
+    assert scene.network.counts["sent"] == sent, "twice 10 s are not over"
+    scene.go_on(1_000)
+    assert scene.network.counts["sent"] == sent + 1
+
+
+def test_the_time_that_acknowledgements_take_rises_fast_and_falls_slowly(scene: Scene) -> None:
+    found = []
+    context = Context(Definitions(), scene.north.shard.instance, ConversationSettings(), 100_000, 0, 0, 0, 0)
+    for sent_ms in (92_000, 100_000, 0, 0, 0, 0, 0, 0, 0):
+        context.note_round_trip(sent_ms)
+        found.append((context.round_trip_ms, context.resend_after_ms()))
+    assert found[:3] == [(4_000, 8_000), (3_500, 7_000), (33_750, 64_000)]
+    assert found[-1][0] < 64_000
+    assert found[-1][1] == 64_000

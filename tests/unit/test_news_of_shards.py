@@ -1,5 +1,7 @@
 """Questions and mirrored routes in the shard of the router's query, which must decide as the plain shard does."""
 
+from typing import Any
+
 from confluent_kafka import murmur2
 
 from streaming.core.conversations.decisions import Deliver
@@ -27,7 +29,7 @@ ASK = f"ask {ONE} and {OTHER}"
 class Scene:
     """The shard of a partition, which takes batches a second apart."""
 
-    def __init__(self, number: int = 0, **settings: int) -> None:
+    def __init__(self, number: int = 0, **settings: Any) -> None:
         self.number = number
         self.shard = CheckedShard(number, ConversationSettings(**settings), INSTANCE)
         self.at_ms = 1_000_000

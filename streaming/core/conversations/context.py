@@ -46,6 +46,7 @@ class Context:
         unreachable: Addresses of other instances that cannot be reached.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
+        round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
         decisions: The decisions so far, in order.
         let_go: The number of held messages that may still be let go in this batch.
     """
@@ -62,6 +63,7 @@ class Context:
         "mirrors",
         "now_ms",
         "questions",
+        "round_trip_ms",
         "settings",
         "unreachable",
     )
@@ -79,6 +81,7 @@ class Context:
         unreachable: Collection[str] = (),
         questions: Questions | None = None,
         mirrors: Mirrors | None = None,
+        round_trip_ms: int = 0,
     ) -> None:
         self.definitions = definitions
         self.instance = instance
@@ -91,6 +94,7 @@ class Context:
         self.unreachable = unreachable
         self.questions = Questions() if questions is None else questions
         self.mirrors = Mirrors() if mirrors is None else mirrors
+        self.round_trip_ms = round_trip_ms
         self.decisions: list[Decision] = []
         self.let_go = settings.max_let_go
 
@@ -98,6 +102,21 @@ class Context:
         """Makes a record a dead letter. A message of the router itself has none."""
         if offset >= 0:
             self.decisions.append(DeadLetter(source, offset, number, reason))
+
+    def resend_after_ms(self) -> int:
+        """Returns the time after which a message is sent again for the first time.
+
+        It is that of the settings, but twice as long as acknowledgements take: under load, repetitions would make them
+        take even longer.
+        """
+        settings = self.settings
+        return max(settings.resend_ms, min(2 * self.round_trip_ms, settings.max_resend_ms))
+
+    def note_round_trip(self, sent_ms: int) -> None:
+        """Notes that what was sent at an instant is acknowledged. The smoothed time rises fast and falls slowly."""
+        taken_ms = min(self.now_ms - sent_ms, self.settings.max_resend_ms)
+        share = 2 if taken_ms > self.round_trip_ms else 8
+        self.round_trip_ms += (taken_ms - self.round_trip_ms) // share
 
     def answer(self, database: str, service: str, *, is_error: bool) -> None:
         """Tells all shards that the configuration service has ended a question."""

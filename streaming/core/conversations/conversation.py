@@ -92,6 +92,7 @@ class Link:
         sent_below: Messages with lower numbers have been sent at least once.
         resend_ms: The instant at which what is not acknowledged is sent again.
         resend_after_ms: The time after which it is sent again; it doubles each time.
+        sent_ms: The instant since which the far side has owed an acknowledgement; NEVER_MS: not known.
         has_told_end: Whether the far side has acknowledged that this side has ended.
         ahead: Number -> message from the far side that cannot be accepted yet: an earlier one is missing, or its
             delivery cannot be made.
@@ -105,6 +106,7 @@ class Link:
     sent_below: int = 0
     resend_ms: int = FOREVER_MS
     resend_after_ms: int = 0
+    sent_ms: int = NEVER_MS
     has_told_end: bool = False
     ahead: dict[int, Ahead] = field(default_factory=dict)
     owes_acknowledgement: bool = False

@@ -23,7 +23,7 @@ from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.conversations.holding import LET_GO, hold
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.times import FOREVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_UNREACHABLE = 1_000
 
@@ -119,6 +119,7 @@ def send_again(context: Context, conversation: Conversation) -> None:
     link = conversation.link
     if link is not None and link.resend_ms != FOREVER_MS:
         link.resend_ms, link.resend_after_ms = context.now_ms, context.settings.resend_ms // 2
+        link.sent_ms = NEVER_MS
         deliver_what_can_go(context, conversation, link.far_side, is_limited=True)
 
 
@@ -130,7 +131,7 @@ def retry(context: Context, conversation: Conversation) -> None:
             direction.retry_ms = 0
             conversation.is_view_stale = True
             if conversation.link is not None:
-                conversation.link.resend_ms = context.now_ms
+                conversation.link.resend_ms, conversation.link.sent_ms = context.now_ms, NEVER_MS
             deliver_what_can_go(context, conversation, side, is_limited=True)
     conversation.settle(context.now_ms)
 

@@ -93,14 +93,16 @@ def _take_link(link: Link) -> Snapshot:
         link.resend_after_ms,
         link.has_told_end,
         ahead,
+        link.sent_ms,
     ]
 
 
 def _restore_link(taken: Snapshot | None) -> Link | None:
     if taken is None:
         return None
-    *fields, ahead = taken
-    far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, has_told_end = fields
+    far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
+    # Before format 3 there is no instant of sending.
+    has_told_end, ahead, *sent_ms = rest
     return Link(
         far_side,
         far_instance,
@@ -109,6 +111,7 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
         sent_below,
         resend_ms,
         resend_after_ms,
+        sent_ms[0] if sent_ms else NEVER_MS,
         has_told_end,
         {sequence: Ahead(kind, offset, received_ms) for sequence, kind, offset, received_ms in ahead},
     )

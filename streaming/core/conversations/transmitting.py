@@ -1,7 +1,7 @@
 """Sends the messages of a conversation to its far endpoint, which is in another instance, until it acknowledges them.
 
 Sending may fail without a word. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
-when its route leads elsewhere.
+when its route leads elsewhere. If acknowledgements take longer than 2 s, the first time is twice as long as they take.
 """
 
 from streaming.core.conversations.context import Context
@@ -19,7 +19,7 @@ from streaming.core.conversations.holding import (
     route,
 )
 from streaming.core.routing.conversation import Decision, Outcome
-from streaming.core.times import FOREVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 
 def transmit_what_can_go(context: Context, conversation: Conversation, link: Link, *, is_limited: bool) -> bool:
@@ -41,10 +41,14 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         hold_undecided(context, conversation, link.far_side, decision)
         return False
     first = direction.waiting[0].sequence
-    link.resend_after_ms = link.resend_after_ms or context.settings.resend_ms
+    link.resend_after_ms = link.resend_after_ms or context.resend_after_ms()
     if decision.address != link.address:
-        link.address, link.resend_after_ms = decision.address or "", context.settings.resend_ms
+        link.address, link.resend_after_ms = decision.address or "", context.resend_after_ms()
         link.next_sequence, link.resend_ms = first, FOREVER_MS
+    if link.resend_ms == FOREVER_MS:
+        link.sent_ms = context.now_ms
+    elif link.resend_ms <= context.now_ms < link.sent_ms + context.resend_after_ms():
+        link.resend_ms = link.sent_ms + context.resend_after_ms()  # acknowledgements have become slower meanwhile
     elif context.now_ms >= link.resend_ms:
         place = place_of(decision)
         if place is not None:
@@ -140,7 +144,10 @@ def take_acknowledgement(context: Context, conversation: Conversation, link: Lin
             conversation.apply(TARGET - link.far_side, Trigger.END_DELIVERED)
     direction.due_sequence = received
     link.next_sequence = max(link.next_sequence, received)
-    link.resend_after_ms = context.settings.resend_ms
+    if link.sent_ms != NEVER_MS:
+        context.note_round_trip(link.sent_ms)
+    link.sent_ms = context.now_ms
+    link.resend_after_ms = context.resend_after_ms()
     link.resend_ms = context.now_ms + link.resend_after_ms if direction.waiting else FOREVER_MS
     return True
 

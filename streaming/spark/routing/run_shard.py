@@ -41,6 +41,8 @@ class RestoredShard(NamedTuple):
     suspects: Sequence[Suspect]
 
 
+# Without unreachable addresses, questions and mirrors.
+_LATER: list[Any] = [(), (), (), 0]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -97,9 +99,9 @@ def number_of(stored: StateRow) -> int:
 
 def _open(stored: StateRow) -> RouterShard:
     _, clock_ms, batch_ms, _, head, definitions, conversations = stored
-    # Format 1 has no addresses, and format 2 no questions and no mirrors.
     number, ends, held, batches, samples, done, *later = _decode(head)
-    unreachable, questions, mirrors = (*later, (), (), ())[:3]
+    # Format 1 has no addresses, and format 2 only these.
+    unreachable, questions, mirrors, round_trip_ms = [*later, *_LATER[len(later) :]]
     return RouterShard(
         Clock(clock_ms, batch_ms),
         definitions,
@@ -111,6 +113,7 @@ def _open(stored: StateRow) -> RouterShard:
         unreachable=set(unreachable),
         questions=Questions({(database, service): (step, until) for database, service, step, until in questions}),
         mirrors=Mirrors(mirrors),
+        round_trip_ms=round_trip_ms,
     )
 
 
@@ -120,7 +123,7 @@ def _close(shard: RouterShard) -> tuple[StateRow, int]:
     clean = shard.clean_up
     cleaned = clean.batches, clean.samples, clean.done
     questions = [(*missing, *known) for missing, known in shard.questions.snapshot().items()]
-    later = sorted(shard.unreachable), questions, shard.mirrors.snapshot()
+    later = sorted(shard.unreachable), questions, shard.mirrors.snapshot(), shard.round_trip_ms
     head = _encode([shard.number, shard.ends, shard.held, *cleaned, *later])
     row = (
         FORMAT_VERSION,

@@ -67,6 +67,7 @@ class RouterShard:
         unreachable: Addresses of other instances that cannot be reached.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
+        round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
         suspects: Conversations that have to end, because the shard was restored.
     """
 
@@ -83,6 +84,7 @@ class RouterShard:
     unreachable: set[str] = field(default_factory=set)
     questions: Questions = field(default_factory=Questions)
     mirrors: Mirrors = field(default_factory=Mirrors)
+    round_trip_ms: int = 0
     suspects: Sequence[Suspect] = ()
 
 
@@ -107,6 +109,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
         shard.unreachable,
         shard.questions,
         shard.mirrors,
+        shard.round_trip_ms,
     )
     news = [report for report in reports if isinstance(report, News)]
     needed = take_news(context, news, shard.unreachable, store, advanced.changes)
@@ -128,7 +131,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     for end, source in enumerate((RouterSource.MESSAGES, RouterSource.INCOMING)):
         if records[source]:
             shard.ends[end] = records[source][-1].offset + 1
-    shard.held = context.held
+    shard.held, shard.round_trip_ms = context.held, context.round_trip_ms
     return rows + _finish(shard, context, settings, topics, partition)
 
 
