@@ -23,6 +23,8 @@ from streaming.wire.topics import Topics
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 10.0
 _POLL_S = 0.1
+# The longest wait for room. One that is in vain is not repeated until something moves.
+_PATIENCE_S = 0.5
 # A record that Kafka has not stored by then is dropped. It has been sent again long before.
 _DELIVERY_TIMEOUT_MS = 30_000
 _PRODUCER = {
@@ -69,6 +71,8 @@ class InstanceConnection:
         self._lock = threading.Condition()
         self._waiting: deque[Row] = deque()
         self._waiting_bytes = 0
+        # Whether the destination has taken something since it was waited for in vain.
+        self._is_moving = True
         self._is_closing = False
         self._problem: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"connection to {address}", daemon=True)
@@ -80,22 +84,29 @@ class InstanceConnection:
         return self.state.state is ConnectionState.CONNECTED
 
     def send(self, row: Row) -> None:
-        """Takes a record to be sent, or drops it."""
+        """Takes a record to be sent, or drops it. If there is no room, waits a moment, unless nothing moves."""
         size = size_of(row)
+
+        def has_room() -> bool:
+            return self._waiting_bytes + size <= MAX_WAITING_BYTES
+
         with self._lock:
-            is_taken = self.state.use(Clock.now_ms()) and self._waiting_bytes + size <= MAX_WAITING_BYTES
-            if not is_taken:
+            is_usable = self.state.use(Clock.now_ms())
+            if is_usable and not has_room() and self._is_moving:
+                # What is dropped comes again only after seconds. So a destination that takes records is waited for.
+                self._is_moving = self._lock.wait_for(has_room, _PATIENCE_S)
+            if not is_usable or not has_room():
                 self.dropped += 1
                 return
             self._waiting.append(row)
             self._waiting_bytes += size
-            self._lock.notify()
+            self._lock.notify_all()
 
     def want(self) -> None:
         """Notes that something waits for this connection elsewhere, so that it is opened when it may be."""
         with self._lock:
             self.state.use(Clock.now_ms())
-            self._lock.notify()
+            self._lock.notify_all()
 
     @property
     def waiting_bytes(self) -> int:
@@ -107,7 +118,7 @@ class InstanceConnection:
         with self._lock:
             is_opened = self.state.try_again(Clock.now_ms())
             if is_opened:
-                self._lock.notify()
+                self._lock.notify_all()
             return is_opened
 
     def close_if_idle(self) -> bool:
@@ -116,14 +127,14 @@ class InstanceConnection:
             is_idle = self.state.is_idle(Clock.now_ms())
             if is_idle:
                 self.state.close_idle(Clock.now_ms())
-                self._lock.notify()
+                self._lock.notify_all()
             return is_idle
 
     def close(self) -> None:
         """Begins to end the connection. What waits is dropped."""
         with self._lock:
             self._is_closing = True
-            self._lock.notify()
+            self._lock.notify_all()
 
     def wait_until_closed(self, timeout_s: float) -> None:
         """Waits for the end, for `timeout_s` at most. The thread does not keep the process from ending."""
@@ -172,19 +183,25 @@ class InstanceConnection:
             if not self._waiting:
                 self._lock.wait(_POLL_S)
             rows = [*self._waiting]
-            self._waiting.clear()
-            self._waiting_bytes = 0
+        taken = 0
         for key, value, headers in rows:
             try:
                 producer.produce(self._topic, value, key, headers=cast("list[tuple[str, str | bytes | None]]", headers))
             except BufferError:
-                self.dropped += 1
-                continue
+                producer.poll(_POLL_S)
+                break
             except KafkaException as error:
                 self._problem = kafka_error(error).str()
-                return
-            self.messages += 1
+                break
+            taken += 1
             self.bytes += len(value or b"")
+        self.messages += taken
+        with self._lock:
+            for _ in range(taken):
+                self._waiting_bytes -= size_of(self._waiting.popleft())
+            if taken:
+                self._is_moving = True
+                self._lock.notify_all()
 
     def _failed(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
