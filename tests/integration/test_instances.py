@@ -17,7 +17,7 @@ from streaming.core.conversations.holding import ASKED_IN_VAIN, NO_PRINCIPAL
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import own_environment
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.delivered import decoded_headers
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.topics import Topics
@@ -282,6 +282,19 @@ def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair
         "the error about the other service",
     )
     north.shell.run("route", "drop", "ask", "--database", "shop")
+
+
+def test_watching_shows_that_a_message_was_deleted_that_could_not_be_sent_on_for_60_s(pair: Pair) -> None:
+    scene = pair.south
+    pair.route(scene, "msdb", "gone", "//gone", "tcp://127.0.0.1:5")
+    pair.route(pair.north, "shop", "gone", "//gone", address_of(scene))
+    pair.north.say("MESSAGE", new_id(), b"lost", begin=True, to_service="//gone")
+    pair.north.flush()
+    place = ["--bootstrap-servers", scene.bootstrap_servers, "--topic-prefix", scene.prefix]
+    command = [*THIS_COMMAND, "maintenance", "--watch", *place]
+    with ChildProcess(command, log_file=scene.folder / "watch.log", env=own_environment()) as watch:
+        watch.wait_until_said("DELETE_UNFORWARDED_MESSAGES did 1", 90.0)
+        assert watch.stop() == 130
 
 
 def test_a_transport_that_stops_is_shown_no_longer(pair: Pair) -> None:

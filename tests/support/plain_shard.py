@@ -200,6 +200,7 @@ class PlainShard:
         for _, conversation in sorted(self.touched.items()):
             acknowledge(context, conversation)
         self._close(now_ms)
+        context.close()
         self.held, self.round_trip_ms = context.held, context.round_trip_ms
         return context.decisions
 

@@ -7,6 +7,7 @@ from confluent_kafka import Message
 
 from streaming.core.connections.connection import ConnectionTimes
 from streaming.core.conversations.decisions import Forward
+from streaming.daemons.transport.connection import MAX_WAITING_BYTES
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.clients import Cluster
@@ -91,5 +92,18 @@ def test_a_message_whose_time_is_over_is_not_sent_on() -> None:
     try:
         assert found.forward(decision(), message(age_ms=60_001)) == 11290
         assert found.rows()[0].forwarding_messages == 0
+    finally:
+        found.close()
+
+
+def test_what_a_connection_has_no_room_for_is_dropped() -> None:
+    found = connections()
+    row = (b"c", b"x" * (MAX_WAITING_BYTES // 2), HEADERS)
+    try:
+        for _ in range(4):
+            found.send(ADDRESS, row)
+        [connection] = found
+        assert connection.dropped == 3
+        assert connection.waiting_bytes == size_of(row)
     finally:
         found.close()

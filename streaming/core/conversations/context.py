@@ -52,6 +52,7 @@ class Context:
     """
 
     __slots__ = (
+        "_slowest_ms",
         "batch_ms",
         "conversations",
         "decisions",
@@ -95,6 +96,8 @@ class Context:
         self.questions = Questions() if questions is None else questions
         self.mirrors = Mirrors() if mirrors is None else mirrors
         self.round_trip_ms = round_trip_ms
+        # The slowest acknowledgement of the batch; -1: there was none.
+        self._slowest_ms = -1
         self.decisions: list[Decision] = []
         self.let_go = settings.max_let_go
 
@@ -110,13 +113,19 @@ class Context:
         take even longer.
         """
         settings = self.settings
-        return max(settings.resend_ms, min(2 * self.round_trip_ms, settings.max_resend_ms))
+        taken_ms = max(self.round_trip_ms, self._slowest_ms)
+        return max(settings.resend_ms, min(2 * taken_ms, settings.max_resend_ms))
 
     def note_round_trip(self, sent_ms: int) -> None:
-        """Notes that what was sent at an instant is acknowledged. The smoothed time rises fast and falls slowly."""
+        """Notes that what was sent at an instant is acknowledged."""
         taken_ms = min(self.now_ms - sent_ms, self.settings.max_resend_ms)
-        share = 2 if taken_ms > self.round_trip_ms else 8
-        self.round_trip_ms += (taken_ms - self.round_trip_ms) // share
+        self._slowest_ms = max(self._slowest_ms, taken_ms)
+
+    def close(self) -> None:
+        """Ends the batch: its slowest acknowledgement changes the smoothed time, upwards fast, downwards slowly."""
+        if self._slowest_ms >= 0:
+            share = 2 if self._slowest_ms > self.round_trip_ms else 8
+            self.round_trip_ms += (self._slowest_ms - self.round_trip_ms) // share
 
     def answer(self, database: str, service: str, *, is_error: bool) -> None:
         """Tells all shards that the configuration service has ended a question."""

@@ -131,6 +131,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     for end, source in enumerate((RouterSource.MESSAGES, RouterSource.INCOMING)):
         if records[source]:
             shard.ends[end] = records[source][-1].offset + 1
+    context.close()
     shard.held, shard.round_trip_ms = context.held, context.round_trip_ms
     return rows + _finish(shard, context, settings, topics, partition)
 
