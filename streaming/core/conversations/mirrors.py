@@ -5,8 +5,9 @@ two, to the one with the higher epoch. While none says so, nothing is sent, and 
 are also asked when the principal cannot be reached, and when what was sent to it is not acknowledged in time.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from streaming.core.routing.databases import PRINCIPAL
 from streaming.core.times import FOREVER_MS, NEVER_MS
@@ -47,12 +48,13 @@ Snapshot = list[tuple[Place, list[Answer], int, bool]]
 class Mirrors:
     """The mirrored places that a shard has used. All instants are of the shard's clock."""
 
-    def __init__(self, snapshot: Iterable[tuple[Collection[str], list[Answer], int, bool]] = ()) -> None:
-        """Restores what `snapshot` has returned; without it, none has been used."""
+    def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
+        """Restores what `snapshot` has returned, also with lists for tuples; without it, none has been used."""
         self._pairs: dict[Place, _Pair] = {}
-        for (instance, address, mirror), answers, asked_ms, is_awaited in snapshot:
-            pair = _Pair([(role, epoch) for role, epoch in answers], asked_ms, is_awaited)
-            self._pairs[instance, address, mirror] = pair
+        for place, answers, asked_ms, is_awaited in snapshot:
+            instance, address, mirror = place
+            found: list[Answer] = [(answer[0], answer[1]) for answer in answers]
+            self._pairs[instance, address, mirror] = _Pair(found, asked_ms, is_awaited)
 
     def snapshot(self) -> Snapshot:
         """Returns the places as plain values."""
