@@ -24,10 +24,8 @@ from streaming.system import stop_signals
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
 from streaming.system.processes import ChildProcess
-from streaming.system.relay import Relay
+from streaming.system.relay import HOST, Relay
 from streaming.system.stop_signals import STOP_SIGNALS, Stopped
-
-HOST = "127.0.0.1"
 
 # Measured on an otherwise idle machine with 2 cores and Java 17, with a new data directory: format 0.7 s with the JVM's
 # defaults and 0.5 s with these options, start 1.7 s, stop 0.2 to 0.4 s. Other options for the broker, one run each:

@@ -229,8 +229,9 @@ def run(
             raise
         seen += simulation.seen
     kinds = ("delivered", "dead letters", "reports", "deleted", "crashes")
-    assert is_replayed or min(seen["questions"], seen["answers"]) > steps // 10_000, f"too few questions: {seen}"
     assert is_replayed or all(seen[each] > steps // 500 for each in kinds), f"the simulation did too little: {seen}"
+    if steps == STEPS and not is_replayed:  # only one instance in two asks, and one in three gets an answer
+        assert min(seen["questions"], seen["answers"]) > steps // 10_000, f"too few questions: {seen}"
     return seen
 
 

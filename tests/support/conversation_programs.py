@@ -127,7 +127,7 @@ class Programs:
 
 
 def first_commands(random: Random) -> list[ServiceCommand]:
-    """Returns the commands that make an instance in which most messages can go, in some only by a question."""
+    """Returns the commands that make an instance in which most messages can go, in many only by a question."""
     ask = [CreateRoute(name, "ask", "LOCAL", BROKER_CONFIGURATION) for name in ("A", "B")]
     return [
         *[CreateDatabase(name, INSTANCES[name]) for name in DATABASES[:2]],
@@ -136,7 +136,7 @@ def first_commands(random: Random) -> list[ServiceCommand]:
         CreateService("B", "Stock", "stock"),
         CreateService("B", "Bills", "bills of B"),
         *[CreateService(name, BROKER_CONFIGURATION, "questions") for name in ("A", "B")],
-        *(ask if random.random() < 0.3 else []),
+        *(ask if random.random() < 0.7 else []),
     ]
 
 

@@ -8,12 +8,12 @@ import copy
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from streaming.core.conversations import looking, mirrors, snapshot
+from streaming.core.conversations import looking, mirrors, questions, snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Decision, Deliver
 from streaming.core.conversations.mirrors import Mirrors
-from streaming.core.conversations.questions import Missing, Questions
+from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.statements import UNKNOWN, take
@@ -86,7 +86,7 @@ class Stored:
     wakes: dict[str, int]
     held: int
     unreachable: set[str]
-    questions: dict[Missing, tuple[int, int]]
+    questions: questions.Snapshot
     mirrors: mirrors.Snapshot
     round_trip_ms: int
 

@@ -10,14 +10,10 @@ from typing import Self
 from confluent_kafka import Message
 
 from streaming.cli.demo.instance_plan import RESERVE, Place
-from streaming.cli.demo.service_plan import ANSWER
-from streaming.cli.demo.service_records import END, NO_DIFFERENCES, Differences, compare
+from streaming.cli.demo.service_records import END, Differences, Direction, differences
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire.delivered import decoded_headers, kind_of
 from streaming.wire.service_views import TransmissionRow, decode_transmission
-
-# A conversation, and whether the far side has sent the message.
-_Direction = tuple[str, bool]
 
 
 class Records:
@@ -35,7 +31,7 @@ class Records:
         self._places = places
         self._waiting_topic = places[0].topics.service_transmissions
         self._waiting: dict[bytes, TransmissionRow] = {}
-        self._found: dict[_Direction, list[bytes]] = defaultdict(list)
+        self._found: dict[Direction, list[bytes]] = defaultdict(list)
         self._in: dict[str, set[str]] = defaultdict(set)
         self._sent_s: dict[tuple[str, bytes], float] = {}
         self.latencies_s: list[float] = []
@@ -96,13 +92,7 @@ class Records:
 
     def differences(self) -> Differences:
         """Compares the queues with what was said."""
-        expected: dict[_Direction, list[bytes]] = {}
-        for name, bodies in self.said.items():
-            expected[name, False] = bodies
-            expected[name, True] = [*(ANSWER + body for body in bodies), END]
-        sides = expected.keys() | self._found.keys()
-        found = ((expected.get(side, []), self._found.get(side, [])) for side in sides)
-        return sum((compare(*each) for each in found), NO_DIFFERENCES)
+        return differences(self.said, self._found)
 
     def _take(self, message: Message) -> None:
         topic, value = message.topic() or "", message.value()

@@ -8,6 +8,9 @@ from itertools import pairwise
 from streaming.cli.demo.service_plan import ANSWER, INVOICES, NORTH, ORDERS, SOUTH, STOCKS
 from streaming.wire.delivered import KindName
 
+# A conversation, and whether the far side has sent the messages.
+Direction = tuple[str, bool]
+
 # What stands for an EndDialog in the list of a conversation's messages.
 END = b""
 
@@ -103,16 +106,11 @@ class ServiceRecords:
         Args:
             said: Conversation -> what its initiator has said. The answers and an EndDialog follow from it.
         """
-        found: dict[tuple[str, bool], list[bytes]] = defaultdict(list)
+        found: dict[Direction, list[bytes]] = defaultdict(list)
         for each in self.deliveries:
             if each.kind != "TIMER":
                 found[each.conversation_id, each.is_answer].append(END if each.kind == "END" else each.body)
-        expected: dict[tuple[str, bool], list[bytes]] = {}
-        for conversation_id, bodies in said.items():
-            expected[conversation_id, False] = [*bodies]
-            expected[conversation_id, True] = [*(ANSWER + body for body in bodies), END]
-        sides = expected.keys() | found.keys()
-        return sum((compare(expected.get(side, []), found[side]) for side in sides), NO_DIFFERENCES)
+        return differences(said, found)
 
     def delivered(self) -> int:
         """Returns the number of different messages of initiators that were delivered."""
@@ -168,6 +166,21 @@ class ServiceRecords:
 
     def _messages(self) -> list[Delivery]:
         return [each for each in self.deliveries if each.kind == "MESSAGE"]
+
+
+def differences(said: Mapping[str, Sequence[bytes]], found: Mapping[Direction, Sequence[bytes]]) -> Differences:
+    """Compares what was delivered with what initiators have said, all of whose messages are answered, and then an end.
+
+    Args:
+        said: Conversation -> what its initiator has said.
+        found: Direction -> the messages that were delivered, with END for an EndDialog.
+    """
+    expected: dict[Direction, Sequence[bytes]] = {}
+    for conversation_id, bodies in said.items():
+        expected[conversation_id, False] = bodies
+        expected[conversation_id, True] = [*(ANSWER + body for body in bodies), END]
+    sides = expected.keys() | found.keys()
+    return sum((compare(expected.get(side, []), found.get(side, [])) for side in sides), NO_DIFFERENCES)
 
 
 def compare(expected: Sequence[bytes], found: Sequence[bytes]) -> Differences:

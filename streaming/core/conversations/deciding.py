@@ -31,7 +31,8 @@ def decide(context: Context, conversation: Conversation, *, was_held: bool = Fal
         and context.questions.need((decision.table, service), context.now_ms)
     ):
         context.decisions.append(NeedRoute(decision.table, service, conversation.to_broker_instance))
-    return decision if decision.mirror_address is None else _to_principal(context, conversation, decision)
+    place = place_of(decision)
+    return decision if place is None else _to_principal(context, conversation, decision, place)
 
 
 def place_of(decision: Decision) -> Place | None:
@@ -47,9 +48,7 @@ def ask(context: Context, place: Place) -> None:
         context.decisions.append(AskRole(*place))
 
 
-def _to_principal(context: Context, conversation: Conversation, decision: Decision) -> Decision:
-    place = place_of(decision)
-    assert place is not None  # noqa: S101 - told to the type checker
+def _to_principal(context: Context, conversation: Conversation, decision: Decision, place: Place) -> Decision:
     principal = context.mirrors.principal(place)
     if principal is not None:
         return replace(decision, address=principal)

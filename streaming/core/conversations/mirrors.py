@@ -56,6 +56,10 @@ class Mirrors:
             found: list[Answer] = [(answer[0], answer[1]) for answer in answers]
             self._pairs[instance, address, mirror] = _Pair(found, asked_ms, is_awaited)
 
+    def __bool__(self) -> bool:
+        """Returns whether any has been used."""
+        return bool(self._pairs)
+
     def snapshot(self) -> Snapshot:
         """Returns the places as plain values."""
         return [(place, pair.answers, pair.asked_ms, pair.is_awaited) for place, pair in sorted(self._pairs.items())]

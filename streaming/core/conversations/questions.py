@@ -8,9 +8,10 @@ The times are those of a delayed conversation (R4 of docs/routing.md): a questio
 route, may be asked again after 10 s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 from xml.sax.saxutils import escape
 
 from streaming.core.routing.conversation import Question
@@ -41,12 +42,8 @@ class Progress(IntEnum):
     ANSWERED = 3
 
 
-_STATES = {
-    Progress.NEEDED: Question.PENDING,
-    Progress.ASKED: Question.PENDING,
-    Progress.FAILED: Question.PENDING,
-    Progress.ANSWERED: Question.ANSWERED,
-}
+# Database, service, progress, and the instant at which its time is over.
+Snapshot = list[tuple[str, str, int, int]]
 
 
 @dataclass(slots=True)
@@ -58,15 +55,15 @@ class _Known:
 class Questions:
     """The questions that a shard knows of. All instants are of the shard's clock."""
 
-    def __init__(self, known: Mapping[Missing, tuple[int, int]] | None = None) -> None:
-        """Restores what `snapshot` has returned; without it, there are none."""
-        self._known = {
-            missing: _Known(Progress(progress), until_ms) for missing, (progress, until_ms) in (known or {}).items()
-        }
+    def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
+        """Restores what `snapshot` has returned, also with lists for tuples; without it, there are none."""
+        self._known: dict[Missing, _Known] = {}
+        for database, service, progress, until_ms in snapshot:
+            self._known[database, service] = _Known(Progress(progress), until_ms)
 
-    def snapshot(self) -> dict[Missing, tuple[int, int]]:
+    def snapshot(self) -> Snapshot:
         """Returns the questions as plain values."""
-        return {missing: (int(known.progress), known.until_ms) for missing, known in sorted(self._known.items())}
+        return [(*missing, int(known.progress), known.until_ms) for missing, known in sorted(self._known.items())]
 
     def states(self, service: str, *, was_held: bool) -> Mapping[str, Question]:
         """Returns the states of the questions about a service, by database.
@@ -79,7 +76,7 @@ class Questions:
         if not self._known:
             return _NOT_HELD
         return {
-            database: _STATES[known.progress]
+            database: Question.ANSWERED if known.progress is Progress.ANSWERED else Question.PENDING
             for (database, name), known in self._known.items()
             if name == service and (was_held or known.progress is not Progress.ANSWERED)
         }

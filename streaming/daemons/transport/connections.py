@@ -76,8 +76,9 @@ class Connections:
         connection = self._connection(decision.address)
         if connection is None:
             return NO_ROOM
+        age_ms = _age_ms(message)
         try:
-            row = forwarded(decision, message, _age_ms(message))
+            row = forwarded(decision, message, age_ms)
         except InvalidRecordError:
             return None  # the router has decoded it: another program has written something else in its place
         if row is None:
@@ -85,7 +86,7 @@ class Connections:
         if connection.is_connected:
             connection.send(row)
             return None
-        received_ms = Clock.now_ms() - _age_ms(message)
+        received_ms = Clock.now_ms() - age_ms
         if not self._forwarder.take(decision.address, (decision, message), size_of(row), received_ms):
             return NO_ROOM
         connection.want()

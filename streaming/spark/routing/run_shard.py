@@ -111,7 +111,7 @@ def _open(stored: StateRow) -> RouterShard:
         held,
         CleanUpState(batches, samples, done),
         unreachable=set(unreachable),
-        questions=Questions({(database, service): (step, until) for database, service, step, until in questions}),
+        questions=Questions(questions),
         mirrors=Mirrors(mirrors),
         round_trip_ms=round_trip_ms,
     )
@@ -122,8 +122,7 @@ def _close(shard: RouterShard) -> tuple[StateRow, int]:
     wake_ms = min(shard.wake_ms, shard.next_expiry_ms)
     clean = shard.clean_up
     cleaned = clean.batches, clean.samples, clean.done
-    questions = [(*missing, *known) for missing, known in shard.questions.snapshot().items()]
-    later = sorted(shard.unreachable), questions, shard.mirrors.snapshot(), shard.round_trip_ms
+    later = sorted(shard.unreachable), shard.questions.snapshot(), shard.mirrors.snapshot(), shard.round_trip_ms
     head = _encode([shard.number, shard.ends, shard.held, *cleaned, *later])
     row = (
         FORMAT_VERSION,

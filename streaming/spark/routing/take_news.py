@@ -51,7 +51,7 @@ def take_news(
     Returns:
         The routes that are to be asked for now.
     """
-    if changes:
+    if changes and context.mirrors:
         context.mirrors.keep_only({place for place, _ in _mirrored(context.definitions)})
     needed = []
     routed = context.questions.expire(context.now_ms)
