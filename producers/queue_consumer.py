@@ -13,7 +13,7 @@ from producers.received_message import ReceivedMessage
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import LASTING_ERRORS, unusable
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.delivered import decoded_headers
+from streaming.wire.headers import decoded_headers
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """The command `queue-activation dead-letters`: shows the records that were refused, with the reasons."""
 
 import json
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,8 @@ from streaming.cli.options import (
 )
 from streaming.core.times import iso_time
 from streaming.system.logs import printable
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.headers import decoded_headers
 from streaming.wire.topics import Topics
 
 # The most characters of a record's value that a line shows.
@@ -78,7 +81,9 @@ def of_service(message: Message) -> dict[str, Any]:
 
 
 def _headers(message: Message) -> dict[str, bytes]:
-    return {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
+    with suppress(InvalidRecordError):  # another program has written it: it is shown without them
+        return {name: value for name, value in decoded_headers(message) if value is not None}
+    return {}
 
 
 def _number(headers: dict[str, bytes], name: str) -> int | None:

@@ -5,8 +5,9 @@ from confluent_kafka import Message
 from streaming.core.connections.forwarder import MAX_FORWARD_MS
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
 from streaming.core.conversations.questions import MISSING_ROUTE
-from streaming.wire.delivered import OWN_HEADERS, Headers, Row, decoded_headers
+from streaming.wire.delivered import OWN_HEADERS, Row
 from streaming.wire.envelope import HEADER, decode_envelope, encode_envelope
+from streaming.wire.headers import Headers, decoded_headers
 
 
 def transmitted(decision: Transmit, message: Message | None) -> Row:

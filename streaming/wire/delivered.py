@@ -1,7 +1,7 @@
 """The records that the transport writes into the topics of queues and into service-dead-letters."""
 
 from contextlib import suppress
-from typing import Literal, cast
+from typing import Literal
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -12,8 +12,8 @@ from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES, SourceRecord, dead_letter_parts
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_envelope
+from streaming.wire.headers import Headers, decoded_headers
 
-Headers = list[tuple[str, bytes | None]]
 # The kind of a message in a queue: one of a program, or one of the router.
 KindName = Literal["MESSAGE", "END", "ERROR", "TIMER"]
 # Key, value and headers of a record.
@@ -93,19 +93,6 @@ def size_of(row: Row) -> int:
     """Returns the size in bytes of a record's value and headers."""
     _, value, headers = row
     return len(value or b"") + sum(len(name) + len(value or b"") for name, value in headers)
-
-
-def decoded_headers(message: Message) -> Headers:
-    """Returns a record's headers.
-
-    Raises:
-        InvalidRecordError: The name of a header is not UTF-8. Kafka accepts such names, and not all clients check them.
-    """
-    try:
-        # confluent-kafka's type stub is wider than what it returns for a record that was read.
-        return cast("Headers | None", message.headers()) or []
-    except (UnicodeDecodeError, SystemError) as error:
-        raise InvalidRecordError(f"its headers cannot be decoded: {error}") from None
 
 
 def _error_body(delivery: Deliver, theirs: Headers | None) -> bytes:

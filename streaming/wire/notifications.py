@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from streaming.core.activation.notification import EventType
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
+from streaming.wire.headers import decoded_headers
 from streaming.wire.input_records import Identifier, NotificationName, is_queue_name
 from streaming.wire.output_records import Headers, Short
 
@@ -142,7 +143,7 @@ def decode(message: Message) -> Activation:
         InvalidRecordError: The record is not a notification, or its queue's name is invalid. The check of the name
             keeps other characters out of command lines.
     """
-    headers = dict(message.headers() or [])
+    headers = dict(decoded_headers(message))
     if headers.get("content-type") == b"application/xml" and message.value() is not None:
         activation = _from_headers(headers)
     else:
@@ -152,7 +153,7 @@ def decode(message: Message) -> Activation:
     return activation
 
 
-def _from_headers(headers: Mapping[str, str | bytes | None]) -> Activation:
+def _from_headers(headers: Mapping[str, bytes | None]) -> Activation:
     """Decodes an activation from the headers, which have more fields than the XML; raises InvalidRecordError."""
     try:
         # Other programs may write headers of any kind.

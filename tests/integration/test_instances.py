@@ -18,8 +18,8 @@ from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.wire.delivered import decoded_headers
 from streaming.wire.envelope import decode_envelope
+from streaming.wire.headers import decoded_headers
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen

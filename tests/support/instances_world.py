@@ -24,8 +24,9 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.wire.between_instances import forwarded, transmitted
 from streaming.wire.decision_fields import fields_of
-from streaming.wire.delivered import Headers, Row
+from streaming.wire.delivered import Row
 from streaming.wire.envelope import HEADER, Envelope, decode_envelope, decode_incoming
+from streaming.wire.headers import Headers
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_decisions import (
     ConnectedReport,

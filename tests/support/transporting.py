@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -16,6 +16,7 @@ from streaming.core.conversations.decisions import Decision, Deliver, Kind
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.wire.decision_fields import DecisionFields, fields_of
+from streaming.wire.headers import decoded_headers
 from streaming.wire.service_decisions import DecisionRecord, encoder
 from streaming.wire.topics import Topics
 from tests.support.killable_programs import Program
@@ -60,8 +61,7 @@ def deliver(conversation_id: str, offset: int, queue: str, sequence: int = 0, **
 
 def headers_of(message: Message) -> dict[str, str]:
     """Returns the headers of a record as text."""
-    headers = cast("list[tuple[str, bytes | None]] | None", message.headers()) or []
-    return {name: (value or b"").decode() for name, value in headers}
+    return {name: (value or b"").decode() for name, value in decoded_headers(message)}
 
 
 @dataclass

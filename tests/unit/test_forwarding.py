@@ -11,8 +11,9 @@ from streaming.daemons.transport.connection import MAX_WAITING_BYTES
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.clients import Cluster
-from streaming.wire.delivered import Headers, size_of
+from streaming.wire.delivered import size_of
 from streaming.wire.envelope import HEADER, encode_envelope
+from streaming.wire.headers import Headers
 from streaming.wire.topics import Topics
 
 # Nothing listens there.

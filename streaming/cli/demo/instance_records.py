@@ -12,7 +12,8 @@ from confluent_kafka import Message
 from streaming.cli.demo.instance_plan import RESERVE, Place
 from streaming.cli.demo.service_records import END, Differences, Direction, differences
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.wire.delivered import decoded_headers, kind_of
+from streaming.wire.delivered import kind_of
+from streaming.wire.headers import decoded_headers
 from streaming.wire.service_views import TransmissionRow, decode_transmission
 
 

@@ -4,7 +4,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import msgspec
 from confluent_kafka import Message
@@ -16,8 +15,9 @@ from streaming.cli.demo.service_records import NO_DIFFERENCES, Delivery, Service
 from streaming.cli.demo.timeline import TOPICS, Timeline, counted, latencies
 from streaming.wire import service_commands
 from streaming.wire.decoding import decode_json
-from streaming.wire.delivered import Headers, kind_of
+from streaming.wire.delivered import kind_of
 from streaming.wire.envelope import decode_envelope
+from streaming.wire.headers import decoded_headers
 from streaming.wire.service_commands import AlterRoute, CreateService
 from streaming.wire.service_views import TransmissionRow, decode_transmission
 
@@ -95,13 +95,13 @@ class ServiceStory(Timeline):
             self._saw_transmission(message)
         elif topic == TOPICS.service_dead_letters:
             self._dead_letters += 1
-            reason = dict(_headers(message)).get("reason") or b""
+            reason = dict(decoded_headers(message)).get("reason") or b""
             self._line(SHOP, "!!", f"dead letter: {reason.decode(errors='replace')}", "red")
         else:
             super()._saw(message)
 
     def _saw_statement(self, message: Message, at_s: float) -> None:
-        envelope = decode_envelope(_headers(message))
+        envelope = decode_envelope(decoded_headers(message))
         if envelope.type == "MESSAGE":
             body = message.value() or b""
             self.records.note_sent(envelope.conversation_id, envelope.is_initiator, body, at_s)
@@ -110,7 +110,7 @@ class ServiceStory(Timeline):
             self._line(SHOP, "==", f"a timer is set: due in {(envelope.timer_ms or 0) / 1000:.0f} s", "")
 
     def _saw_delivery(self, queue: str, message: Message, at_s: float) -> None:
-        texts = {name: value.decode(errors="replace") for name, value in _headers(message) if value is not None}
+        texts = {name: value.decode(errors="replace") for name, value in decoded_headers(message) if value is not None}
         kind = kind_of(texts.get("message_type_name"))
         delivery = Delivery(queue, texts.get("conversation_id", ""), kind, message.value() or b"", at_s, time.time())
         self.records.deliveries.append(delivery)
@@ -242,7 +242,3 @@ def _name(delivery: Delivery) -> str:
     if delivery.body == REMINDER:
         return "reminder"
     return {ORDERS.queue: "answer", INVOICES.queue: "invoice"}.get(delivery.queue, "order")
-
-
-def _headers(message: Message) -> Headers:
-    return cast("Headers | None", message.headers()) or []

@@ -29,6 +29,7 @@ from streaming.spark.routing.run_shard import StateRow, number_of
 from streaming.wire.decision_fields import DeliverFields
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.envelope import decode_envelope
+from streaming.wire.headers import decoded_headers
 from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.topics import Topics
 
@@ -236,7 +237,7 @@ def _said_since(
 
 def _suspect_of(message: Message) -> Suspect | None:
     try:
-        envelope = decode_envelope(cast("list[tuple[str, bytes | None]] | None", message.headers()))
+        envelope = decode_envelope(decoded_headers(message))
     except InvalidRecordError:
         return None
     group = envelope.conversation_group_id or envelope.conversation_id

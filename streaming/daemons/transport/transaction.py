@@ -30,8 +30,9 @@ from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.wire.between_instances import transmitted
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
-from streaming.wire.delivered import Headers, dead_letter, delivered
+from streaming.wire.delivered import dead_letter, delivered
 from streaming.wire.envelope import decode_envelope
+from streaming.wire.headers import Headers
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.service_decisions import (
     MARK,
