@@ -41,9 +41,10 @@ def maintenance(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the periodic tasks of the transports that run: when each was last done, and what it has done.
+    """Show the periodic tasks of the programs that run: when each was last done, and what it has done.
 
     A task is done on every notification, on every 2nd or on every 5th, as "every" says. Notifications come every 5 s.
+    Monitor and router do what is due at once, and count it then.
     """
     latest = _latest()
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
@@ -59,6 +60,7 @@ def maintenance(
                     for task in row.tasks
                     if task.last_error
                 ],
+                "none: no monitor, router, transport or host has run yet",
             )
         if not watches:
             return
@@ -96,7 +98,11 @@ def connections(
             for row, each in found
         )
     else:
-        _print_table([_connection_view(row, each) for row, each in found], [_problem(each) for _, each in found])
+        _print_table(
+            [_connection_view(row, each) for row, each in found],
+            [_problem(each) for _, each in found],
+            "none: no transport has one",
+        )
 
 
 def _latest() -> "LatestRows[ProgramRow]":
@@ -177,7 +183,7 @@ def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
         typer.echo(json.dumps(row))
 
 
-def _print_table(rows: list[dict[str, str]], problems: list[str]) -> None:
+def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) -> None:
     from rich.console import Group
     from rich.text import Text
 
@@ -185,7 +191,7 @@ def _print_table(rows: list[dict[str, str]], problems: list[str]) -> None:
     from streaming.cli.routing.databases import table_of
 
     if not rows:
-        typer.echo("none: no transport has one")
+        typer.echo(empty)
         return
     lines = [Text(printable(problem), "red") for problem in dict.fromkeys(problems) if problem]
     tables.print_view(Group(table_of(rows), *([Text(), *lines] if lines else [])))

@@ -1,19 +1,30 @@
 """Does the periodic tasks of a program, and publishes what they did."""
 
+import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import Producer
 
-from streaming.core.maintenance.schedule import PeriodicTask, Schedule
+from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS, PeriodicTask, Schedule
 from streaming.core.times import iso_time
+from streaming.errors import UserError
+from streaming.kafka.access import rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, encode_program
+from streaming.wire.topics import Topics
+
+# The longest wait for Kafka at the end of a program, whose record is then only shown for longer.
+_FLUSH_TIMEOUT_S = 1.0
 
 # What a task does: returns the number of things that it has done.
 Work = Callable[[], int]
+
+_log = logging.getLogger(__name__)
 
 
 class Clock:
@@ -30,39 +41,57 @@ class Clock:
         return iso_time(time.time_ns() // 1_000_000 + instant_ms - Clock.now_ms())
 
 
+class Publisher:
+    """Writes a program's record in service-maintenance."""
+
+    def __init__(self, program: str, producer: Producer | None, topics: Topics) -> None:
+        """Stores where to write.
+
+        Args:
+            program: The kind of program, such as `transport`.
+            producer: Writes the record; None: nothing is written.
+            topics: The topics.
+        """
+        self.program = program
+        self.instance = f"{socket.gethostname()}:{os.getpid()}"
+        self._producer = producer
+        self._topic = topics.service_maintenance
+
+    def write(self, value: bytes | None) -> None:
+        """Writes the record; None removes it."""
+        if self._producer is None:
+            return
+        # If Kafka is away, the record is lost, and the next one has everything.
+        with suppress(BufferError):
+            self._producer.produce(self._topic, value, f"{self.program}/{self.instance}".encode())
+        self._producer.poll(0)
+
+
 class PeriodicTasks:
     """The periodic tasks of a program. One thread may use it."""
 
-    def __init__(  # noqa: PLR0913  (the parts of a program)
+    def __init__(
         self,
-        program: str,
-        tasks: Mapping[PeriodicTask, Work],
-        interval_ms: int,
-        *,
-        producer: Producer,
-        topic: str,
+        work: Mapping[PeriodicTask, Work],
+        publisher: Publisher,
         say: Callable[[str], None],
+        interval_ms: int = DEFAULT_INTERVAL_MS,
         connections: Callable[[], list[ConnectionRow]] = list,
     ) -> None:
         """Begins; the first notification comes after an interval.
 
         Args:
-            program: The kind of program, such as `transport`.
-            tasks: The tasks, and what each does.
-            interval_ms: The interval of the notifications.
-            producer: Writes the record of the program.
-            topic: The topic service-maintenance.
+            work: The tasks, and what each does.
+            publisher: Writes the record of the program.
             say: Writes a line to the program's log.
+            interval_ms: The interval of the notifications.
             connections: Returns the connections, for the record.
         """
-        self._program = program
-        self._instance = f"{socket.gethostname()}:{os.getpid()}"
-        self._work = tasks
-        self._interval_ms = interval_ms
-        self._schedule = Schedule(tasks, interval_ms, Clock.now_ms())
-        self._producer = producer
-        self._topic = topic
+        self._work = work
+        self._publisher = publisher
         self._say = say
+        self._interval_ms = interval_ms
+        self._schedule = Schedule(work, interval_ms, Clock.now_ms())
         self._connections = connections
         self._published = -1
 
@@ -84,7 +113,7 @@ class PeriodicTasks:
 
     def close(self) -> None:
         """Removes the program's record. The caller flushes the producer."""
-        self._write(None)
+        self._publisher.write(None)
 
     def _do(self, task: PeriodicTask) -> None:
         began_ms = Clock.now_ms()
@@ -97,23 +126,50 @@ class PeriodicTasks:
             task.succeeded(began_ms, Clock.now_ms(), done)
 
     def _publish(self) -> None:
-        self._write(
-            encode_program(
-                ProgramRow(
-                    self._program,
-                    self._instance,
-                    self._interval_ms,
-                    Clock.iso_time(Clock.now_ms()),
-                    [_row(task) for task in self._schedule.tasks],
-                    self._connections(),
-                )
-            )
+        row = ProgramRow(
+            self._publisher.program,
+            self._publisher.instance,
+            self._interval_ms,
+            Clock.iso_time(Clock.now_ms()),
+            [_row(task) for task in self._schedule.tasks],
+            self._connections(),
         )
+        self._publisher.write(encode_program(row))
 
-    def _write(self, value: bytes | None) -> None:
-        # If Kafka is away, the record is lost, and the next one has everything.
-        with suppress(BufferError):
-            self._producer.produce(self._topic, value, f"{self._program}/{self._instance}".encode())
+
+@contextmanager
+def published(
+    program: str, work: Mapping[PeriodicTask, Work], cluster: Cluster, admin: Admin, topics: Topics
+) -> Iterator[PeriodicTasks]:
+    """Yields the periodic tasks of a program, whose record is there until the end of the block.
+
+    A program works without the topic and the right to write it; then it only has no record.
+    """
+    producer = None
+    try:
+        admin.require_topics(rights(writes=[topics.service_maintenance]))
+        producer = cluster.producer()
+    except UserError as error:
+        _log.warning("`queue-activation maintenance` will not show this %s: %s", program, error)
+    periodic = PeriodicTasks(work, Publisher(program, producer, topics), lambda line: _log.warning("%s", line))
+    try:
+        yield periodic
+    finally:
+        periodic.close()
+        if producer is not None:
+            producer.flush(_FLUSH_TIMEOUT_S)
+
+
+def counted(total: Callable[[], int]) -> Work:
+    """Returns the work of a task that others do as soon as it is due: how much they did since the last call."""
+    last = 0
+
+    def since_last() -> int:
+        nonlocal last
+        before, last = last, total()
+        return last - before
+
+    return since_last
 
 
 def _row(task: PeriodicTask) -> TaskRow:

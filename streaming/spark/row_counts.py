@@ -1,4 +1,4 @@
-"""Counts the records that the workers write to each topic, for the driver's metrics.
+"""Counts what the workers do, such as the records that they write to each topic, for the driver.
 
 The tasks of a batch's last stage write the records. Spark adds the count of such a task when the task succeeds, and
 only once. So a task that is tried again counts once, and the records that its failed attempt had already sent to Kafka
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 from pyspark import Accumulator, AccumulatorParam
+from pyspark.sql import SparkSession
 
 # topic -> records
 RowCounts = Counter[str]
@@ -27,6 +28,11 @@ class CounterParam(AccumulatorParam["Counter[str]"]):
     ) -> "Counter[str]":
         """Returns a new counter, because the driver reads the old one in another thread."""
         return value1 + value2
+
+
+def counter(spark: SparkSession) -> "Accumulator[Counter[str]]":
+    """Returns an accumulator of counts, with which the workers can report to the driver."""
+    return spark.sparkContext.accumulator(Counter(), CounterParam())
 
 
 def counted(frames: Iterator[pd.DataFrame], written: "Accumulator[RowCounts]") -> Iterator[pd.DataFrame]:

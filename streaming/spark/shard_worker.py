@@ -5,7 +5,8 @@ decides what a shard holds and what a batch does to it: it gives a function from
 rows to be written and the new state.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -33,11 +34,13 @@ class TakenShard(NamedTuple):
         rows: The rows to be written, in order.
         state: The new state, by the query's schema; None keeps the stored state and writes none.
         wake_delay_ms: The time from the batch to the shard's wake-up.
+        done: Periodic task -> the number of things that the batch has done for it.
     """
 
     rows: list[OutputRow]
     state: tuple[Any, ...] | None
     wake_delay_ms: int
+    done: Mapping[str, int] = MappingProxyType({})
 
 
 # The arguments are a shard's key, its stored state or None, its records by blocks.RECORDS in no order, and the batch's

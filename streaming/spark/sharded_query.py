@@ -104,11 +104,11 @@ class WorkerReports:
 
     Attributes:
         wakes: The next wake-up of each shard.
-        written: The number of records written, by topic; None if it is not needed.
+        written: The number of records written, by topic.
     """
 
     wakes: "Accumulator[Wakes]"
-    written: "Accumulator[RowCounts] | None"
+    written: "Accumulator[RowCounts]"
 
 
 def sharded_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
@@ -194,8 +194,7 @@ def _step(blocks: DataFrame, take_shard: TakeShard, state_schema: str, reports: 
         wakes.add({key: (batch_ms, delay_ms)})
 
     def take(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        rows = take_batch(int(key[0]), frames, state, take_shard, report_wake)
-        return rows if written is None else counted(rows, written)
+        return counted(take_batch(int(key[0]), frames, state, take_shard, report_wake), written)
 
     rows = blocks.groupBy("shard").applyInPandasWithState(
         take,

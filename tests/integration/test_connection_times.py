@@ -16,7 +16,7 @@ from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.periodic_tasks import PeriodicTasks
+from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.system.embedded_broker import HOST, EmbeddedBroker
 from streaming.system.relay import Relay
 from streaming.wire.delivered import Row
@@ -49,14 +49,8 @@ def test_connections_rest_and_close_within_their_bands(
     settings = TransportSettings(own, lambda address: Cluster(address.removeprefix("tcp://")), times=TIMES)
     producer = own.producer({})
     connections = Connections(settings, Topics(), producer, print)
-    tasks = PeriodicTasks(
-        "transport",
-        connections.periodic_tasks(),
-        INTERVAL_MS,
-        producer=producer,
-        topic=Topics().service_maintenance,
-        say=print,
-    )
+    publisher = Publisher("transport", producer, Topics())
+    tasks = PeriodicTasks(connections.periodic_tasks(), publisher, print, INTERVAL_MS)
     changes: dict[str, list[Change]] = defaultdict(list)
 
     def look() -> None:

@@ -15,9 +15,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from streaming.core.activation import task_handlers as core
 from streaming.daemons.host import start_records, taking, task_host
 from streaming.daemons.host.task_host import TaskEvent
+from streaming.kafka.admin import Admin
+from streaming.kafka.last_records import last_records
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess
+from streaming.wire.service_maintenance import decode_program
 from tests.support.hosting import Hosting
 from tests.support.monitor_topics import DEADLINE_S, expel_members, group_in_partition
 from tests.support.waiting import is_running, wait_until
@@ -216,10 +219,19 @@ def test_a_start_that_lacks_resources_for_a_moment_is_tried_again(
 
     monkeypatch.setattr(task_host, "ChildProcess", start)
     hosting.configure("name = 'p'\ncommand = 'true'")
+    topic = hosting.topics.service_maintenance
+    specs = [spec for spec in hosting.topics.service_specs() if spec.name == topic]
+    Admin(hosting.cluster).create_topics(specs, 1, replication_factor=1)
+
+    def restarted() -> bool:
+        rows = [decode_program(record.value()) for record in last_records(hosting.cluster, topic, 1, 1)]
+        return [(task.name, task.done) for row in rows for task in row.tasks] == [("RESTART_TASK_HANDLERS", 1)]
+
     with hosting.host() as host:
         task_id = hosting.start("orders")
         assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
         assert len([line for line in host.lines if "will be tried again" in line]) == 3
+        wait_until(restarted, DEADLINE_S, "the start among the host's periodic tasks")
         lacking = 10**9
         task_id = hosting.start("orders", expires_in_s=1)
         assert "before" in hosting.wait_for(task_id, type="TASK_FAILED_TO_START")[-1]["reason"]

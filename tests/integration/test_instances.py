@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.wire.envelope import decode_envelope
+from streaming.wire.envelope import decode_envelope, encode_envelope
 from streaming.wire.headers import decoded_headers
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
@@ -27,6 +28,7 @@ from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
+FROM_STOCK = {"from_service": RESERVE, "from_database": "stock"}
 
 
 class Pair:
@@ -156,9 +158,10 @@ def test_an_instance_that_cannot_be_reached_holds_up_no_other(pair: Pair) -> Non
     assert row["reason"] == "sent to tcp://127.0.0.1:1, which has not acknowledged it yet"
 
 
-def listed(scene: ServiceScene, command: str) -> list[dict[str, Any]]:
-    """Returns what a command prints about the transport that runs; those that were killed have older records."""
-    rows = [json.loads(line) for line in scene.shell.run(command, "--json").splitlines()]
+def listed(scene: ServiceScene, command: str, program: str = "transport") -> list[dict[str, Any]]:
+    """Returns what a command prints about the program that runs; those that were killed have older records."""
+    found = [json.loads(line) for line in scene.shell.run(command, "--json").splitlines()]
+    rows = [row for row in found if row.get("program", program) == program]
     newest = max(row["update_time"] for row in rows)
     return [row for row in rows if row["update_time"] == newest]
 
@@ -189,6 +192,14 @@ def test_connections_and_periodic_tasks_can_be_looked_at(pair: Pair) -> None:
     }
     assert all(row["runs"] > 0 and row["failures"] == 0 and row["last_run"] for row in tasks.values())
     assert "CONNECT_TO_DESTINATIONS" in pair.north.shell.run("maintenance")
+    of_router = {row["name"]: row["every"] for row in listed(pair.north, "maintenance", "router")}
+    assert of_router == {
+        "DELETE_STALE_MESSAGES": 1,
+        "RECLASSIFY_CONVERSATIONS": 2,
+        "RESTART_BROKERS": 5,
+        "ASK_FOR_ROUTES": 5,
+        "RESUME_CLEAN_UP": 5,
+    }
 
 
 def test_a_message_for_a_third_instance_is_sent_on_and_waits_for_the_connection_to_it(pair: Pair) -> None:
@@ -283,23 +294,62 @@ def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair
     )
     north.shell.run("route", "drop", "ask", "--database", "shop")
 
+    def asked() -> int:
+        [row] = [row for row in listed(north, "maintenance", "router") if row["name"] == "ASK_FOR_ROUTES"]
+        return int(row["done"])
 
-def test_watching_shows_that_a_message_was_deleted_that_could_not_be_sent_on_for_60_s(pair: Pair) -> None:
+    wait_until(lambda: asked() >= 2, DEADLINE_S, "the questions among the periodic tasks")
+
+
+def ahead_of_sequence(scene: ServiceScene) -> str:
+    """Sends the first message and the third one of another instance's conversation; returns the conversation."""
+    name = new_id()
+    for sequence in (0, 2):
+        fields = {
+            "type": "MESSAGE",
+            "conversation_id": name,
+            "is_initiator": True,
+            "from_service": "//peer",
+            "from_broker_instance": str(uuid.uuid4()),
+            "to_service": RESERVE,
+            "begin": sequence == 0,
+            "message_sequence_number": sequence,
+            "first_unacknowledged": 0,
+            "receive_sequence_number": 0,
+            "hops_remaining": 10,
+        }
+        scene.produce(scene.topics.service_incoming, b"ahead", name.encode(), [("envelope", encode_envelope(fields))])
+    return name
+
+
+def test_watching_shows_what_periodic_tasks_do(pair: Pair) -> None:
     scene = pair.south
     pair.route(scene, "msdb", "gone", "//gone", "tcp://127.0.0.1:5")
     pair.route(pair.north, "shop", "gone", "//gone", address_of(scene))
-    pair.north.say("MESSAGE", new_id(), b"lost", begin=True, to_service="//gone")
-    pair.north.flush()
+    scene.shell.run("service", "create", "//no-topic", "--database", "stock", "--queue", f"{scene.prefix}none")
     place = ["--bootstrap-servers", scene.bootstrap_servers, "--topic-prefix", scene.prefix]
     command = [*THIS_COMMAND, "maintenance", "--watch", *place]
     with ChildProcess(command, log_file=scene.folder / "watch.log", env=own_environment()) as watch:
+        watch.wait_until_said("RESUME_CLEAN_UP", DEADLINE_S)
+        pair.north.say("MESSAGE", new_id(), b"lost", begin=True, to_service="//gone")
+        scene.say("MESSAGE", new_id(), b"held", begin=True, to_service="//no-topic", **FROM_STOCK)
+        scene.say("MESSAGE", new_id(), b"held", begin=True, to_service="//later", **FROM_STOCK)
+        pair.north.flush()
+        scene.flush()
+        sent_s, _ = time.monotonic(), ahead_of_sequence(scene)
+        wait_until(lambda: any(row["number"] == 9796 for row in held(scene)), DEADLINE_S, "a message that is held")
+        scene.shell.run("service", "create", "//later", "--database", "stock", "--queue", scene.reserve)
+        watch.wait_until_said("RECLASSIFY_CONVERSATIONS did 1", DEADLINE_S)
+        watch.wait_until_said("DELETE_STALE_MESSAGES did 1", DEADLINE_S)
+        # The instant is that of the deletion's report. 10 s, up to 5 s until the notification, and a batch.
+        assert time.monotonic() - sent_s > 10
+        watch.wait_until_said("RESTART_BROKERS did 1", DEADLINE_S)
         watch.wait_until_said("DELETE_UNFORWARDED_MESSAGES did 1", 90.0)
         assert watch.stop() == 143, "SIGTERM"
 
 
 def test_a_transport_that_stops_is_shown_no_longer(pair: Pair) -> None:
     transport = pair.transports[1]
-    wait_until(lambda: bool(pair.south.shell.run("maintenance", "--json")), DEADLINE_S, "a record")
     before = {json.loads(line)["instance"] for line in pair.south.shell.run("maintenance", "--json").splitlines()}
     own = listed(pair.south, "maintenance")[0]["instance"]
     transport.stop()

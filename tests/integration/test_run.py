@@ -18,6 +18,11 @@ from tests.support.waiting import wait_until
 DEADLINE_S = 90.0
 
 
+def programs(routed: Routed) -> set[str]:
+    """Returns the programs whose periodic tasks `maintenance` shows."""
+    return {json.loads(line)["program"] for line in routed.shell.run("maintenance", "--json").splitlines()}
+
+
 def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBroker, tmp_path: Path) -> None:
     routed = Routed(broker.bootstrap_servers, tmp_path)
     topics, queue = Topics(routed.prefix), f"stock-{uuid.uuid4().hex[:8]}"
@@ -45,8 +50,12 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBrok
         assert [record.value() for record in found or []][:3] == [b"body 0", b"body 1", b"body 2"]
         activations = wait_until(lambda: last_records(cluster, topics.activations, 2, 100), DEADLINE_S, "an activation")
         assert {json.loads(record.value() or b"")["queue"] for record in activations} == {queue}
+        wait_until(
+            lambda: programs(routed) == {"monitor", "router", "transport"}, DEADLINE_S, "the periodic tasks of all"
+        )
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
+    assert programs(routed) == set(), "programs that have stopped are shown no longer"
     said = log_file.read_text().splitlines()
     assert said[-1] == "run stopped"
     stopped = [line.split(" | ")[1] for line in said if line.endswith(" stopped") and " | " in line]

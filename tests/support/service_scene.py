@@ -67,10 +67,16 @@ class ServiceScene(Scene):
             "from_database": database,
             "to_service": to_service,
         }
-        headers: Sequence[tuple[str, str | bytes | None]] = [("envelope", json.dumps(envelope | fields).encode())]
+        value = json.dumps(envelope | fields).encode()
+        self.produce(self.topics.service_messages, body, conversation_id.encode(), [("envelope", value)])
+
+    def produce(
+        self, topic: str, value: bytes | None, key: bytes, headers: Sequence[tuple[str, str | bytes | None]]
+    ) -> None:
+        """Sends a record."""
         while True:
             try:
-                self._producer.produce(self.topics.service_messages, body, conversation_id.encode(), headers=[*headers])
+                self._producer.produce(topic, value, key, headers=[*headers])
             except BufferError:
                 self._producer.poll(0.1)
             else:

@@ -8,11 +8,10 @@ import pytest
 from confluent_kafka import Producer
 
 from streaming.core.maintenance.schedule import PeriodicTask
-from streaming.kafka.periodic_tasks import PeriodicTasks
+from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher, counted
 from streaming.wire.service_maintenance import ProgramRow, decode_program
+from streaming.wire.topics import Topics
 from tests.support.waiting import wait_until
-
-TOPIC = "service-maintenance"
 
 
 class Written:
@@ -21,8 +20,12 @@ class Written:
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
 
-    def produce(self, _topic: str, value: bytes | None, _key: bytes) -> None:
+    def produce(self, topic: str, value: bytes | None, _key: bytes) -> None:
+        assert topic == "service-maintenance"
         self.values.append(value)
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def fail() -> int:
 
 def periodic(written: Written, say: Callable[[str], None]) -> PeriodicTasks:
     tasks = {PeriodicTask("FAILS", 1, "fails"): fail, PeriodicTask("DELETES", 1, "deletes"): lambda: 3}
-    return PeriodicTasks("transport", tasks, 1, producer=cast("Producer", written), topic=TOPIC, say=say)
+    return PeriodicTasks(tasks, Publisher("transport", cast("Producer", written), Topics()), say, 1)
 
 
 def last(written: Written) -> ProgramRow:
@@ -63,3 +66,12 @@ def test_a_program_that_ends_removes_its_record(written: Written) -> None:
     tasks = periodic(written, print)
     tasks.close()
     assert written.values == [None]
+
+
+def test_a_task_that_others_do_counts_what_they_have_done_since_its_last_run() -> None:
+    total = 3
+    work = counted(lambda: total)
+    assert work() == 3
+    assert work() == 0
+    total = 5
+    assert work() == 2

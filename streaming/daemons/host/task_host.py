@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from streaming.core.activation.task_handlers import Duty, TaskHandlers
+from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.core.maintenance.tasks import RESTART_TASK_HANDLERS
 from streaming.daemons.host.config import HostConfig
 from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
 from streaming.daemons.host.reports import Reports
@@ -24,6 +27,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.periodic_tasks import counted, published
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted
@@ -95,11 +99,16 @@ class TaskChange:
 
 @dataclass
 class _Hosted:
-    """A task that this host has taken; `process` is None until the task runs."""
+    """A task that this host has taken; `process` is None until the task runs.
+
+    Attributes:
+        has_failed_to_start: Whether it could not be started for lack of resources, for a time at least.
+    """
 
     task: StartActivatedTask
     invocation: Invocation
     process: ChildProcess | None = field(default=None)
+    has_failed_to_start: bool = False
 
 
 class TaskHost:
@@ -136,9 +145,11 @@ class TaskHost:
         self._handlers = TaskHandlers()
         self._hosted: dict[str, _Hosted] = {}
         self._had_room = True
+        self._restarted = 0
         self._next_look_ms = 0
         self._take_from_ms = 0
         self._has_left = False
+        self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         """Joins the consumer group of the hosts.
@@ -159,14 +170,17 @@ class TaskHost:
         except BaseException:
             self._records.close()
             raise
+        restart = {PeriodicTask(*RESTART_TASK_HANDLERS): counted(lambda: self._restarted)}
+        self._periodic = self._resources.enter_context(published("host", restart, cluster, admin, self._topics))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._leave()
-        self._end_all()
-        self._reports.close(FLUSH_TIMEOUT_S)
+        with self._resources:
+            self._leave()
+            self._end_all()
+            self._reports.close(FLUSH_TIMEOUT_S)
 
     @property
     def is_ready(self) -> bool:
@@ -190,6 +204,7 @@ class TaskHost:
             UserError: Kafka does not allow the host to read queue-tasks or to report.
         """
         self._attend()
+        self._periodic.look()
         if self._reports.denied is not None:
             raise self._reports.denied
         now_ms = _now_ms()
@@ -308,6 +323,7 @@ class TaskHost:
         except OSError as error:
             if error.errno in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
+                hosted.has_failed_to_start = True
                 self._say(f"{_name_of(task)} cannot be started at the moment and will be tried again: {error}")
             else:
                 self._fail(task, str(error))
@@ -317,6 +333,7 @@ class TaskHost:
             self._fail(task, str(error))
             return
         self._handlers.started(task.task_id, _now_ms())
+        self._restarted += hosted.has_failed_to_start
         self._tell(TaskChange(TaskEvent.STARTED, task, process_id=hosted.process.pid))
 
     def _look_for_exit(self, hosted: _Hosted) -> None:

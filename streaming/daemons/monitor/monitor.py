@@ -10,6 +10,8 @@ from functools import partial
 from pyspark.sql.streaming import StreamingQuery
 
 from streaming.core.activation.settings import CoreSettings
+from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.core.maintenance.tasks import ADJUST_ACTIVATION_TASKS
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
@@ -19,6 +21,7 @@ from streaming.kafka import client_properties
 from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.periodic_tasks import counted, published
 from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import progress_files
 from streaming.spark.activation import checkpoint_layout, handover
@@ -27,6 +30,7 @@ from streaming.spark.activation.handover import Handover
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.refusals import RefusalLog, RefusalsParam
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.row_counts import counter
 from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
@@ -109,14 +113,17 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
             sole.wait()
         handed_over = handover.pending(spark, location, layout)
         wakes = spark.sparkContext.accumulator({}, WakesParam())
+        reports = WorkerReports(wakes, counter(spark))
         refused = spark.sparkContext.accumulator(Counter(), RefusalsParam())
+        if metrics is not None:
+            metrics.listen(spark, QUERY_NAME, reports)
         writer = prepare_query(
             spark,
             _query_settings(settings, location, layout),
             _beginning(settings, layout, handed_over),
             _shard_settings(settings, len(layout.keys)),
             kafka.partitions,
-            WorkerReports(wakes, metrics.listen(spark, QUERY_NAME, wakes) if metrics is not None else None),
+            reports,
             refused,
         )
         sole.wait()
@@ -129,7 +136,18 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
             return handed_over is None or handover.end(spark, location, layout, query)
 
         wake_times, refusal_log = WakeTimes(layout.keys), RefusalLog()
-        with _ticker(settings, kafka, partial(wake_times.is_due_by, wakes)) as ticker:
+        adjust = {PeriodicTask(*ADJUST_ACTIVATION_TASKS): counted(lambda: reports.written.value[kafka.topics.tasks])}
+        with (
+            _ticker(settings, kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+            published("monitor", adjust, kafka.cluster, kafka.admin, kafka.topics) as periodic,
+        ):
+            if metrics is not None:
+                metrics.tasks = periodic.tasks
+
+            def look() -> None:
+                refusal_log.look(refused.value)
+                periodic.look()
+
             return QueryRun(
                 MONITOR,
                 sole,
@@ -140,7 +158,7 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
                 (),
                 writer.start,
                 is_ready,
-                lambda: refusal_log.look(refused.value),
+                look,
             ).run()
 
 

@@ -15,17 +15,17 @@ from confluent_kafka import KafkaException, Message
 from prometheus_client import disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
+from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.query.batch_metrics import Batches
+from streaming.daemons.query.task_metrics import task_metrics
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark.query_listener import Listener
-from streaming.spark.row_counts import CounterParam, RowCounts
-from streaming.spark.wake_times import Wakes
+from streaming.spark.sharded_query import WorkerReports
 from streaming.system.metrics_server import MetricsServer
 from streaming.wire.decoding import RecordDecoder
 
@@ -102,8 +102,9 @@ class QueryMetrics(MetricsServer):
         self._measured = measured
         self._check_interval_s = settings.check_interval_ms / 1000
         self._is_active = False
-        self._wakes: Accumulator[Wakes] | None = None
-        self._written: Accumulator[RowCounts] | None = None
+        self._reports: WorkerReports | None = None
+        # The periodic tasks, with what they have done.
+        self.tasks: Sequence[PeriodicTask] = ()
         self._batches = Batches(names, measured.sources, self._registry)
         self._ends = EndOffsets(cluster, partitions, measured.inputs)
         self._is_view_complete = False
@@ -131,22 +132,16 @@ class QueryMetrics(MetricsServer):
 
     # Spark's reports
 
-    def listen(self, spark: SparkSession, query_name: str, wakes: "Accumulator[Wakes]") -> "Accumulator[RowCounts]":
-        """Listens to the query that is started next; returns the counter for the records that its workers write.
+    def listen(self, spark: SparkSession, query_name: str, reports: WorkerReports) -> None:
+        """Listens to the query that is started next.
 
         Args:
             spark: The session.
             query_name: The query's name.
-            wakes: The wake-ups of the shards, as reported by the workers.
+            reports: The reports of its workers.
         """
-        self._written = self.counter(spark)
-        self._wakes = wakes
+        self._reports = reports
         spark.streams.addListener(Listener(query_name, self))
-        return self._written
-
-    def counter(self, spark: SparkSession) -> "Accumulator[RowCounts]":
-        """Returns an accumulator of counts, with which the workers can report more."""
-        return spark.sparkContext.accumulator(Counter(), CounterParam())
 
     def query_is_active(self, is_active: bool) -> None:
         """Notes that the query has begun or ended."""
@@ -154,11 +149,11 @@ class QueryMetrics(MetricsServer):
 
     def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
         """Records a committed batch."""
-        self._batches.committed(progress, self._wakes.value if self._wakes else {})
+        self._batches.committed(progress, self._reports.wakes.value if self._reports else {})
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics that are computed when the registry collects them."""
-        written = Counter() if self._written is None else self._written.value
+        written = Counter() if self._reports is None else self._reports.written.value
         outputs = CounterMetricFamily(
             f"{self._names}_output_records", "Records written, by topic without its prefix", labels=["topic"]
         )
@@ -174,6 +169,7 @@ class QueryMetrics(MetricsServer):
         is_ready = self.why_not_ready() is None
         yield GaugeMetricFamily(f"{self._names}_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
         yield from self.more()
+        yield from task_metrics(self._names, self.tasks)
         if self._is_view_complete:
             yield from self.of_view()
 

@@ -8,12 +8,10 @@ from confluent_kafka import Message
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from pyspark import Accumulator
-from pyspark.sql import SparkSession
 
 from streaming.daemons.query.metrics import Measured, MetricsSettings, QueryMetrics
 from streaming.daemons.router.view_metrics import Conversations
 from streaming.kafka.clients import Cluster
-from streaming.spark.row_counts import RowCounts
 from streaming.wire.topics import Topics
 
 NAMES = "queue_activation_router"
@@ -39,7 +37,7 @@ class RouterMetrics(QueryMetrics):
         """
         self._topic_of_endpoints = topics.service_conversations
         self._conversations = Conversations()
-        self._decided: Accumulator[RowCounts] | None = None
+        self._decided: Accumulator[Counter[str]] | None = None
         outputs = (
             topics.service_decisions,
             topics.service_definitions,
@@ -52,10 +50,9 @@ class RouterMetrics(QueryMetrics):
         measured = Measured(topics.prefix, sources, topics.service_inputs(), outputs, views, "row of a view")
         super().__init__(NAMES, settings, cluster, measured, partitions)
 
-    def count_decisions(self, spark: SparkSession) -> "Accumulator[RowCounts]":
-        """Returns the counter for the decisions of the workers, by kind."""
-        self._decided = self.counter(spark)
-        return self._decided
+    def watch(self, done: "Accumulator[Counter[str]]") -> None:
+        """Takes the counter of what the workers have done: decisions, by kind."""
+        self._decided = done
 
     def apply(self, record: Message) -> None:
         """Takes a row of service-conversations or of service-transmissions."""

@@ -1,17 +1,21 @@
 """Runs the router: checks its requirements, starts the query and the tick, and stops both after the current batch."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 from msgspec import structs
+from pyspark import Accumulator
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from streaming.core.activation.settings import Semantics
 from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.maintenance import tasks
+from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.routing.conversation import Instance
 from streaming.daemons.query.metrics import MetricsSettings
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
@@ -27,6 +31,7 @@ from streaming.kafka import client_properties
 from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.periodic_tasks import Work, counted, published
 from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import progress_files, query_failure
 from streaming.spark.query_listener import Listener
@@ -35,6 +40,7 @@ from streaming.spark.routing.checkpoint_layout import RouterLayout, Wanted
 from streaming.spark.routing.query import MAX_KEY_BYTES, MAX_VALUE_BYTES, QUERY_NAME, prepare_query
 from streaming.spark.routing.restoration import Restoration
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.row_counts import counter
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
 from streaming.system import logs
@@ -46,6 +52,13 @@ CHECK_INTERVAL_MS = 1_000
 # A tick is written at least this often, so that shards clean up and write their clocks.
 LONGEST_PAUSE_MS = 10_000
 _POLL_INTERVAL_S = 0.05
+_TASKS = (
+    tasks.DELETE_STALE_MESSAGES,
+    tasks.RECLASSIFY_CONVERSATIONS,
+    tasks.RESTART_BROKERS,
+    tasks.ASK_FOR_ROUTES,
+    tasks.RESUME_CLEAN_UP,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +117,7 @@ def _rights(topics: Topics) -> Rights:
         topics.service_conversations,
         topics.service_transmissions,
         topics.service_progress,
+        topics.service_maintenance,
         topics.service_dead_letters,
         topics.service_ticks,
     )
@@ -155,21 +169,26 @@ def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetri
         )
         wakes = spark.sparkContext.accumulator({}, WakesParam())
         query_settings = _query_settings(settings, location, layout)
-        reports = WorkerReports(wakes, metrics.listen(spark, QUERY_NAME, wakes) if metrics is not None else None)
-        decided = metrics.count_decisions(spark) if metrics is not None else None
+        reports, done = WorkerReports(wakes, counter(spark)), counter(spark)
+        if metrics is not None:
+            metrics.listen(spark, QUERY_NAME, reports)
+            metrics.watch(done)
         prepare = partial(prepare_query, spark, query_settings, restored)
-        writer = prepare(shard_settings, kafka.partitions, reports, decided)
+        writer = prepare(shard_settings, kafka.partitions, reports, done)
         checkpoint_layout.keep(spark, location, layout)
         older = checkpoint_layout.unfinished(spark, location, shard_settings)
         signals.only_note()
-        if older is not None and not _finish(prepare(older, kafka.partitions, reports, decided), signals):
+        if older is not None and not _finish(prepare(older, kafka.partitions, reports, done), signals):
             return 0 if signals.stop.is_set() else 1
         checkpoint_layout.keep_settings(spark, location, shard_settings)
         wake_times = WakeTimes(layout.shard_keys)
         with (
             ProgressWriter(kafka.cluster, kafka.topics, layout.generation) as progress,
             _ticker(kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+            published("router", _periodic_tasks(done), kafka.cluster, kafka.admin, kafka.topics) as periodic,
         ):
+            if metrics is not None:
+                metrics.tasks = periodic.tasks
             spark.streams.addListener(Listener(QUERY_NAME, progress))
             return QueryRun(
                 ROUTER,
@@ -181,8 +200,17 @@ def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetri
                 (progress,),
                 writer.start,
                 partial(_is_ready, spark, location, layout, restored),
-                lambda: None,
+                periodic.look,
             ).run()
+
+
+def _periodic_tasks(done: "Accumulator[Counter[str]]") -> dict[PeriodicTask, Work]:
+    """Returns the periodic tasks of the shards, which do them as soon as they are due, and report how much they did."""
+
+    def work(name: str) -> Work:
+        return counted(lambda: done.value[name])
+
+    return {PeriodicTask(*task): work(task.name) for task in _TASKS}
 
 
 def _finish(writer: DataStreamWriter, signals: StopSignals) -> bool:

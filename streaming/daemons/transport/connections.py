@@ -10,6 +10,7 @@ from confluent_kafka import Message, Producer
 
 from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
 from streaming.core.conversations.decisions import AskRole, Forward
+from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.transport.connection import InstanceConnection
 from streaming.daemons.transport.roles import RoleAsker
@@ -109,15 +110,9 @@ class Connections:
     def periodic_tasks(self) -> dict[PeriodicTask, Work]:
         """Returns the periodic tasks of connections, with what each does."""
         return {
-            PeriodicTask(
-                "CONNECT_TO_DESTINATIONS", 2, "connects to destinations with pending messages that are not suppressed"
-            ): lambda: sum(connection.try_again() for connection in self),
-            PeriodicTask("CLOSE_IDLE_CONNECTIONS", 5, "closes connections that have been idle"): lambda: sum(
-                connection.close_if_idle() for connection in self
-            ),
-            PeriodicTask("DELETE_UNFORWARDED_MESSAGES", 5, "deletes messages that were not forwarded within 60 s"): (
-                self._delete_overdue
-            ),
+            PeriodicTask(*tasks.CONNECT_TO_DESTINATIONS): lambda: sum(each.try_again() for each in self),
+            PeriodicTask(*tasks.CLOSE_IDLE_CONNECTIONS): lambda: sum(each.close_if_idle() for each in self),
+            PeriodicTask(*tasks.DELETE_UNFORWARDED_MESSAGES): self._delete_overdue,
         }
 
     def rows(self) -> list[ConnectionRow]:

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.daemons.query.task_metrics import task_metrics
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.system.metrics_server import MetricsServer
@@ -152,7 +153,7 @@ class Metrics(MetricsServer):
             for each, count in [*found.items()]:
                 family.add_metric([each], count)
             yield family
-        yield from _of_tasks(counts.tasks)
+        yield from task_metrics("queue_activation_transport", counts.tasks)
         connected = GaugeMetricFamily(
             "queue_activation_transport_connected", "1 if another instance is connected, else 0", labels=["address"]
         )
@@ -183,23 +184,3 @@ class Metrics(MetricsServer):
         while not self._is_stopped.is_set():
             self._ends.look()
             self._is_stopped.wait(_LOOK_INTERVAL_S)
-
-
-def _of_tasks(tasks: Sequence[PeriodicTask]) -> Iterator[Metric]:
-    runs, failures, done = (
-        CounterMetricFamily(f"queue_activation_transport_task_{name}", help_text, labels=["task"])
-        for name, help_text in (
-            ("runs", "Runs of a periodic task"),
-            ("failures", "Runs of a periodic task that failed"),
-            ("done", "Things that a periodic task has done"),
-        )
-    )
-    seconds = GaugeMetricFamily(
-        "queue_activation_transport_task_seconds", "Duration of the last run of a periodic task", labels=["task"]
-    )
-    for task in tasks:
-        runs.add_metric([task.name], task.runs)
-        failures.add_metric([task.name], task.failures)
-        done.add_metric([task.name], task.done)
-        seconds.add_metric([task.name], task.duration_ms / 1_000)
-    yield from (runs, failures, done, seconds)

@@ -33,7 +33,7 @@ from streaming.kafka.errors import (
     is_rebalance,
     kafka_error,
 )
-from streaming.kafka.periodic_tasks import PeriodicTasks
+from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.threads import within
 from streaming.wire.topics import Topics
@@ -138,13 +138,11 @@ class Transport:
             reports = cluster.producer({"enable.idempotence": True})
             self._connections = Connections(self._settings, topics, reports, self._say)
             self._periodic = PeriodicTasks(
-                "transport",
                 self._connections.periodic_tasks(),
+                Publisher("transport", reports, topics),
+                self._say,
                 self._settings.notification_interval_ms,
-                producer=reports,
-                topic=topics.service_maintenance,
-                say=self._say,
-                connections=self._connections.rows,
+                self._connections.rows,
             )
             self.counts.tasks = self._periodic.tasks
             self._context = Context(topics, self._share, self._records, self._queues, self._connections, self._say)

@@ -54,7 +54,7 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     shard_settings: RouterShardSettings,
     partitions: Mapping[str, int],
     reports: WorkerReports,
-    decided: "Accumulator[Counter[str]] | None",
+    done: "Accumulator[Counter[str]]",
 ) -> DataStreamWriter:
     """Returns the query, ready to be started.
 
@@ -65,7 +65,7 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
         shard_settings: The settings of its shards.
         partitions: The number of partitions of each input topic.
         reports: The accumulators with which the workers report to the driver.
-        decided: The accumulator of the number of decisions, by kind; None if it is not needed.
+        done: The accumulator of the number of decisions, by kind, and of the work of periodic tasks, by task.
     """
     topics = Topics(shard_settings.topic_prefix)
     partition_of = {key: partition for partition, key in enumerate(settings.shard_keys)}
@@ -73,8 +73,8 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
 
     def take_shard(key: int, kept: tuple[Any, ...] | None, batch: pa.Table, batch_ms: int) -> TakenShard:
         taken = run_shard(kept, batch, batch_ms, shard_settings, partition_of[key], beginnings.get(key))
-        if decided is not None and taken.rows:
-            decided.add(decisions_in(taken.rows, topics.service_decisions))
+        if taken.rows or taken.done:
+            done.add(decisions_in(taken.rows, topics.service_decisions) + Counter(taken.done))
         return taken
 
     sources = _sources(topics, settings.shard_keys, partitions, {} if restored is None else restored.offsets)

@@ -80,7 +80,7 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     shard.clock.advance(batch_ms)
     rows = step_shard(shard, batch, settings, partition)
     row, wake_ms = _close(shard)
-    return TakenShard(rows, row, wake_ms - shard.clock.now_ms)
+    return TakenShard(rows, row, wake_ms - shard.clock.now_ms, shard.done)
 
 
 def _begin(restored: RestoredShard, batch_ms: int) -> RouterShard:

@@ -1,5 +1,6 @@
 """Takes a shard of the router through one batch: definitions, reports, what is due, then messages, each by offset."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 from confluent_kafka import murmur2
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Source
+from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Drop, Source
 from streaming.core.conversations.looking import look, retry, send_again, take_back
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
@@ -15,6 +16,7 @@ from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.restoring import Suspect, end_suspect
 from streaming.core.conversations.statements import UNKNOWN, take
 from streaming.core.conversations.transmitting import acknowledge
+from streaming.core.maintenance import tasks
 from streaming.core.times import FOREVER_MS, Clock
 from streaming.spark.routing.clean_up import CleanUpState, clean_up
 from streaming.spark.routing.conversation_store import ConversationStore, views_of
@@ -69,6 +71,7 @@ class RouterShard:
         mirrors: The mirrored routes that have been used.
         round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
         suspects: Conversations that have to end, because the shard was restored.
+        done: Periodic task -> the number of things that the step has done for it.
     """
 
     clock: Clock
@@ -86,6 +89,7 @@ class RouterShard:
     mirrors: Mirrors = field(default_factory=Mirrors)
     round_trip_ms: int = 0
     suspects: Sequence[Suspect] = ()
+    done: Counter[str] = field(default_factory=Counter)
 
 
 def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSettings, partition: int) -> list[OutputRow]:
@@ -118,10 +122,11 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     rows += _end_suspects(context, shard, settings.generation, topics, partition)
     for report in reports:
         _take_report(context, store, report)
-    rows += _look_at_due(context, store, topics, partition)
+    rows += _look_at_due(context, shard, topics, partition)
     place = partition, settings.partitions
     if partition == _WRITER_OF_SHARED:
         ask_for_routes(context, needed, store, settings.secret, place)
+        shard.done[tasks.ASK_FOR_ROUTES.name] += len(needed)
     for record, found in incoming:
         _take_incoming(context, store, record, found, place)
     for record, found in messages:
@@ -220,16 +225,25 @@ def _take_report(context: Context, store: ConversationStore, report: ServiceRepo
     )
 
 
-def _look_at_due(context: Context, store: ConversationStore, topics: Topics, partition: int) -> list[OutputRow]:
+def _look_at_due(context: Context, shard: RouterShard, topics: Topics, partition: int) -> list[OutputRow]:
     """Does what is due. Returns the rows that delete the views of conversations that are forgotten."""
     rows: list[OutputRow] = []
+    store, before = shard.conversations, len(context.decisions)
     for conversation in store.take_up_due(context.now_ms, context.settings.max_looked_at):
         if context.let_go <= 0:
             break  # those that have not been looked at stay due
         store.looked_at(conversation)
+        for direction in conversation.directions:
+            if direction.waiting and 0 < direction.retry_ms <= context.now_ms:
+                shard.done[tasks.RESTART_BROKERS.name] += 1
+            elif direction.held_since_ms != FOREVER_MS:
+                shard.done[tasks.RECLASSIFY_CONVERSATIONS.name] += 1
         if not look(context, conversation):
             store.remove(conversation)
             rows += removal_rows(conversation, topics, partition)
+    # Nothing else that is due drops messages.
+    stale = sum(isinstance(each, Drop) for each in context.decisions[before:])
+    shard.done[tasks.DELETE_STALE_MESSAGES.name] += stale
     return rows
 
 
@@ -303,6 +317,7 @@ def _finish(
     deleted = clean_up(shard.clean_up, clock, settings.keep_ms, ends, lowest)
     if deleted is not None:
         context.decisions.append(deleted)
+        shard.done[tasks.RESUME_CLEAN_UP.name] += 1
     values = list(decision_records(context.decisions, settings.generation, shard.number, ends))
     shard.number += len(values)
     return rows + [(topics.service_decisions, None, value, None, partition) for value in values]

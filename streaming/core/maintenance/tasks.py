@@ -1,0 +1,45 @@
+"""The periodic tasks of all programs: name, how often, and purpose.
+
+The tasks are those of the document "Service Broker Periodic Tasks". docs/periodic-tasks.md has them one by one.
+"""
+
+from typing import NamedTuple
+
+
+class Task(NamedTuple):
+    """A periodic task.
+
+    Attributes:
+        name: Its name, as users see it.
+        every: It is done on each notification whose number is a multiple of this.
+        purpose: What it does, for users.
+    """
+
+    name: str
+    every: int
+    purpose: str
+
+
+# The monitor
+ADJUST_ACTIVATION_TASKS = Task("ADJUST_ACTIVATION_TASKS", 1, "starts activation tasks where one more has useful work")
+
+# The host
+RESTART_TASK_HANDLERS = Task("RESTART_TASK_HANDLERS", 1, "starts tasks that failed to start for lack of resources")
+
+# The router
+DELETE_STALE_MESSAGES = Task("DELETE_STALE_MESSAGES", 1, "deletes messages ahead of sequence after 10 s")
+RECLASSIFY_CONVERSATIONS = Task(
+    "RECLASSIFY_CONVERSATIONS", 2, "decides held messages again after changes of definitions, limits, or routes' expiry"
+)
+RESTART_BROKERS = Task("RESTART_BROKERS", 5, "tries deliveries again that could not be made, 25 s later")
+ASK_FOR_ROUTES = Task("ASK_FOR_ROUTES", 5, "asks the configuration service for missing routes, also again when due")
+RESUME_CLEAN_UP = Task("RESUME_CLEAN_UP", 5, "lets the transport delete messages that nobody needs any more")
+
+# The transport
+CONNECT_TO_DESTINATIONS = Task(
+    "CONNECT_TO_DESTINATIONS", 2, "connects to destinations with pending messages that are not suppressed"
+)
+CLOSE_IDLE_CONNECTIONS = Task("CLOSE_IDLE_CONNECTIONS", 5, "closes connections that have been idle")
+DELETE_UNFORWARDED_MESSAGES = Task(
+    "DELETE_UNFORWARDED_MESSAGES", 5, "deletes messages that were not forwarded within 60 s"
+)
