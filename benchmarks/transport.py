@@ -42,7 +42,8 @@ def fill(cluster: Cluster, topics: Topics, count: int) -> None:
     """Writes the messages, and the decisions to deliver them, in the order of the messages."""
     admin = Admin(cluster)
     admin.create_topics(topics.service_specs(), PARTITIONS, 1)
-    admin.create_topics([spec for spec in topics.specs() if spec.name == topics.arrivals], PARTITIONS, 1)
+    needed = topics.arrivals, topics.service_maintenance
+    admin.create_topics([spec for spec in topics.specs() if spec.name in needed], PARTITIONS, 1)
     for future in admin.client.create_topics([NewTopic(queue, PARTITIONS, 1) for queue in (*QUEUES, "copy")]).values():
         future.result()
     producer = cluster.producer({"queue.buffering.max.messages": 1_000_000})

@@ -74,6 +74,8 @@ class Topics:
             TopicSpec(self.activated_tasks, True, _COMPACTED),
             TopicSpec(self.monitors, True, _COMPACTED),
             TopicSpec(self.dead_letters, False, {}),
+            # Every program has its record there; one without services, too.
+            TopicSpec(self.service_maintenance, False, _COMPACTED_SOON),
         ]
 
     def service_specs(self) -> list[TopicSpec]:
@@ -90,7 +92,6 @@ class Topics:
             TopicSpec(self.service_ticks, False, _INPUT | {"retention.ms": str(HOUR_MS)}),
             TopicSpec(self.service_definitions, False, _COMPACTED),
             TopicSpec(self.service_progress, False, _COMPACTED_SOON),
-            TopicSpec(self.service_maintenance, False, _COMPACTED_SOON),
             TopicSpec(self.service_dead_letters, False, {}),
         ]
 

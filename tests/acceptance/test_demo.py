@@ -66,9 +66,11 @@ def test_the_demo_of_instances_ends_by_itself_with_everything_answered() -> None
     assert re.search(r"sent, delivered, answered\s+(\d+), \1, \1\b", output), output
     assert re.search(r"lost, twice, out of order\s+0, 0, 0\b", output), output
     story = (
-        *("is cut for 20 s", "3 messages in queue audit", "wait to be acknowledged", "the link is mended"),
+        *("is cut for 20 s", "3 messages to //stock/audit", "in queue audit", "wait to be acknowledged"),
+        "the link is mended",
         *("has everything that waited", "becomes a MIRROR", "in queue mirror", "has taken over: 5 conversations"),
     )
     places = [output.find(text) for text in story]
     assert -1 not in places, output
     assert places == sorted(places), output
+    assert re.search(r"forwarded by west\s+3 messages\b", output), output

@@ -4,6 +4,7 @@ A limit of n seconds acts within n and n + the interval of its task: a lost conn
 one that could not be opened after 60 to 70 s, and an idle one is closed after 90 to 115 s.
 """
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.last_records import last_records
 from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.system.embedded_broker import HOST, EmbeddedBroker
 from streaming.system.relay import Relay
@@ -81,8 +83,14 @@ def test_connections_rest_and_close_within_their_bands(
         connections.send(NOWHERE, ROW)
         wait(NOWHERE, closed, connecting)
         wait(idle, connected, closed)
+        connections.send(idle, ROW)
+        wait(idle, closed, connecting, connected)
     finally:
         connections.close()
+    reports = [json.loads(each.value() or b"") for each in last_records(own, Topics().service_reports, 1, 100)]
+    told = {address: [each["is_connected"] for each in reports if each["address"] == address] for address in changes}
+    assert told[idle] == [True], "nothing has to be sent again because an idle connection is opened again"
+    assert told[lost][:2] == [True, False]
     for address, (before, after), least_ms, most_ms in (
         (lost, (closed, connecting), 1_500, 2_500),
         (NOWHERE, (closed, connecting), 6_000, 7_000),

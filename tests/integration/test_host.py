@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from streaming.core.activation import task_handlers as core
 from streaming.daemons.host import start_records, taking, task_host
 from streaming.daemons.host.task_host import TaskEvent
-from streaming.kafka.admin import Admin
 from streaming.kafka.last_records import last_records
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.embedded_broker import EmbeddedBroker
@@ -220,8 +219,6 @@ def test_a_start_that_lacks_resources_for_a_moment_is_tried_again(
     monkeypatch.setattr(task_host, "ChildProcess", start)
     hosting.configure("name = 'p'\ncommand = 'true'")
     topic = hosting.topics.service_maintenance
-    specs = [spec for spec in hosting.topics.service_specs() if spec.name == topic]
-    Admin(hosting.cluster).create_topics(specs, 1, replication_factor=1)
 
     def restarted() -> bool:
         rows = [decode_program(record.value()) for record in last_records(hosting.cluster, topic, 1, 1)]

@@ -310,6 +310,7 @@ def ahead_of_sequence(scene: ServiceScene) -> str:
             "conversation_id": name,
             "is_initiator": True,
             "from_service": "//peer",
+            "from_database": "peer",
             "from_broker_instance": str(uuid.uuid4()),
             "to_service": RESERVE,
             "begin": sequence == 0,

@@ -51,7 +51,7 @@ class Routed:
     def __post_init__(self) -> None:
         self.topics = Topics(self.prefix)
         self.cluster = Cluster(self.bootstrap_servers, {})
-        Admin(self.cluster).create_topics(self.topics.service_specs(), PARTITIONS, 1)
+        Admin(self.cluster).create_topics([*self.topics.specs(), *self.topics.service_specs()], PARTITIONS, 1)
         self.checkpoint = self.folder / "checkpoint"
         self.shell = Shell(self.bootstrap_servers, self.prefix)
         self._producer = self.cluster.producer({"linger.ms": 0})

@@ -85,7 +85,8 @@ class Scene:
         self.topics = Topics(self.prefix)
         self.admin = Admin(self.cluster)
         self.admin.create_topics(self.topics.service_specs(), PARTITIONS, 1)
-        self.admin.create_topics([spec for spec in self.topics.specs() if spec.name == self.topics.arrivals], 1, 1)
+        needed = self.topics.arrivals, self.topics.service_maintenance
+        self.admin.create_topics([spec for spec in self.topics.specs() if spec.name in needed], 1, 1)
         self._producer = self.cluster.producer({"linger.ms": 0})
 
     def create_queue(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:

@@ -235,3 +235,22 @@ def test_an_acknowledgement_without_a_way_is_not_sent(scene: Scene) -> None:
     scene.say(begin=True)
     assert got(scene.south) == ["0"]
     assert scene.north.shard.conversation(C).references() == 1
+
+
+def test_of_many_that_are_late_only_some_are_sent_again_and_the_others_wait_once_more() -> None:
+    scene = Scene(max_sent_again=1)
+    scene.cut((NORTH, SOUTH))
+    names = ("a", "b", "c")
+    for name in names:
+        scene.north.say(Envelope("MESSAGE", name, True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+    before = scene.network.counts["sent"]
+    scene.go_on(4_000)
+    assert scene.network.counts["sent"] == before + 1, "only one of three is repeated"
+    scene.go_on(4_000)
+    assert scene.network.counts["sent"] == before + 2, "the oldest has doubled its time"
+    # Whoever asks is not limited, and neither is a destination that can be reached again.
+    scene.cut()
+    scene.north.connected(SOUTH, is_connected=True)
+    scene.go_on()
+    assert {delivery.conversation_id for delivery, _ in scene.south.delivered} == set(names)

@@ -19,6 +19,9 @@ INITIATOR, TARGET = 0, 1
 # The number of an Error that ends the far endpoint at once, whatever it has received. Messages never get as far.
 RESET = 2**62
 
+# The value of `Link.resend_ms` if the destination can be reached again, or somebody asks.
+AT_ONCE = 0
+
 # The views show the last statement as exactly as this. Otherwise each statement would write two rows.
 SPOKEN_STEP_MS = 600_000
 
@@ -90,7 +93,7 @@ class Link:
         address: The address to which messages were sent last; empty: none was, or its route is gone.
         next_sequence: The number of the next message to send. It goes back when messages are sent again.
         sent_below: Messages with lower numbers have been sent at least once.
-        resend_ms: The instant at which what is not acknowledged is sent again.
+        resend_ms: The instant at which what is not acknowledged is sent again; AT_ONCE: now, without a limit.
         resend_after_ms: The time after which it is sent again; it doubles each time.
         sent_ms: The instant since which the far side has owed an acknowledgement; NEVER_MS: not known.
         has_told_end: Whether the far side has acknowledged that this side has ended.

@@ -4,6 +4,7 @@ from collections import deque
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import (
+    AT_ONCE,
     INITIATOR,
     TARGET,
     Conversation,
@@ -118,7 +119,7 @@ def send_again(context: Context, conversation: Conversation) -> None:
     """Sends what is not acknowledged at once, because its destination can be reached again."""
     link = conversation.link
     if link is not None and link.resend_ms != FOREVER_MS:
-        link.resend_ms, link.resend_after_ms = context.now_ms, context.settings.resend_ms // 2
+        link.resend_ms, link.resend_after_ms = AT_ONCE, context.settings.resend_ms // 2
         link.sent_ms = NEVER_MS
         deliver_what_can_go(context, conversation, link.far_side, is_limited=True)
 
@@ -131,7 +132,7 @@ def retry(context: Context, conversation: Conversation) -> None:
             direction.retry_ms = 0
             conversation.is_view_stale = True
             if conversation.link is not None:
-                conversation.link.resend_ms, conversation.link.sent_ms = context.now_ms, NEVER_MS
+                conversation.link.resend_ms, conversation.link.sent_ms = AT_ONCE, NEVER_MS
             deliver_what_can_go(context, conversation, side, is_limited=True)
     conversation.settle(context.now_ms)
 

@@ -2,10 +2,12 @@
 
 Sending may fail without a word. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
 when its route leads elsewhere. If acknowledgements take longer than 2 s, the first time is twice as long as they take.
+When the time of very many messages is over, the far side is more likely late than deaf, and repetitions would make it
+later. So a batch repeats only some, the oldest first; they tell how long acknowledgements take.
 """
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Item, Link
+from streaming.core.conversations.conversation import AT_ONCE, RESET, TARGET, Conversation, Item, Link
 from streaming.core.conversations.deciding import ask, place_of
 from streaming.core.conversations.decisions import Kind, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
@@ -53,8 +55,12 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         place = place_of(decision)
         if place is not None:
             ask(context, place)
-        link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
-        link.next_sequence, link.resend_ms = first, FOREVER_MS
+        if link.resend_ms != AT_ONCE and context.may_send_again <= 0:
+            link.resend_ms = context.now_ms + link.resend_after_ms
+        else:
+            context.may_send_again -= 0 if link.resend_ms == AT_ONCE else link.next_sequence - first
+            link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
+            link.next_sequence, link.resend_ms = first, FOREVER_MS
     _transmit(context, conversation, link, decision, is_limited)
     return False
 

@@ -87,7 +87,7 @@ def _run(settings: MonitorSettings) -> int:
     partitions = admin.require_topics(_rights(topics))
     admin.require_group(settings.topic_prefix + GROUP_ID)
     topic_ids = admin.topic_ids(topics.inputs())
-    for sentence in admin.other_settings(topics.specs()):
+    for sentence in admin.other_settings([spec for spec in topics.specs() if spec.name in partitions]):
         _log.warning("%s", sentence)
     if settings.logs_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
@@ -169,7 +169,8 @@ def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], b
 
 def _rights(topics: Topics) -> Rights:
     inputs = topics.inputs()
-    outputs = [spec.name for spec in topics.specs() if spec.name not in inputs]
+    # Without the topic of periodic tasks, it is only not shown by `maintenance`.
+    outputs = [spec.name for spec in topics.specs() if spec.name not in (*inputs, topics.service_maintenance)]
     return rights(reads=inputs, writes=[topics.ticks, *outputs])
 
 

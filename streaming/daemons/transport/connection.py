@@ -60,7 +60,8 @@ class InstanceConnection:
             address: The address.
             cluster: Its Kafka cluster.
             times: The times.
-            on_change: Is told the address, and whether it has become reachable; from another thread.
+            on_change: Is told the address, and whether it can be reached; from another thread. It is not told of a
+                connection that was idle and is opened again, if nothing was dropped meanwhile.
         """
         self.address = address
         self.state = Connection(times)
@@ -74,6 +75,8 @@ class InstanceConnection:
         # Whether the destination has taken something since it was waited for in vain.
         self._is_moving = True
         self._is_closing = False
+        # Whether the router has to send again what it has sent: this or an earlier process may have dropped some of it.
+        self._has_to_report = True
         self._problem: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"connection to {address}", daemon=True)
         self._thread.start()
@@ -97,6 +100,7 @@ class InstanceConnection:
                 self._is_moving = self._lock.wait_for(has_room, _PATIENCE_S)
             if not is_usable or not has_room():
                 self.dropped += 1
+                self._has_to_report = True
                 return
             self._waiting.append(row)
             self._waiting_bytes += size
@@ -159,7 +163,9 @@ class InstanceConnection:
             return
         with self._lock:
             self.state.connected(Clock.now_ms())
-        self._on_change(self.address, True)
+            has_to_report, self._has_to_report = self._has_to_report, False
+        if has_to_report:
+            self._on_change(self.address, True)
         while self._is_open():
             self._hand_over(producer)
             producer.poll(0)
@@ -220,4 +226,5 @@ class InstanceConnection:
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._waiting_bytes = 0
+            self._has_to_report = True
         self._on_change(self.address, False)
