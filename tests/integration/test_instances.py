@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
 from streaming.core.conversations.holding import ASKED_IN_VAIN, NO_PRINCIPAL
@@ -19,50 +20,16 @@ from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
-from streaming.wire.envelope import decode_envelope, encode_envelope
+from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
+from tests.support.instance_pair import DEADLINE_S, Pair, address_of, drops, held, receive, states
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
 
-DEADLINE_S = 60.0
 FROM_STOCK = {"from_service": RESERVE, "from_database": "stock"}
-
-
-class Pair:
-    """The instances.
-
-    Attributes:
-        north: Has the database shop with the service ORDERS.
-        south: Has the database stock with the service RESERVE.
-    """
-
-    def __init__(self, north: ServiceScene, south: ServiceScene) -> None:
-        self.north = north
-        self.south = south
-        self.transports = [each.program("transport", "--notification-interval", "200ms") for each in (north, south)]
-
-    def define(self) -> None:
-        """Creates the services, and the routes in both directions."""
-        places = ((self.north, self.south, "shop", ORDERS, RESERVE), (self.south, self.north, "stock", RESERVE, ORDERS))
-        for scene, far, database, service, far_service in places:
-            scene.shell.run("database", "create", database)
-            queue = scene.orders if service == ORDERS else scene.reserve
-            scene.shell.run("service", "create", service, "--database", database, "--queue", queue)
-            self.route(scene, database, "far", far_service, address_of(far))
-
-    @staticmethod
-    def route(scene: ServiceScene, database: str, name: str, service: str, address: str, *options: str) -> None:
-        """Creates a route."""
-        place = ["--database", database, "--service", service, "--address", address]
-        scene.shell.run("route", "create", name, *place, *options)
-
-
-def address_of(scene: ServiceScene) -> str:
-    """Returns the address of an instance."""
-    return f"tcp://{scene.bootstrap_servers}/{scene.prefix}"
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +44,6 @@ def pair(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
         south.running(south.program("router", "--message-forwarding", "ON"), pair.transports[1]),
     ):
         yield pair
-
-
-def states(scene: ServiceScene, name: str) -> set[str]:
-    rows = scene.rows(scene.topics.service_conversations).items()
-    return {row["state"] for key, row in rows if key.startswith(name)}
-
-
-def held(scene: ServiceScene) -> list[dict[str, Any]]:
-    return [*scene.rows(scene.topics.service_transmissions).values()]
 
 
 def test_a_request_to_another_instance_is_answered(pair: Pair) -> None:
@@ -228,6 +186,75 @@ def test_a_message_for_a_third_instance_is_sent_on_and_waits_for_the_connection_
     assert waiting()[1] > len(b"far")
 
 
+def test_a_message_in_a_circle_ends_at_its_hop_limit_and_none_is_sent_on_without_forwarding(
+    pair: Pair,
+) -> None:
+    port = pair.south.bootstrap_servers.rpartition(":")[2]
+    # South does not know this name of its own, so it sends the message to itself until no hop is left.
+    pair.route(pair.south, "msdb", "circle", "//circle", f"tcp://localhost:{port}/{pair.south.prefix}")
+    pair.route(pair.north, "shop", "circle", "//circle", address_of(pair.south))
+    pair.route(pair.north, "msdb", "on", "//on", address_of(pair.south))
+    circle, on = new_id(), new_id()
+    pair.north.say("MESSAGE", circle, b"round", begin=True, to_service="//circle")
+    pair.north.flush()
+    receive(pair.north, "MESSAGE", on, 0, to_service="//on")
+    wait_until(lambda: 11285 in drops(pair.south, circle), DEADLINE_S, "the end of the circle")
+    records = [each for each in pair.south.read(pair.south.topics.service_incoming, 0) if each.key() == circle.encode()]
+    hops = [decode_envelope(decoded_headers(each)).hops_remaining for each in records]
+    assert hops[:11] == [*range(10, -1, -1)]
+    wait_until(lambda: drops(pair.north, on) == [9792], DEADLINE_S, "forwarding is off")
+
+
+def test_an_expired_route_in_use_holds_messages_until_it_is_altered(pair: Pair) -> None:
+    name = new_id()
+    pair.south.shell.run("service", "create", "//brief", "--database", "stock", "--queue", pair.south.reserve)
+    pair.route(pair.north, "shop", "brief", "//brief", address_of(pair.south), "--lifetime", "1h")
+    pair.north.say("MESSAGE", name, b"in time", begin=True, to_service="//brief")
+    pair.north.flush()
+
+    def bodies() -> list[bytes | None]:
+        return [body for _, body in seen(pair.south.read(pair.south.reserve, 0)).get(name, [])]
+
+    def held_by() -> list[int | None]:
+        return [row["number"] for row in held(pair.north) if row["conversation_id"] == name]
+
+    wait_until(lambda: bodies() == [b"in time"] and not held_by(), DEADLINE_S, "the first message")
+    pair.north.shell.run("route", "alter", "brief", "--database", "shop", "--lifetime", "1s")
+    expired_s = time.monotonic() + 1
+    wait_until(lambda: time.monotonic() > expired_s, DEADLINE_S, "the route's expiry")
+    pair.north.say("MESSAGE", name, b"too late", to_service="//brief")
+    pair.north.flush()
+    wait_until(lambda: held_by() == [9795], DEADLINE_S, "the message that is held")
+    pair.north.shell.run("route", "alter", "brief", "--database", "shop", "--lifetime", "1h")
+    wait_until(lambda: bodies() == [b"in time", b"too late"], DEADLINE_S, "the second message")
+
+
+def test_a_second_target_is_told_8495_and_a_repeat_is_acknowledged_again(pair: Pair) -> None:
+    name = new_id()
+    pair.north.say("MESSAGE", name, b"once", begin=True)
+    pair.north.flush()
+    wait_until(lambda: name in seen(pair.south.read(pair.south.reserve, 0)), DEADLINE_S, "the message")
+    wait_until(lambda: not any(row["conversation_id"] == name for row in held(pair.north)), DEADLINE_S, "its pin")
+    second = {"is_initiator": False, "from_service": RESERVE, "to_service": ORDERS, "receive_sequence_number": 1}
+    receive(pair.north, "ACK", name, None, **second)
+    wait_until(lambda: drops(pair.north, name) == [8495], DEADLINE_S, "the second target")
+
+    def of_conversation(scene: ServiceScene) -> list[Message]:
+        return [each for each in scene.read(scene.topics.service_incoming, 0) if each.key() == name.encode()]
+
+    first, *others = of_conversation(pair.south)
+    told = [decode_envelope(decoded_headers(each)) for each in others]
+    assert [(each.type, each.error_code) for each in told] == [("ERROR", -8495)]
+    acknowledgements = len(of_conversation(pair.north))
+    # As if the acknowledgement had been lost.
+    headers = [(key, value) for key, value in decoded_headers(first)]
+    pair.south.produce(pair.south.topics.service_incoming, first.value(), name.encode(), headers)
+    pair.south.flush()
+    wait_until(lambda: 11218 in drops(pair.south, name), DEADLINE_S, "the repeat")
+    wait_until(lambda: len(of_conversation(pair.north)) > acknowledgements, DEADLINE_S, "another acknowledgement")
+    assert seen(pair.south.read(pair.south.reserve, 0))[name] == [("0", b"once")]
+
+
 def test_messages_wait_for_a_principal_and_go_to_the_mirror_once_it_claims_to_be_it(pair: Pair) -> None:
     instance, name = str(uuid.uuid4()), new_id()
     copy = ["copy", "--mirroring-role", "MIRROR", "--broker-instance", instance]
@@ -301,28 +328,6 @@ def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair
     wait_until(lambda: asked() >= 2, DEADLINE_S, "the questions among the periodic tasks")
 
 
-def ahead_of_sequence(scene: ServiceScene) -> str:
-    """Sends the first message and the third one of another instance's conversation; returns the conversation."""
-    name = new_id()
-    for sequence in (0, 2):
-        fields = {
-            "type": "MESSAGE",
-            "conversation_id": name,
-            "is_initiator": True,
-            "from_service": "//peer",
-            "from_database": "peer",
-            "from_broker_instance": str(uuid.uuid4()),
-            "to_service": RESERVE,
-            "begin": sequence == 0,
-            "message_sequence_number": sequence,
-            "first_unacknowledged": 0,
-            "receive_sequence_number": 0,
-            "hops_remaining": 10,
-        }
-        scene.produce(scene.topics.service_incoming, b"ahead", name.encode(), [("envelope", encode_envelope(fields))])
-    return name
-
-
 def test_watching_shows_what_periodic_tasks_do(pair: Pair) -> None:
     scene = pair.south
     pair.route(scene, "msdb", "gone", "//gone", "tcp://127.0.0.1:5")
@@ -337,7 +342,9 @@ def test_watching_shows_what_periodic_tasks_do(pair: Pair) -> None:
         scene.say("MESSAGE", new_id(), b"held", begin=True, to_service="//later", **FROM_STOCK)
         pair.north.flush()
         scene.flush()
-        sent_s, _ = time.monotonic(), ahead_of_sequence(scene)
+        sent_s, ahead = time.monotonic(), new_id()
+        for sequence in (0, 2):
+            receive(scene, "MESSAGE", ahead, sequence)
         wait_until(lambda: any(row["number"] == 9796 for row in held(scene)), DEADLINE_S, "a message that is held")
         scene.shell.run("service", "create", "//later", "--database", "stock", "--queue", scene.reserve)
         watch.wait_until_said("RECLASSIFY_CONVERSATIONS did 1", DEADLINE_S)
