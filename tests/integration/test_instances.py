@@ -201,7 +201,7 @@ def test_a_message_in_a_circle_ends_at_its_hop_limit_and_none_is_sent_on_without
     wait_until(lambda: 11285 in drops(pair.south, circle), DEADLINE_S, "the end of the circle")
     records = [each for each in pair.south.read(pair.south.topics.service_incoming, 0) if each.key() == circle.encode()]
     hops = [decode_envelope(decoded_headers(each)).hops_remaining for each in records]
-    assert hops[:11] == [*range(10, -1, -1)]
+    assert [*dict.fromkeys(hops)] == [*range(10, -1, -1)]
     wait_until(lambda: drops(pair.north, on) == [9792], DEADLINE_S, "forwarding is off")
 
 

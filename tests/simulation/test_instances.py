@@ -49,7 +49,6 @@ def settings(random: Random) -> ConversationSettings:
         max_unacknowledged=choose((1, 3, 500)),
         resend_ms=choose((500, 4_000)),
         max_resend_ms=16_000,
-        max_sent_again=choose((1, 1_000)),
         stale_ms=choose((500, 10_000)),
         tombstone_ms=600_000,
         delivery_retry_ms=2_000,

@@ -25,7 +25,6 @@ def test_every_limit_is_in_the_document() -> None:
         settings.max_conversations,
         settings.max_let_go,
         settings.max_looked_at,
-        settings.max_sent_again,
     ):
         assert re.search(rf"\b{limit:,}\b", DOCUMENT), limit
     for text in (

@@ -50,7 +50,7 @@ WHOLE = Conversation(
     60_000,
     70_000,
     80_000,
-    Link(0, "far instance", "tcp://far:1", 3, 4, 5_000, 6_000, 4_500, True, {9: Ahead(Kind.END, 8, 7_000)}),
+    Link(0, "far instance", "tcp://far:1", 3, 4, 5_000, 6_000, 4_500, 7, True, {9: Ahead(Kind.END, 8, 7_000)}),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from streaming.core.conversations.looking import MAX_UNREACHABLE, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.conversations.transmitting import SENT_AGAIN
 from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
@@ -237,20 +238,40 @@ def test_an_acknowledgement_without_a_way_is_not_sent(scene: Scene) -> None:
     assert scene.north.shard.conversation(C).references() == 1
 
 
-def test_of_many_that_are_late_only_some_are_sent_again_and_the_others_wait_once_more() -> None:
-    scene = Scene(max_sent_again=1)
+def test_of_what_is_late_only_the_first_is_repeated_until_it_is_acknowledged(scene: Scene) -> None:
     scene.cut((NORTH, SOUTH))
-    names = ("a", "b", "c")
-    for name in names:
-        scene.north.say(Envelope("MESSAGE", name, True, ORDERS, "N", STOCK, begin=True))
-    scene.go_on()
-    before = scene.network.counts["sent"]
+    scene.say(begin=True)
+    for _ in range(6):
+        scene.say()
+    sent = scene.network.counts["sent"]
     scene.go_on(4_000)
-    assert scene.network.counts["sent"] == before + 1, "only one of three is repeated"
-    scene.go_on(4_000)
-    assert scene.network.counts["sent"] == before + 2, "the oldest has doubled its time"
-    # Whoever asks is not limited, and neither is a destination that can be reached again.
+    scene.say()
+    assert scene.network.counts["sent"] == sent + 1, "the others are not repeated, and a later one waits"
+    assert scene.north.shard.conversation(C).directions[1].reason == SENT_AGAIN
     scene.cut()
-    scene.north.connected(SOUTH, is_connected=True)
+    scene.go_on(8_000)
     scene.go_on()
-    assert {delivery.conversation_id for delivery, _ in scene.south.delivered} == set(names)
+    assert got(scene.south) == [str(number) for number in range(8)]
+    assert scene.network.counts["sent"] - scene.network.counts["lost"] < 2 * 8 + 8, "messages, acknowledgements"
+    conversation = scene.north.shard.conversation(C)
+    assert (conversation.references(), conversation.directions[1].reason) == (0, "")
+
+
+def test_after_the_first_repeat_no_more_go_than_twice_as_many_as_are_acknowledged() -> None:
+    scene = Scene(max_unacknowledged=5)
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    for _ in range(11):
+        scene.say()
+    scene.go_on(4_000)
+    link = scene.north.shard.conversation(C).link
+    assert link is not None
+    windows = [link.window]
+    for received in (1, 3, 7):
+        fields = {"from_broker_instance": IN_SOUTH, "receive_sequence_number": received}
+        receive(scene.north, Envelope("ACK", C, False, STOCK, "S", ORDERS, **fields))  # type: ignore[arg-type]
+        link = scene.north.shard.conversation(C).link
+        assert link is not None
+        windows.append(link.window)
+        assert link.next_sequence - received <= (link.window or 5)
+    assert windows == [1, 2, 4, 0]

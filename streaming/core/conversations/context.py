@@ -49,7 +49,6 @@ class Context:
         round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
         decisions: The decisions so far, in order.
         let_go: The number of held messages that may still be let go in this batch.
-        may_send_again: The number of messages that may still be sent again in this batch because their time is over.
     """
 
     __slots__ = (
@@ -62,7 +61,6 @@ class Context:
         "incoming_conversations",
         "instance",
         "let_go",
-        "may_send_again",
         "mirrors",
         "now_ms",
         "questions",
@@ -102,7 +100,6 @@ class Context:
         self._slowest_ms = -1
         self.decisions: list[Decision] = []
         self.let_go = settings.max_let_go
-        self.may_send_again = settings.max_sent_again
 
     def refuse(self, offset: int, number: int | None, reason: str, source: int = Source.MESSAGES) -> None:
         """Makes a record a dead letter. A message of the router itself has none."""

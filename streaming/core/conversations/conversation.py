@@ -93,9 +93,10 @@ class Link:
         address: The address to which messages were sent last; empty: none was, or its route is gone.
         next_sequence: The number of the next message to send. It goes back when messages are sent again.
         sent_below: Messages with lower numbers have been sent at least once.
-        resend_ms: The instant at which what is not acknowledged is sent again; AT_ONCE: now, without a limit.
+        resend_ms: The instant at which what is not acknowledged is sent again; AT_ONCE: now.
         resend_after_ms: The time after which it is sent again; it doubles each time.
         sent_ms: The instant since which the far side has owed an acknowledgement; NEVER_MS: not known.
+        window: Messages that may be on their way, after one was sent again; 0: as many as the settings allow.
         has_told_end: Whether the far side has acknowledged that this side has ended.
         ahead: Number -> message from the far side that cannot be accepted yet: an earlier one is missing, or its
             delivery cannot be made.
@@ -110,6 +111,7 @@ class Link:
     resend_ms: int = FOREVER_MS
     resend_after_ms: int = 0
     sent_ms: int = NEVER_MS
+    window: int = 0
     has_told_end: bool = False
     ahead: dict[int, Ahead] = field(default_factory=dict)
     owes_acknowledgement: bool = False

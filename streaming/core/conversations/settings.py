@@ -19,7 +19,6 @@ class ConversationSettings:
         max_unacknowledged: Messages of a conversation that may be on their way to another instance.
         resend_ms: The time after which a message that is not acknowledged is sent again; it doubles each time.
         max_resend_ms: The longest such time.
-        max_sent_again: Messages that a shard sends again in one batch because nobody has acknowledged them in time.
         stale_ms: How long a message from another instance is kept that cannot be accepted; its sender sends it again.
         max_hops: The number of instances that may send a message on.
         is_literal: Whether a question to the configuration service holds only the conversation that asked it (R3 of
@@ -38,7 +37,6 @@ class ConversationSettings:
     max_unacknowledged: int = 500
     resend_ms: int = 4_000
     max_resend_ms: int = 64_000
-    max_sent_again: int = 250
     stale_ms: int = 10_000
     max_hops: int = 10
     is_literal: bool = False

@@ -94,6 +94,7 @@ def _take_link(link: Link) -> Snapshot:
         link.has_told_end,
         ahead,
         link.sent_ms,
+        link.window,
     ]
 
 
@@ -101,8 +102,8 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
     if taken is None:
         return None
     far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
-    # Before format 3 there is no instant of sending.
-    has_told_end, ahead, *sent_ms = rest
+    # The first versions had no instant of sending, the next ones no window.
+    has_told_end, ahead, sent_ms, window = [*rest, *(NEVER_MS, 0)[len(rest) - 2 :]]
     return Link(
         far_side,
         far_instance,
@@ -111,7 +112,8 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
         sent_below,
         resend_ms,
         resend_after_ms,
-        sent_ms[0] if sent_ms else NEVER_MS,
+        sent_ms,
+        window,
         has_told_end,
         {sequence: Ahead(kind, offset, received_ms) for sequence, kind, offset, received_ms in ahead},
     )

@@ -2,12 +2,14 @@
 
 Sending may fail without a word. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
 when its route leads elsewhere. If acknowledgements take longer than 2 s, the first time is twice as long as they take.
-When the time of very many messages is over, the far side is more likely late than deaf, and repetitions would make it
-later. So a batch repeats only some, the oldest first; they tell how long acknowledgements take.
+Of a conversation only the first message is sent again. The far side is more likely late than deaf, and has often received
+the others; repetitions would make it later. Each message that it acknowledges lets two more go, which are repeated as far
+as it has not acknowledged them (the slow start of TCP, RFC 5681). So what a broken connection has lost is sent again as
+fast as the far side can take it, however much waits.
 """
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import AT_ONCE, RESET, TARGET, Conversation, Item, Link
+from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Item, Link
 from streaming.core.conversations.deciding import ask, place_of
 from streaming.core.conversations.decisions import Kind, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
@@ -22,6 +24,8 @@ from streaming.core.conversations.holding import (
 )
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.times import FOREVER_MS, NEVER_MS
+
+SENT_AGAIN = "earlier messages are sent again until the far side acknowledges them"
 
 
 def transmit_what_can_go(context: Context, conversation: Conversation, link: Link, *, is_limited: bool) -> bool:
@@ -55,12 +59,8 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         place = place_of(decision)
         if place is not None:
             ask(context, place)
-        if link.resend_ms != AT_ONCE and context.may_send_again <= 0:
-            link.resend_ms = context.now_ms + link.resend_after_ms
-        else:
-            context.may_send_again -= 0 if link.resend_ms == AT_ONCE else link.next_sequence - first
-            link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
-            link.next_sequence, link.resend_ms = first, FOREVER_MS
+        link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
+        link.next_sequence, link.resend_ms, link.window = first, FOREVER_MS, 1
     _transmit(context, conversation, link, decision, is_limited)
     return False
 
@@ -69,7 +69,7 @@ def _transmit(context: Context, conversation: Conversation, link: Link, decision
     direction, settings = conversation.directions[link.far_side], context.settings
     waiting = direction.waiting
     first = waiting[0].sequence
-    end = min(len(waiting), settings.max_unacknowledged)
+    end = min(len(waiting), link.window or settings.max_unacknowledged)
     for index in range(link.next_sequence - first, end):
         if is_limited:
             if context.let_go <= 0:
@@ -83,8 +83,8 @@ def _transmit(context: Context, conversation: Conversation, link: Link, decision
     if link.resend_ms == FOREVER_MS:
         link.resend_ms = context.now_ms + link.resend_after_ms
     if len(waiting) > end:
-        reason = f"{settings.max_unacknowledged} messages of the conversation are on their way, which is the limit"
-        hold(context, conversation, direction, None, reason)
+        reason = f"{end} messages of the conversation are on their way, which is the limit"
+        hold(context, conversation, direction, None, SENT_AGAIN if link.window else reason)
     else:
         nothing_is_held(conversation, direction)
 
@@ -145,9 +145,12 @@ def take_acknowledgement(context: Context, conversation: Conversation, link: Lin
     while direction.waiting and direction.waiting[0].sequence < received:
         item = direction.waiting.popleft()
         context.held -= 1
+        link.window += 1 if link.window else 0
         if item.kind != Kind.MESSAGE:
             link.has_told_end = True
             conversation.apply(TARGET - link.far_side, Trigger.END_DELIVERED)
+    if link.window >= context.settings.max_unacknowledged:
+        link.window = 0
     direction.due_sequence = received
     link.next_sequence = max(link.next_sequence, received)
     if link.sent_ms != NEVER_MS:

@@ -86,6 +86,14 @@ class InstanceConnection:
         """Returns whether it is connected."""
         return self.state.state is ConnectionState.CONNECTED
 
+    def takes(self) -> bool:
+        """Returns whether a record can be taken now, or when the attempt to connect succeeds. If not, it is dropped."""
+        with self._lock:
+            is_usable = self.state.use(Clock.now_ms())
+            if not is_usable:
+                self._drop()
+            return is_usable
+
     def send(self, row: Row) -> None:
         """Takes a record to be sent, or drops it. If there is no room, waits a moment, unless nothing moves."""
         size = size_of(row)
@@ -99,12 +107,15 @@ class InstanceConnection:
                 # What is dropped comes again only after seconds. So a destination that takes records is waited for.
                 self._is_moving = self._lock.wait_for(has_room, _PATIENCE_S)
             if not is_usable or not has_room():
-                self.dropped += 1
-                self._has_to_report = True
+                self._drop()
                 return
             self._waiting.append(row)
             self._waiting_bytes += size
             self._lock.notify_all()
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        self._has_to_report = True
 
     def want(self) -> None:
         """Notes that something waits for this connection elsewhere, so that it is opened when it may be."""

@@ -68,6 +68,13 @@ class Connections:
         else:
             connection.send(row)
 
+    def takes(self, address: str) -> bool:
+        """Returns whether a record for an address can be taken now. If not, it counts as dropped."""
+        connection = self._connection(address)
+        if connection is None:
+            self.dropped += 1
+        return connection is not None and connection.takes()
+
     def forward(self, decision: Forward, message: Message) -> int | None:
         """Sends a message of another instance on, at once or when the connection is open.
 

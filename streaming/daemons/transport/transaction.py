@@ -278,6 +278,9 @@ class Transaction:
         """Hands a message to the connection to another instance. What is lost is sent again, as the router decides."""
         source = Source.INCOMING if isinstance(decision, Forward) else Source.MESSAGES
         message: Message | None = None
+        # While a destination is away, reading what cannot be sent would cost most of the work.
+        if isinstance(decision, Transmit) and not self._context.connections.takes(decision.address):
+            return
         if decision.offset >= 0:
             message = self._read(source, partition.number, decision.offset, record, index)
             if message is None:
