@@ -5,6 +5,7 @@ import re
 from streaming.core.conversations import decisions, delivering
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.conversations.transmitting import SENT_AGAIN
 from streaming.core.routing.explanation import NUMBERS
 from tests.support.command_lines import ROOT
 
@@ -39,4 +40,5 @@ def test_every_state_and_reason_is_in_the_document() -> None:
     for state in State:
         assert state is State.ABSENT or f"| {state.name} |" in DOCUMENT
     assert delivering.LET_GO in DOCUMENT
+    assert SENT_AGAIN in DOCUMENT
     assert delivering.RETURN_AWAITED.removesuffix(" by the transport") in DOCUMENT

@@ -2,10 +2,10 @@
 
 Sending may fail without a word. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
 when its route leads elsewhere. If acknowledgements take longer than 2 s, the first time is twice as long as they take.
-Of a conversation only the first message is sent again. The far side is more likely late than deaf, and has often received
-the others; repetitions would make it later. Each message that it acknowledges lets two more go, which are repeated as far
-as it has not acknowledged them (the slow start of TCP, RFC 5681). So what a broken connection has lost is sent again as
-fast as the far side can take it, however much waits.
+
+What is late is more likely late than lost, so a conversation repeats its first message alone. Each message that is then
+acknowledged lets two more go, which may be repeats, too: the slow start of TCP (RFC 5681). So what waits for an instance
+that was away for long is sent as fast as it is taken in, without a flood.
 """
 
 from streaming.core.conversations.context import Context
