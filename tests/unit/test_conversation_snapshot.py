@@ -99,6 +99,15 @@ def test_a_snapshot_of_the_first_routers_knows_no_last_statement() -> None:
     assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS, link=None)
 
 
+def test_a_snapshot_of_an_earlier_link_knows_no_window_and_no_instant_of_sending() -> None:
+    taken = snapshot.take(WHOLE)
+    assert WHOLE.link is not None
+    taken[-1].pop()
+    assert snapshot.restore(taken).link == replace(WHOLE.link, window=0)
+    taken[-1].pop()
+    assert snapshot.restore(taken).link == replace(WHOLE.link, window=0, sent_ms=NEVER_MS)
+
+
 def test_a_direction_in_which_nothing_went_wrong_is_one_number() -> None:
     assert snapshot.take(replace(WHOLE, directions=[Direction(5, 5), EMPTY], link=None))[-2:] == [5, 0]
 

@@ -103,7 +103,7 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
         return None
     far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
     # The first versions had no instant of sending, the next ones no window.
-    has_told_end, ahead, sent_ms, window = [*rest, *(NEVER_MS, 0)[len(rest) - 2 :]]
+    has_told_end, ahead, sent_ms, window = rest + [NEVER_MS, 0][len(rest) - 2 :]
     return Link(
         far_side,
         far_instance,

@@ -4,7 +4,7 @@ Sending may fail without a word. What is not acknowledged is sent again after 4 
 when its route leads elsewhere. If acknowledgements take longer than 2 s, the first time is twice as long as they take.
 
 What is late is more likely late than lost, so a conversation repeats its first message alone. Each message that is then
-acknowledged lets two more go, which may be repeats, too: the slow start of TCP (RFC 5681). So what waits for an instance
+acknowledged lets two more go, which may be repeats: the slow start of TCP (RFC 5681). So what waits for an instance
 that was away for long is sent as fast as it is taken in, without a flood.
 """
 
