@@ -47,6 +47,14 @@ def test_only_a_notification_opens_it_again_after_a_failure(connection: Connecti
     assert connection.try_again(100 * S)
 
 
+def test_a_connection_that_is_lost_while_something_waits_is_opened_again_after_its_rest(connection: Connection) -> None:
+    connection.use(0)
+    connection.connected(0)
+    connection.lost(S, "gone", is_pending=True)
+    assert not connection.try_again(15 * S)
+    assert connection.try_again(16 * S)
+
+
 def test_a_connection_for_which_nothing_waits_is_not_opened_again(connection: Connection) -> None:
     connection.use(0)
     connection.connected(0)

@@ -44,6 +44,27 @@ def test_an_address_that_no_entry_matches_has_the_own_properties(tmp_path: Path)
     assert clusters(file, OWN, properties_of)("tcp://north:2").config == OWN.config
 
 
+def test_secrets_go_only_to_the_own_cluster_and_to_addresses_that_the_file_names(tmp_path: Path) -> None:
+    file = tmp_path / "connections.toml"
+    file.write_text(FILE.split("[[connections]]")[1].join(["[[connections]]", ""]))
+    own = Cluster("own:9092,other:9092", {"sasl.password": "secret"})
+    cluster_of = clusters(file, own, properties_of)
+    assert cluster_of("tcp://Other:9092/p").config == own.config
+    assert cluster_of("TCP://South.example:1").config == {"file": str(tmp_path / "south.properties")}
+    for secret in ("sasl.jaas.config", "ssl.key.location", "ssl.keystore.location"):
+        with pytest.raises(UserError, match="No entry of --connections is for tcp://north:2"):
+            clusters(None, Cluster("own:9092", {secret: "s"}), properties_of)("tcp://north:2")
+
+
+def test_patterns_are_compared_as_addresses_are(tmp_path: Path) -> None:
+    file = tmp_path / "connections.toml"
+    file.write_text('[[connections]]\naddress = "tcp://South:*/Shop-"\nkafka_config = "f"\n')
+    cluster_of = clusters(file, Cluster("own:9092", {"sasl.password": "s"}), properties_of)
+    assert cluster_of("tcp://sOUTH:01/Shop-").config == {"file": str(tmp_path / "f")}
+    with pytest.raises(UserError):
+        cluster_of("tcp://south:1/shop-")
+
+
 def test_a_wrong_file_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "connections.toml"
     file.write_text('[[connections]]\naddress = "tcp://a:1"\n')

@@ -8,8 +8,9 @@ from confluent_kafka import Message
 from streaming.core.connections.connection import ConnectionTimes
 from streaming.core.conversations.decisions import Forward
 from streaming.daemons.transport.connection import MAX_WAITING_BYTES
-from streaming.daemons.transport.connections import Connections
+from streaming.daemons.transport.connections import MAX_CONNECTIONS, Connections
 from streaming.daemons.transport.settings import TransportSettings
+from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.wire.delivered import size_of
 from streaming.wire.envelope import HEADER, encode_envelope
@@ -93,6 +94,40 @@ def test_a_message_whose_time_is_over_is_not_sent_on() -> None:
     try:
         assert found.forward(decision(), message(age_ms=60_001)) == 11290
         assert found.rows()[0].forwarding_messages == 0
+    finally:
+        found.close()
+
+
+def test_a_message_whose_time_to_live_is_over_is_not_sent_on() -> None:
+    found = connections()
+    own: Headers = [(HEADER, encode_envelope({**ENVELOPE, "time_to_live_ms": 0}))]
+    try:
+        assert found.forward(decision(), message(age_ms=100, headers=own)) == 11290
+        assert found.rows()[0].forwarding_messages == 0
+    finally:
+        found.close()
+
+
+def test_a_new_address_takes_the_place_of_the_one_that_has_been_closed_and_unused_longest() -> None:
+    def nobody(address: str) -> Cluster:
+        raise UserError(f"{address} may not be reached.")
+
+    found = Connections(TransportSettings(CLUSTER, nobody, times=RESTING), Topics(), CLUSTER.producer({}), print)
+    try:
+        for number in range(MAX_CONNECTIONS):
+            assert found.takes(f"tcp://127.0.0.1:1/{number}-")
+        deadline = time.monotonic() + 30
+        while {row.state for row in found.rows()} != {"CLOSED"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        found.takes("tcp://127.0.0.1:1/0-")
+        assert found.takes("tcp://127.0.0.1:1/new-")
+        addresses = [row.address for row in found.rows()]
+        assert len(addresses) == MAX_CONNECTIONS
+        assert {"tcp://127.0.0.1:1/0-", "tcp://127.0.0.1:1/new-"} <= {*addresses}
+        assert "tcp://127.0.0.1:1/1-" not in addresses
+        assert found.dropped == 0
+        assert "may not be reached" in found.rows()[0].last_error
     finally:
         found.close()
 

@@ -76,10 +76,17 @@ class Connection:
         self._change(ConnectionState.CONNECTED, now_ms)
         self.used_ms, self.is_wanted, self.last_error = now_ms, False, ""
 
-    def lost(self, now_ms: int, reason: str) -> None:
-        """Notes that the attempt has failed, or that the connection was lost."""
+    def lost(self, now_ms: int, reason: str, *, is_pending: bool = False) -> None:
+        """Notes that the attempt has failed, or that the connection was lost.
+
+        Args:
+            now_ms: The instant.
+            reason: The reason.
+            is_pending: Whether something was still to be sent. Then it is opened again as soon as it has rested.
+        """
         has_failed = self.state is ConnectionState.CONNECTING
         rest_ms = self.times.after_failure_ms if has_failed else self.times.after_disconnection_ms
+        self.is_wanted |= is_pending
         self._change(ConnectionState.CLOSED, now_ms)
         self.suppressed_until_ms, self.last_error = now_ms + rest_ms, reason
 

@@ -52,13 +52,17 @@ class InstanceConnection:
     """
 
     def __init__(
-        self, address: str, cluster: Cluster, times: ConnectionTimes, on_change: Callable[[str, bool], None]
+        self,
+        address: str,
+        cluster_of: Callable[[str], Cluster],
+        times: ConnectionTimes,
+        on_change: Callable[[str, bool], None],
     ) -> None:
         """Begins closed.
 
         Args:
             address: The address.
-            cluster: Its Kafka cluster.
+            cluster_of: Returns its Kafka cluster; raises UserError if it may not be reached.
             times: The times.
             on_change: Is told the address, and whether it can be reached; from another thread. It is not told of a
                 connection that was idle and is opened again, if nothing was dropped meanwhile.
@@ -66,7 +70,7 @@ class InstanceConnection:
         self.address = address
         self.state = Connection(times)
         self.messages = self.bytes = self.dropped = 0
-        self._cluster = cluster
+        self._cluster_of = cluster_of
         self._topic = Topics(topic_prefix(address)).service_incoming
         self._on_change = on_change
         self._lock = threading.Condition()
@@ -161,13 +165,13 @@ class InstanceConnection:
                 if self.state.state is not ConnectionState.CONNECTING:
                     self._lock.wait(1.0)
                     continue
-            self._problem = None
             self._serve()
 
     def _serve(self) -> None:
         """Connects, and sends until the connection is lost or closed."""
         try:
-            producer = self._cluster.producer({**_PRODUCER, "error_cb": self._failed, "on_delivery": self._reported})
+            cluster = self._cluster_of(self.address)
+            producer = cluster.producer({**_PRODUCER, "error_cb": self._failed, "on_delivery": self._reported})
             self._connect(producer)
         except (KafkaException, UserError) as error:
             self._lose(kafka_error(error).str() if isinstance(error, KafkaException) else str(error))
@@ -181,8 +185,9 @@ class InstanceConnection:
             self._hand_over(producer)
             producer.poll(0)
         if self._problem is not None:
+            is_pending = len(producer) > 0
             producer.purge()
-            self._lose(self._problem)
+            self._lose(self._problem, is_pending=is_pending)
         else:
             producer.flush(_POLL_S if self._is_closing else _DELIVERY_TIMEOUT_MS / 1_000)
 
@@ -194,6 +199,8 @@ class InstanceConnection:
         found = producer.list_topics(self._topic, timeout=_CONNECT_TIMEOUT_S).topics[self._topic]
         if found.error is not None:
             raise KafkaException(found.error)
+        # A client also reports the brokers that it could not reach before it reached this one.
+        self._problem = None
 
     def _hand_over(self, producer: Producer) -> None:
         with self._lock:
@@ -228,12 +235,14 @@ class InstanceConnection:
         if error is None:
             return
         self.dropped += 1
-        if error.code() not in _OF_A_RECORD:
+        if error.code() in _OF_A_RECORD:
+            self.state.last_error = f"a record was refused: {error.str()}"
+        else:
             self._problem = self._problem or error.str()
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, *, is_pending: bool = False) -> None:
         with self._lock:
-            self.state.lost(Clock.now_ms(), reason)
+            self.state.lost(Clock.now_ms(), reason, is_pending=is_pending or bool(self._waiting))
             self.dropped += len(self._waiting)
             self._waiting.clear()
             self._waiting_bytes = 0

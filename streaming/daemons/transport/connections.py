@@ -8,6 +8,7 @@ from contextlib import suppress
 import msgspec
 from confluent_kafka import Message, Producer
 
+from streaming.core.connections.connection import ConnectionState
 from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
 from streaming.core.conversations.decisions import AskRole, Forward
 from streaming.core.maintenance import tasks
@@ -34,7 +35,7 @@ class Connections:
     """The connections. One thread may use it.
 
     Attributes:
-        dropped: Records that were dropped because there are too many connections.
+        dropped: Records that were dropped because there are too many open connections.
     """
 
     def __init__(
@@ -105,13 +106,22 @@ class Connections:
         self._roles.ask(decision)
 
     def _connection(self, address: str) -> InstanceConnection | None:
-        """Returns the connection of an address; None if there are too many."""
+        """Returns the connection of an address; None if there are too many.
+
+        Programs may invent addresses, so a new one takes the place of the one that has been closed and unused longest.
+        """
         connection = self._connections.get(address)
-        if connection is None and len(self._connections) < MAX_CONNECTIONS:
-            connection = InstanceConnection(
-                address, self._settings.cluster_of(address), self._settings.times, self._tell
-            )
-            self._connections[address] = connection
+        if connection is not None:
+            return connection
+        if len(self._connections) >= MAX_CONNECTIONS:
+            closed = [each for each in self if each.state.state is ConnectionState.CLOSED]
+            if not closed:
+                return None
+            oldest = min(closed, key=lambda each: each.state.used_ms)
+            oldest.close()
+            del self._connections[oldest.address]
+        connection = InstanceConnection(address, self._settings.cluster_of, self._settings.times, self._tell)
+        self._connections[address] = connection
         return connection
 
     def periodic_tasks(self) -> dict[PeriodicTask, Work]:
@@ -135,8 +145,8 @@ class Connections:
         """
         self._reports.poll(0)
         for address in [*self._forwarder.destinations]:
-            connection = self._connections[address]
-            if connection.is_connected:
+            connection = self._connections.get(address)
+            if connection is not None and connection.is_connected:
                 for decision, message in self._forwarder.take_out(address):
                     number = self.forward(decision, message)
                     if number is not None:

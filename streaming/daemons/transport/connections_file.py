@@ -6,9 +6,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from streaming.core.routing.addresses import bootstrap_server
+from streaming.core.routing.addresses import bootstrap_server, normal_form
+from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import toml_file
+
+# The beginnings of properties of Kafka's clients that have, or lead to, a secret.
+_SECRETS = ("sasl.", "ssl.key", "ssl.keystore")
 
 
 class ConnectionEntry(Struct, forbid_unknown_fields=True, frozen=True):
@@ -34,9 +38,12 @@ def clusters(
 ) -> Callable[[str], Cluster]:
     """Returns a function from an address to its Kafka cluster.
 
+    Who creates a route, or names a service whose route is TRANSPORT, chooses an address. So no secret goes to one that
+    the file does not name: the function raises UserError.
+
     Args:
         path: The file; None: there is none.
-        own: The own cluster, whose properties other instances have by default.
+        own: The own cluster. Its properties are those of its own brokers, and of others if it has no secrets.
         properties_of: Reads a properties file.
 
     Raises:
@@ -44,12 +51,27 @@ def clusters(
     """
     entries = [] if path is None else toml_file.load(path, ConnectionsFile).connections
     folder = Path() if path is None else path.absolute().parent
-    known = [(each.address, properties_of(folder / each.kafka_config)) for each in entries]
+    known = [(_normal_pattern(each.address), properties_of(folder / each.kafka_config)) for each in entries]
+    own_servers = {each.strip().lower() for each in own.bootstrap_servers.split(",")}
+    has_secrets = any(name.startswith(_SECRETS) for name in own.config)
 
     def cluster_of(address: str) -> Cluster:
+        normal, server = normal_form(address) or address, bootstrap_server(address)
         for pattern, properties in known:
-            if fnmatchcase(address, pattern):
-                return Cluster(bootstrap_server(address), properties)
-        return Cluster(bootstrap_server(address), own.config)
+            if fnmatchcase(normal, pattern):
+                return Cluster(server, properties)
+        if has_secrets and server.lower() not in own_servers:
+            raise UserError(
+                f"No entry of --connections is for {address}, and the secrets of --kafka-config are only for the own "
+                "cluster. Add an entry with Kafka properties for this address."
+            )
+        return Cluster(server, own.config)
 
     return cluster_of
+
+
+def _normal_pattern(pattern: str) -> str:
+    """Returns a pattern for addresses in normal form: scheme and host in lower case."""
+    scheme, separator, rest = pattern.partition("://")
+    host, slash, prefix = rest.partition("/")
+    return f"{scheme}{separator}{host}".lower() + slash + prefix

@@ -31,7 +31,7 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.wire.between_instances import transmitted
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
 from streaming.wire.delivered import dead_letter, delivered
-from streaming.wire.envelope import decode_envelope
+from streaming.wire.envelope import MAX_INCOMING_BYTES, decode_envelope
 from streaming.wire.headers import Headers
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.service_decisions import (
@@ -144,6 +144,7 @@ class Transaction:
         self._bytes = 0
         context.queues.begin()
         self._end_s = time.monotonic() + _MAX_S
+        self._steps = 0
         self._taken: list[Message] = []
         self._is_unfinished = False
         self.written: list[tuple[DecisionId, bool]] = []
@@ -202,7 +203,8 @@ class Transaction:
         if written >= self._limit or self._bytes >= MAX_BYTES:
             return True
         # Asked for the time less often, because the question takes a while.
-        return written % _CLOCK_EVERY == 0 and time.monotonic() >= self._end_s
+        self._steps += 1
+        return self._steps % _CLOCK_EVERY == 0 and time.monotonic() >= self._end_s
 
     def _carry_out_record(self, partition: Partition, message: Message) -> None:
         carrying, offset = partition.carrying, message.offset() or 0
@@ -330,7 +332,7 @@ class Transaction:
 def _to_service(headers: Headers) -> str:
     """Returns the service that the record of a dead letter is for; empty if the record has no valid envelope."""
     with suppress(InvalidRecordError):
-        return decode_envelope(headers).to_service
+        return decode_envelope(headers, MAX_INCOMING_BYTES).to_service
     return ""
 
 
