@@ -6,7 +6,7 @@ from streaming.core.connections.forwarder import MAX_FORWARD_MS
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
 from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.delivered import OWN_HEADERS, Row
-from streaming.wire.envelope import HEADER, decode_envelope, encode_envelope
+from streaming.wire.envelope import HEADER, MAX_INCOMING_BYTES, decode_envelope, encode_envelope
 from streaming.wire.headers import Headers, decoded_headers
 
 
@@ -50,7 +50,7 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
     key = decision.conversation_id.encode()
     others = [header for header in theirs if header[0] not in OWN_HEADERS]
     value = message.value() if message is not None and decision.kind == Kind.MESSAGE else (decision.body or "").encode()
-    return key, value, [(HEADER, encode_envelope(fields)), *others]
+    return key, value, [(HEADER, encode_envelope(fields, MAX_INCOMING_BYTES)), *others]
 
 
 def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None:
@@ -65,12 +65,13 @@ def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None
         InvalidRecordError: The record has no valid envelope.
     """
     headers: Headers = decoded_headers(message)
-    envelope = decode_envelope(headers)
-    if waited_ms > min(MAX_FORWARD_MS, envelope.time_to_live_ms or MAX_FORWARD_MS):
+    envelope = decode_envelope(headers, MAX_INCOMING_BYTES)
+    time_to_live_ms = envelope.time_to_live_ms
+    if waited_ms > MAX_FORWARD_MS or (time_to_live_ms is not None and waited_ms > time_to_live_ms):
         return None
     envelope.hops_remaining = decision.hops_remaining
     if envelope.time_to_live_ms is not None:
         envelope.time_to_live_ms -= waited_ms
     fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
     others = [header for header in headers if header[0] != HEADER]
-    return message.key(), message.value(), [(HEADER, encode_envelope(fields)), *others]
+    return message.key(), message.value(), [(HEADER, encode_envelope(fields, MAX_INCOMING_BYTES)), *others]

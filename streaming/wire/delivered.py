@@ -11,7 +11,7 @@ from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERR
 from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES, SourceRecord, dead_letter_parts
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_envelope
+from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, MAX_INCOMING_BYTES, decode_envelope
 from streaming.wire.headers import Headers, decoded_headers
 
 # The kind of a message in a queue: one of a program, or one of the router.
@@ -65,7 +65,7 @@ def delivered(delivery: Deliver, message: Message | None) -> Row:
     theirs: Headers | None
     if kind == Kind.MESSAGE and message is not None:
         theirs = decoded_headers(message)
-        type_name = decode_envelope(theirs).message_type_name or DEFAULT_MESSAGE_TYPE
+        type_name = decode_envelope(theirs, MAX_INCOMING_BYTES).message_type_name or DEFAULT_MESSAGE_TYPE
         value = message.value()
     else:
         theirs = None if message is None else decoded_headers(message)
@@ -99,7 +99,7 @@ def _error_body(delivery: Deliver, theirs: Headers | None) -> bytes:
     """Returns Service Broker's body of an Error, with the program's code and text, or else the decision's."""
     code, text = delivery.error_code, delivery.error_text
     if theirs is not None:
-        envelope = decode_envelope(theirs)
+        envelope = decode_envelope(theirs, MAX_INCOMING_BYTES)
         code = envelope.error_code if envelope.error_code is not None else code
         text = envelope.error_text if envelope.error_text is not None else text
     return error_body(_NO_ERROR_CODE if code is None else code, _NO_ERROR_TEXT if text is None else text)

@@ -11,6 +11,8 @@ from streaming.wire.service_commands import Name, ServiceName
 
 HEADER = "envelope"
 MAX_ENVELOPE_BYTES = 8 * 1024
+# Between instances, fields are added to a program's envelope.
+MAX_INCOMING_BYTES = 2 * MAX_ENVELOPE_BYTES
 
 # The types by which a receiver knows what the router says. A program's message could pass for an end or an error.
 ROUTERS_TYPES = frozenset((DIALOG_TIMER, END_DIALOG, ERROR))
@@ -24,7 +26,8 @@ Text = Annotated[str, Meta(max_length=3000)]
 # An Error without a number counts as one with 2**62, which no message reaches.
 Sequence = Annotated[int, Meta(ge=0, le=2**62 + 1)]
 DurationMs = Annotated[int, Meta(ge=0, le=10**12)]
-LifetimeS = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_MAX_LIFETIME_S = 2**31 - 1
+LifetimeS = Annotated[int, Meta(ge=1, le=_MAX_LIFETIME_S)]
 
 
 class Envelope(Struct, omit_defaults=True):
@@ -52,17 +55,18 @@ class Envelope(Struct, omit_defaults=True):
     first_unacknowledged: Sequence | None = None
     receive_sequence_number: Sequence | None = None
     hops_remaining: Annotated[int, Meta(ge=0, le=255)] | None = None
-    time_to_live_ms: DurationMs | None = None
+    time_to_live_ms: Annotated[int, Meta(ge=0, le=_MAX_LIFETIME_S * 1000)] | None = None
 
 
 _decoder = msgspec.json.Decoder(Envelope)
 
 
-def encode_envelope(fields: dict[str, Any]) -> bytes:
+def encode_envelope(fields: dict[str, Any], max_bytes: int = MAX_ENVELOPE_BYTES) -> bytes:
     """Encodes an envelope.
 
     Args:
         fields: Its fields; None stands for a field that is missing.
+        max_bytes: The most bytes that it may have.
 
     Raises:
         InvalidRecordError: The router would refuse the envelope.
@@ -71,15 +75,16 @@ def encode_envelope(fields: dict[str, Any]) -> bytes:
         value = msgspec.json.encode(msgspec.convert(fields, Envelope))
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise InvalidRecordError(str(error)) from None
-    decode_value(value, len(value))
+    decode_value(value, len(value), max_bytes)
     return value
 
 
-def decode_envelope(headers: list[tuple[str, bytes | None]] | None) -> Envelope:
+def decode_envelope(headers: list[tuple[str, bytes | None]] | None, max_bytes: int = MAX_ENVELOPE_BYTES) -> Envelope:
     """Decodes the envelope of a record.
 
     Args:
         headers: The record's headers.
+        max_bytes: The most bytes that the envelope may have.
 
     Raises:
         InvalidRecordError: The record has no envelope, several, or an invalid one.
@@ -87,12 +92,12 @@ def decode_envelope(headers: list[tuple[str, bytes | None]] | None) -> Envelope:
     found = [value for name, value in headers or [] if name == HEADER]
     if len(found) != 1:
         return decode_value(None, -1 - len(found))
-    return decode_value(found[0], len(found[0] or b""))
+    return decode_value(found[0], len(found[0] or b""), max_bytes)
 
 
 def decode_incoming(value: bytes | None, value_bytes: int) -> Envelope:
     """Decodes the envelope of a message from another instance; the arguments and errors are those of `decode_value`."""
-    envelope = decode_value(value, value_bytes)
+    envelope = decode_value(value, value_bytes, MAX_INCOMING_BYTES)
     if envelope.type not in BETWEEN_INSTANCES:
         raise InvalidRecordError(f"{envelope.type} is not for messages between instances")
     if envelope.message_sequence_number is None and envelope.type in {"MESSAGE", "END"}:
@@ -100,12 +105,13 @@ def decode_incoming(value: bytes | None, value_bytes: int) -> Envelope:
     return envelope
 
 
-def decode_value(value: bytes | None, value_bytes: int) -> Envelope:
+def decode_value(value: bytes | None, value_bytes: int, max_bytes: int = MAX_ENVELOPE_BYTES) -> Envelope:
     """Decodes an envelope.
 
     Args:
         value: The header's value, which may be cut.
         value_bytes: The length of the whole value; if the record has n such headers and n is not 1: -1 - n.
+        max_bytes: The most bytes that it may have.
 
     Raises:
         InvalidRecordError: The record has no envelope, several, or an invalid one.
@@ -114,8 +120,8 @@ def decode_value(value: bytes | None, value_bytes: int) -> Envelope:
         raise InvalidRecordError(f"the record has {-1 - value_bytes} headers `{HEADER}`; it must have exactly one")
     if value is None:
         raise InvalidRecordError(f"the header `{HEADER}` has no value")
-    if value_bytes > MAX_ENVELOPE_BYTES:
-        raise InvalidRecordError(f"the envelope has {value_bytes} bytes, more than {MAX_ENVELOPE_BYTES}")
+    if value_bytes > max_bytes:
+        raise InvalidRecordError(f"the envelope has {value_bytes} bytes, more than {max_bytes}")
     envelope = decode_json(_decoder, value)
     if envelope.message_type_name in ROUTERS_TYPES:
         raise InvalidRecordError(f"the message type {envelope.message_type_name} is only for what the router says")

@@ -52,13 +52,14 @@ class AlterDatabase(Struct, tag="ALTER_DATABASE", tag_field="type", omit_default
     is_broker_enabled: bool | None = None
     mirroring_role: MirroringRole | None = None
 
-    def apply(self, definitions: Definitions, at_ms: int) -> None:  # noqa: ARG002
+    def apply(self, definitions: Definitions, at_ms: int) -> None:
         """Applies the command; raises RefusedDefinitionError."""
         definitions.alter_database(
             self.database,
             broker_instance=comparable(self.broker_instance),
             is_broker_enabled=self.is_broker_enabled,
             mirroring_role=self.mirroring_role,
+            at_ms=at_ms,
         )
 
 

@@ -207,8 +207,9 @@ def decode_role(value: bytes | None) -> tuple[str, MirroringRole, int] | None:
         fields = msgspec.json.decode(value or b"null", type=dict[str, Any])
         if fields.pop("kind", None) != "database":
             return None
-        fields.pop("update_time", None)
-        row = msgspec.convert(fields, DatabaseRow)
+        # A newer instance may write more fields.
+        known = {name: value for name, value in fields.items() if name in DatabaseRow.__struct_fields__}
+        row = msgspec.convert(known, DatabaseRow)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     if not row.is_broker_enabled or row.broker_instance is None or row.mirroring_role is None:

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
 from streaming.wire.between_instances import forwarded, transmitted
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.envelope import HEADER, decode_incoming
+from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_incoming
 
 MESSAGE = Transmit(Kind.MESSAGE, "tcp://far:1", "c", True, 0, 7, "Orders", "shop", "A", "Stock", "B", 0, 3, 10, 61_500)
 ENVELOPE = {
@@ -51,6 +51,18 @@ def test_a_first_message_has_the_body_the_type_and_the_lifetime() -> None:
         "receive_sequence_number": 3,
         "hops_remaining": 10,
     }
+
+
+def test_the_largest_envelope_and_the_longest_life_of_a_program_can_be_sent() -> None:
+    fields = {**ENVELOPE, "type": "ERROR", "error_text": "", "conversation_group_id": "g"}
+    text = "\U0001f600" * ((MAX_ENVELOPE_BYTES - len(json.dumps(fields, ensure_ascii=False).encode())) // 4)
+    headers = [(HEADER, json.dumps({**fields, "error_text": text}, ensure_ascii=False).encode())]
+    assert MAX_ENVELOPE_BYTES - 20 < len(headers[0][1]) <= MAX_ENVELOPE_BYTES
+    message = Message(topic="t", partition=0, offset=7, key=b"c", value=b"", headers=headers)  # type: ignore[arg-type]
+    longest = replace(MESSAGE, kind=Kind.ERROR, lifetime_ms=(2**31 - 1) * 1_000, sequence=2**62 - 1)
+    row = transmitted(longest, message)
+    assert len(dict(row[2])[HEADER] or b"") > MAX_ENVELOPE_BYTES
+    assert (envelope_of(row)["error_text"], envelope_of(row)["time_to_live_ms"]) == (text, (2**31 - 1) * 1_000)
 
 
 def test_a_later_message_neither_begins_nor_lengthens_the_life() -> None:

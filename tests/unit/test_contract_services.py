@@ -99,7 +99,8 @@ def check_limits(document: str) -> None:
     assert f"more than {MAX_DEFINITIONS:,} databases, services and routes" in text
     assert f"1 to {MAX_LIFETIME_S:,}" in text
     assert f"header `{envelope.HEADER}`" in section(document, ENVELOPE)
-    assert f"{envelope.MAX_ENVELOPE_BYTES // 1024} KiB" in section(document, ENVELOPE)
+    for limit in (envelope.MAX_ENVELOPE_BYTES, envelope.MAX_INCOMING_BYTES):
+        assert f"{limit // 1024} KiB" in section(document, ENVELOPE)
 
 
 def check_examples(document: str) -> None:

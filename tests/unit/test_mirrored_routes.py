@@ -1,9 +1,12 @@
 """Mirrored routes: both instances are asked which is the principal, and messages go to that one."""
 
+import json
+
 from streaming.core.conversations.holding import NO_PRINCIPAL
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute
+from streaming.wire.service_definitions import decode_role
 from tests.support.instances_scene import IN_SOUTH, NORTH, ORDERS, SOUTH, STOCK, WEST, C, Scene, from_north, got, to
 from tests.support.instances_world import Site
 
@@ -166,3 +169,20 @@ def test_the_answers_survive_a_snapshot() -> None:
     assert again.ask(PLACE, 11_000)
     assert again.lose(SOUTH) == [PLACE]
     assert again.ask(PLACE, 11_001), "at once after a loss"
+
+
+def test_a_newer_instance_with_more_fields_can_be_the_principal() -> None:
+    row = {"kind": "database", "name": "D", "broker_instance": "b", "is_broker_enabled": True}
+    row |= {"mirroring_role": "PRINCIPAL", "epoch": 7, "update_time": "2026-11-25T00:00:00.000Z", "new": {"field": 1}}
+    assert decode_role(json.dumps(row).encode()) == ("b", "PRINCIPAL", 7)
+    assert decode_role(json.dumps(row | {"epoch": "7"}).encode()) is None
+
+
+def test_the_principal_that_was_told_last_counts_however_often_the_other_one_has_changed() -> None:
+    scene = mirrored()
+    for name in ("MIRROR", "PRINCIPAL"):
+        role(scene, scene.south, name)
+    scene.network.now_ms += 1_000
+    role(scene, scene.west, "PRINCIPAL")
+    begin(scene, C)
+    assert [each.queue for each, _ in scene.west.delivered] == ["stock of the mirror"]

@@ -46,7 +46,7 @@ def test_each_command_is_decoded_and_applied() -> None:
         "broker_instance": IN_B,
         "is_broker_enabled": True,
         "mirroring_role": MIRROR,
-        "epoch": 1,
+        "epoch": SENT_MS,
     }
     assert rows["services"] == [{"name": STOCK, "database": "A", "queue": "parts"}]
     assert rows["routes"][1] == {

@@ -129,8 +129,12 @@ class Definitions:
         broker_instance: str | None = None,
         is_broker_enabled: bool | None = None,
         mirroring_role: str | None = None,
+        at_ms: int = 0,
     ) -> None:
-        """Changes what is not None. Another mirroring role gets the next epoch.
+        """Changes what is not None.
+
+        Another mirroring role gets a higher epoch: the instant of the change. So of two instances that were told to be
+        the principal, the one that was told last counts, however often each has changed its role.
 
         Raises:
             RefusedDefinitionError: There is no such database, or its broker instance is taken (9772).
@@ -143,7 +147,7 @@ class Definitions:
             mirroring_role=before.mirroring_role if mirroring_role is None else mirroring_role,
         )
         if database.mirroring_role != before.mirroring_role:
-            database = replace(database, epoch=before.epoch + 1)
+            database = replace(database, epoch=max(before.epoch + 1, at_ms))
         self._require_instance(database)
         self._forget_instance(before)
         self._put_database(database, 0)
