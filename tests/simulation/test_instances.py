@@ -137,7 +137,9 @@ class Simulation:
         return State.ABSENT if endpoint is None else endpoint.state
 
     def route(self) -> None:
-        self.random.choice([*self.sites.values()]).route()
+        site = self.random.choice([*self.sites.values()])
+        site.route()
+        site.check_held()
 
     def transport(self) -> None:
         self.random.choice([*self.sites.values()]).transport(self.random.choice(OUTCOMES))

@@ -1,58 +1,92 @@
 """Asks again for each message that is held whether the reason that the router shows is true."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 
 from streaming.core.conversations.conversation import TARGET, Conversation
-from streaming.core.conversations.decisions import Deliver
+from streaming.core.conversations.decisions import Decision, Deliver
 from streaming.core.conversations.delivering import RETURN_AWAITED
+from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome, Question
 from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
 from streaming.core.times import FOREVER_MS
-from streaming.wire.service_decisions import RefusedReport, ServiceReport, decode_decisions
-from tests.support.conversation_router import Partition
 from tests.support.plain_shard import PlainShard
 
 NO_TOPIC = "the topic does not exist"
 TOO_LARGE = "the message is too large"
 
 
+# A delivery: conversation, the record that began it, whether the initiator has sent it, and its number.
+Place = tuple[str, int, bool, int]
+
+
+def check_held(shard: PlainShard, to_be_returned: Callable[[], set[Place]]) -> None:
+    """Checks that every message that a shard holds has a reason that is true; for the arguments see `untrue`."""
+    held = 0
+    for name in shard.conversations:
+        conversation = shard.conversation(name)
+        held += conversation.references()
+        for to in (0, 1):
+            if conversation.directions[to].waiting:
+                problem = untrue(shard, to_be_returned, conversation, to)
+                assert problem is None, f"{name} to {to}: {problem}"
+    assert held == shard.held, "the shard counts held messages wrongly"
+
+
 def untrue(
-    partition: Partition, done: int, unread: Sequence[ServiceReport], conversation: Conversation, to: int
+    shard: PlainShard, to_be_returned: Callable[[], set[Place]], conversation: Conversation, to: int
 ) -> str | None:
     """Returns what is wrong with the reason for which a direction's messages are held; None if it is true.
 
     Args:
-        partition: The partition.
-        done: The offset of the first record of decisions that was not carried out.
-        unread: The reports that the router has not read.
+        shard: The shard.
+        to_be_returned: Returns the deliveries that the transport may return, or has returned to the router.
         conversation: The conversation.
         to: The receiving side.
     """
-    shard, direction = partition.shard, conversation.directions[to]
+    direction = conversation.directions[to]
     now_ms, wake_ms = shard.clock.now_ms, shard.wakes[conversation.conversation_id]
     is_sent = conversation.is_far(to) and direction.held_since_ms > now_ms
     if not is_sent and (direction.held_since_ms > now_ms or not direction.reason):
         return "held without a reason"
     if wake_ms <= now_ms:
         return None  # is to be looked at
-    if is_sent:
-        return _unsent(shard, conversation, to)
+    if conversation.is_far(to) and (
+        is_sent or direction.reason == SENT_AGAIN or direction.reason.endswith(ON_THEIR_WAY)
+    ):
+        problem = _unsent(conversation, to) if is_sent else _below_limit(shard, conversation, to)
+        return problem or _elsewhere(shard, conversation, to)
     if direction.retry_ms > now_ms:
         is_known = direction.reason in {NO_TOPIC, TOO_LARGE} and wake_ms <= direction.retry_ms
         return None if is_known else f"rests because of {direction.reason!r} until {wake_ms}"
     if direction.reason == RETURN_AWAITED:
-        return None if _is_awaited(partition, done, unread, conversation, to) else "awaits what is not to be returned"
+        wanted = conversation.conversation_id, conversation.begun, to == TARGET, direction.due_sequence
+        return None if wanted in to_be_returned() else "awaits what is not to be returned"
     return _untrue_by_definitions(shard, conversation, to)
 
 
-def _unsent(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
+def _unsent(conversation: Conversation, to: int) -> str | None:
     """Returns what is wrong with messages that are on their way to another instance."""
+    assert conversation.link is not None
+    is_one_left = conversation.directions[to].waiting[-1].sequence >= conversation.link.sent_below
+    return "neither sent nor held" if is_one_left else None
+
+
+def _below_limit(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
+    """Returns what is wrong with a limit of messages on their way that is the reason."""
+    link, direction = conversation.link, conversation.directions[to]
+    assert link is not None
+    if (direction.reason == SENT_AGAIN) != (link.window > 0):
+        return f"{direction.reason!r} with a window of {link.window}"
+    window = link.window or shard.settings.max_unacknowledged
+    return None if len(direction.waiting) > window else f"only {len(direction.waiting)} wait, the limit is {window}"
+
+
+def _elsewhere(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
+    """Returns what is wrong with the address to which messages were sent."""
     link, sender = conversation.link, conversation.endpoints[TARGET - to]
     assert link is not None
     assert sender is not None
-    if conversation.directions[to].waiting[-1].sequence >= link.sent_below:
-        return "neither sent nor held"
     asked = routing.Conversation(
         conversation.conversation_id,
         conversation.services[to],
@@ -72,7 +106,13 @@ def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: in
     first = direction.waiting[0]
     if (first.offset < 0 and first.body is None) or sender is None:
         return "its service is here" if is_here else None
-    if to == TARGET:
+    if (
+        conversation.link is not None
+        and conversation.link.far_side == to
+        and conversation.link.far_instance is not None
+    ):
+        instance = conversation.link.far_instance or None
+    elif to == TARGET:
         instance = conversation.to_broker_instance
     else:
         database = definitions.databases.get(receiver.database) if receiver is not None else None
@@ -97,22 +137,10 @@ def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: rout
     return resolve(shard.definitions, shard.instance, asked, questions=states)
 
 
-def _is_awaited(
-    partition: Partition, done: int, unread: Sequence[ServiceReport], conversation: Conversation, to: int
-) -> bool:
-    """Returns whether the transport will still return, or has returned, the next delivery of a direction."""
-    name, begun = conversation.conversation_id, conversation.begun
-    wanted = name, begun, to == TARGET, conversation.directions[to].due_sequence
-    undone = [*partition.log[done:], *partition.pending]
-    for value in undone:
-        for each in decode_decisions(value).batch(0).decisions:
-            if isinstance(each, Deliver):
-                found = each.conversation_id, each.begun, each.is_initiator, each.sequence
-                if found == wanted:
-                    return True
-    return any(
-        (report.conversation_id, report.begun, report.is_initiator, each.sequence) == wanted
-        for report in unread
-        if isinstance(report, RefusedReport)
-        for each in report.refused
-    )
+def places_of(decisions: Iterable[Decision]) -> set[Place]:
+    """Returns the deliveries among decisions."""
+    return {
+        (each.conversation_id, each.begun, each.is_initiator, each.sequence)
+        for each in decisions
+        if isinstance(each, Deliver)
+    }

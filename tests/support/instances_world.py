@@ -39,9 +39,9 @@ from streaming.wire.service_decisions import (
     report_of,
 )
 from streaming.wire.service_definitions import decode_role, view_of
+from tests.support.conversation_reasons import NO_TOPIC, Place, check_held, places_of
 from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport
 
-NO_TOPIC = "the topic does not exist"
 _LOST, _REPEATED = 0.1, 0.1
 _DELAYS_MS = (0, 0, 10, 100, 1_000, 6_000)
 
@@ -206,6 +206,15 @@ class Site:
             value = encoder.encode([fields_of(each) for each in decisions])
             self._log.append(DecisionBatch(len(self._log), 1, number, number, (ends[0], ends[1]), decisions))
             self.network.counts["bytes of decisions"] += len(value)
+
+    def check_held(self) -> None:
+        """Checks that every message that is held has a reason that is true."""
+        check_held(self.shard, self._to_be_returned)
+
+    def _to_be_returned(self) -> set[Place]:
+        undone = [each for record in self._log[self._carrying.position.offset :] for each in record.decisions]
+        returned = [each for report in self._reports if isinstance(report, Returned) for each in report.refused]
+        return places_of([*undone, *returned])
 
     def transport(self, outcome: str) -> None:
         """Carries out one record of decisions; what is sent to other instances has left even if it is rolled back."""

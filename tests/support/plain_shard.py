@@ -85,7 +85,7 @@ class Stored:
     conversations: dict[str, snapshot.Snapshot]
     wakes: dict[str, int]
     held: int
-    unreachable: set[str]
+    away: dict[str, int]
     questions: questions.Snapshot
     mirrors: mirrors.Snapshot
     round_trip_ms: int
@@ -104,7 +104,7 @@ class PlainShard:
         wakes: Id -> the instant at which the conversation is due.
         held: The number of messages that it holds.
         touched: The conversations that the last batch has taken up and not removed, by id.
-        unreachable: The addresses that cannot be reached.
+        away: Address -> the instant until which it counts as not reachable.
         number: Its partition.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
@@ -121,7 +121,7 @@ class PlainShard:
     held: int = 0
     touched: dict[str, Conversation] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
-    unreachable: set[str] = field(default_factory=set)
+    away: dict[str, int] = field(default_factory=dict)
     number: int = 0
     questions: Questions = field(default_factory=Questions)
     mirrors: Mirrors = field(default_factory=Mirrors)
@@ -137,7 +137,7 @@ class PlainShard:
             {**self.conversations},
             {**self.wakes},
             self.held,
-            {*self.unreachable},
+            {**self.away},
             self.questions.snapshot(),
             copy.deepcopy(self.mirrors.snapshot()),
             self.round_trip_ms,
@@ -148,7 +148,7 @@ class PlainShard:
         self.clock = Clock(*stored.clock)
         self.definitions = definitions_snapshot.restore(stored.definitions)
         self.conversations, self.wakes = {**stored.conversations}, {**stored.wakes}
-        self.held, self.unreachable = stored.held, {*stored.unreachable}
+        self.held, self.away = stored.held, {**stored.away}
         self.round_trip_ms = stored.round_trip_ms
         self.questions, self.mirrors = Questions(stored.questions), Mirrors(copy.deepcopy(stored.mirrors))
 
@@ -166,14 +166,14 @@ class PlainShard:
             self.clock.batch_ms,
             self.held,
             *counts,
-            self.unreachable,
+            self.away,
             self.questions,
             self.mirrors,
             self.round_trip_ms,
         )
         self.touched = {}
         news = [report for report in batch.reports if isinstance(report, News)]
-        needed = take_news(context, news, self.unreachable, self, changes)
+        needed = take_news(context, news, self.away, self, changes)
         for report in batch.reports:
             self._take_report(context, report)
         due = [self._open(name) for name, wake_ms in self.wakes.items() if wake_ms <= now_ms]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from streaming.core.conversations import questions as module
 from streaming.core.conversations.conversation import INITIATOR
 from streaming.core.conversations.decisions import Deliver, Kind
 from streaming.core.conversations.holding import ASKED_IN_VAIN
@@ -47,6 +48,21 @@ def answer(scene: Scene, question: int = -1, kind: str = "END") -> None:
         Envelope(kind, delivery.conversation_id, False, BROKER_CONFIGURATION, "N", ROUTERS_SERVICE)  # type: ignore[arg-type]
     )
     scene.go_on()
+
+
+def test_a_service_for_whose_question_there_was_no_room_is_asked_for_as_soon_as_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_QUESTIONS", 1)
+    scene = dynamic()
+    begin(scene, "c", "First")
+    begin(scene, "d", "Second")
+    assert len(questions(scene)) == 1
+    scene.define(scene.north, to("First", SOUTH, "N"))
+    answer(scene)
+    scene.go_on(10_000)
+    scene.go_on()
+    assert ["Second" in body for _, body in questions(scene)] == [False, True]
 
 
 def held(scene: Scene, name: str = "c") -> tuple[int | None, str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.core.conversations.looking import MAX_UNREACHABLE, note_reachable
+from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.transmitting import SENT_AGAIN
 from streaming.core.times import FOREVER_MS
@@ -226,9 +226,16 @@ def test_what_is_sent_again_has_a_limit_in_each_batch() -> None:
 
 
 def test_of_very_many_instances_that_cannot_be_reached_only_the_first_are_known() -> None:
-    unreachable = {str(number) for number in range(MAX_UNREACHABLE)}
-    note_reachable(unreachable, "another", is_connected=False)
-    assert "another" not in unreachable
+    away: dict[str, int] = {}
+    for number in range(MAX_AWAY):
+        note_reachable(away, str(number), 0, is_connected=False)
+    note_reachable(away, "another", 0, is_connected=False)
+    assert "another" not in away
+    note_reachable(away, "7", 5, is_connected=True)
+    note_reachable(away, "another", 5, is_connected=True)
+    assert (away["7"], len(away)) == (5, MAX_AWAY)
+    forget_reachable(away, 5 + ConversationSettings().tombstone_ms, ConversationSettings())
+    assert (len(away), "7" in away) == (MAX_AWAY - 1, False)
 
 
 def test_an_acknowledgement_without_a_way_is_not_sent(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 """The context of a step: the facts that it needs besides its conversation, and its decisions."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Protocol
 
 from streaming.core.conversations.decisions import Answered, DeadLetter, Decision, Source
@@ -9,6 +9,8 @@ from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.definitions import Definitions
+
+_NOBODY: Mapping[str, int] = {}
 
 
 class Envelope(Protocol):
@@ -43,7 +45,7 @@ class Context:
         held: The number of messages that the shard holds.
         conversations: The number of its conversations.
         incoming_conversations: The number of those that began in other instances.
-        unreachable: Addresses of other instances that cannot be reached.
+        away: Address of another instance -> the instant until which it counts as not reachable.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
         round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
@@ -53,6 +55,7 @@ class Context:
 
     __slots__ = (
         "_slowest_ms",
+        "away",
         "batch_ms",
         "conversations",
         "decisions",
@@ -66,7 +69,6 @@ class Context:
         "questions",
         "round_trip_ms",
         "settings",
-        "unreachable",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917  (all of them are needed)
@@ -79,7 +81,7 @@ class Context:
         held: int,
         conversations: int,
         incoming_conversations: int,
-        unreachable: Collection[str] = (),
+        away: Mapping[str, int] = _NOBODY,
         questions: Questions | None = None,
         mirrors: Mirrors | None = None,
         round_trip_ms: int = 0,
@@ -92,7 +94,7 @@ class Context:
         self.held = held
         self.conversations = conversations
         self.incoming_conversations = incoming_conversations
-        self.unreachable = unreachable
+        self.away = away
         self.questions = Questions() if questions is None else questions
         self.mirrors = Mirrors() if mirrors is None else mirrors
         self.round_trip_ms = round_trip_ms

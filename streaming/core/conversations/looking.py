@@ -26,7 +26,9 @@ from streaming.core.conversations.receiving import accept_what_can_be, drop_stal
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-MAX_UNREACHABLE = 1_000
+MAX_AWAY = 1_000
+# The transport reports each attempt to connect that fails. An instance of which nothing was heard for so long is gone.
+_GONE_AFTER_MS = 7 * 24 * 3_600_000
 
 
 def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
@@ -107,12 +109,26 @@ def _fail_both(context: Context, conversation: Conversation, to: int, code: int,
         fail(context, conversation, side, code, reason)
 
 
-def note_reachable(unreachable: set[str], address: str, *, is_connected: bool) -> None:
-    """Notes whether another instance can be reached. Of very many that cannot, only the first are known."""
-    if is_connected:
-        unreachable.discard(address)
-    elif len(unreachable) < MAX_UNREACHABLE:
-        unreachable.add(address)
+def note_reachable(away: dict[str, int], address: str, now_ms: int, *, is_connected: bool) -> None:
+    """Notes whether another instance can be reached. Of very many that cannot, only the first are known.
+
+    Args:
+        away: Address -> the instant until which the instance counts as not reachable; it is changed. That is the
+            instant at which it was reached again. While it is away, it lies in the future, and moves with each report.
+        address: The address.
+        now_ms: The shard's clock.
+        is_connected: Whether it can be reached.
+    """
+    if not is_connected and (address in away or len(away) < MAX_AWAY):
+        away[address] = now_ms + _GONE_AFTER_MS
+    elif is_connected and address in away:
+        away[address] = min(away[address], now_ms)
+
+
+def forget_reachable(away: dict[str, int], now_ms: int, settings: ConversationSettings) -> None:
+    """Forgets the instances that have been reachable for as long as closed conversations are remembered."""
+    for address in [each for each, until_ms in away.items() if until_ms + settings.tombstone_ms <= now_ms]:
+        del away[address]
 
 
 def send_again(context: Context, conversation: Conversation) -> None:
@@ -154,9 +170,10 @@ def look(context: Context, conversation: Conversation) -> bool:
         drop_stale(context, conversation, conversation.link)
     conversation.settle(context.now_ms)
     link = conversation.link
-    if link is not None and link.address in context.unreachable and conversation.closed_ms < context.now_ms:
+    if link is not None and conversation.closed_ms < context.now_ms:
         # The far side may still repeat what it has sent. Only connected time counts.
-        conversation.closed_ms = context.now_ms
+        away_ms = context.away.get(link.address, 0)
+        conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
     return context.now_ms < conversation.closed_ms + context.settings.tombstone_ms
 
 

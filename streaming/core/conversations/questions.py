@@ -88,7 +88,7 @@ class Questions:
     def need(self, missing: Missing, now_ms: int) -> bool:
         """Notes that a route is needed. Returns whether the other shards are to be told."""
         known = self._known.get(missing)
-        if (known is not None and known.progress is not Progress.ANSWERED) or len(self._known) >= MAX_QUESTIONS:
+        if (known is not None and known.progress is not Progress.ANSWERED) or self.is_full:
             return False
         self._known[missing] = _Known(Progress.NEEDED, now_ms + _LOST_AFTER_MS)
         return True
@@ -98,14 +98,14 @@ class Questions:
         known = self._known.get(missing)
         if known is not None and known.progress in {Progress.ASKED, Progress.FAILED}:
             return False
-        if known is None and len(self._known) >= MAX_QUESTIONS:
+        if known is None and self.is_full:
             return False
         self._known[missing] = _Known(Progress.ASKED, now_ms + _LOST_AFTER_MS)
         return True
 
     def end(self, missing: Missing, now_ms: int, *, is_error: bool) -> None:
         """Notes that a question has ended."""
-        if missing in self._known or len(self._known) < MAX_QUESTIONS:
+        if missing in self._known or not self.is_full:
             progress = Progress.FAILED if is_error else Progress.ANSWERED
             self._known[missing] = _Known(progress, now_ms + QUESTION_TIMEOUT_MS)
 
@@ -115,6 +115,11 @@ class Questions:
         for missing in over:
             del self._known[missing]
         return {service for _, service in over}
+
+    @property
+    def is_full(self) -> bool:
+        """Returns whether there is no room for another question."""
+        return len(self._known) >= MAX_QUESTIONS
 
     def next_ms(self) -> int:
         """Returns the instant at which the time of a question is over."""

@@ -167,8 +167,11 @@ def _take_other(
             return _begin(context, service, envelope, offset)
         _drop(context, envelope, offset, OUT_OF_ORDER)
         return None
-    if envelope.type in {"MESSAGE", "END"}:
+    if envelope.message_sequence_number is not None:
         _end_far_endpoint(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+    elif envelope.type == "ERROR" and (envelope.receive_sequence_number or 0) <= RESET:
+        # It has nothing to end here, and its sender repeats it until it is acknowledged.
+        _answer(context, envelope, service.database, Kind.ACK, receive_sequence=RESET + 1)
     _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     return None
 
@@ -200,7 +203,21 @@ def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offse
 
 
 def _end_far_endpoint(context: Context, envelope: IncomingEnvelope, database: str, code: int, text: str) -> None:
-    """Answers a message with an Error that ends its sender's endpoint. Only a repetition of it repeats the answer."""
+    """Answers a message with an Error that ends its sender's endpoint."""
+    _answer(context, envelope, database, Kind.ERROR, error_code=-code, error_text=text)
+
+
+def _answer(  # noqa: PLR0913  (the fields of the answer)
+    context: Context,
+    envelope: IncomingEnvelope,
+    database: str,
+    kind: Kind,
+    *,
+    receive_sequence: int = 0,
+    error_code: int | None = None,
+    error_text: str | None = None,
+) -> None:
+    """Answers a message. The answer is not kept: it is given again only if the message comes again."""
     sender = routing.Conversation(
         envelope.conversation_id,
         envelope.from_service,
@@ -212,7 +229,7 @@ def _end_far_endpoint(context: Context, envelope: IncomingEnvelope, database: st
     if decision.outcome is Outcome.REMOTE:
         context.decisions.append(
             Transmit(
-                Kind.ERROR,
+                kind,
                 decision.address or "",
                 envelope.conversation_id,
                 not envelope.is_initiator,
@@ -224,11 +241,11 @@ def _end_far_endpoint(context: Context, envelope: IncomingEnvelope, database: st
                 envelope.from_service,
                 envelope.from_broker_instance,
                 0,
-                0,
+                receive_sequence,
                 context.settings.max_hops,
                 None,
-                -code,
-                text,
+                error_code,
+                error_text,
             )
         )
 
@@ -248,6 +265,8 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
         deliver_what_can_go(context, conversation, link.far_side)
     if kind == Kind.ACK:
         return
+    # What the far side still repeats must be recognised.
+    conversation.closed_ms = max(conversation.closed_ms, context.now_ms)
     link.owes_acknowledgement = True
     if sequence is None:
         _take_reset(context, conversation, link, offset)

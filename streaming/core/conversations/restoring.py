@@ -79,11 +79,14 @@ def end_suspect(
 def _begun_elsewhere(context: Context, suspect: Suspect) -> Conversation | None:
     endpoints = [_endpoint(context, suspect, side) for side in (INITIATOR, TARGET)]
     link = None
+    if endpoints[INITIATOR] is None and endpoints[TARGET] is None:
+        return None
     if endpoints[INITIATOR] is None:
-        if endpoints[TARGET] is None:
-            return None
         # Its initiator is in another instance, and may send again what was delivered here.
         link = Link(INITIATOR)
+    elif endpoints[TARGET] is None and not context.definitions.services_here(suspect.services[TARGET]):
+        # Its target may be in another instance.
+        link = Link(TARGET)
     context.conversations += 1
     directions = [Direction(), Direction()]
     return Conversation(suspect.conversation_id, suspect.services, None, endpoints, directions, link=link)

@@ -25,7 +25,9 @@ from streaming.core.conversations.holding import (
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
+ON_THEIR_WAY = "messages of the conversation are on their way, which is the limit"
 SENT_AGAIN = "earlier messages are sent again until the far side acknowledges them"
+_LIMITS = (ON_THEIR_WAY, SENT_AGAIN)
 
 
 def transmit_what_can_go(context: Context, conversation: Conversation, link: Link, *, is_limited: bool) -> bool:
@@ -49,6 +51,7 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
     first = direction.waiting[0].sequence
     link.resend_after_ms = link.resend_after_ms or context.resend_after_ms()
     if decision.address != link.address:
+        conversation.is_view_stale = True  # the views show where messages have gone
         link.address, link.resend_after_ms = decision.address or "", context.resend_after_ms()
         link.next_sequence, link.resend_ms = first, FOREVER_MS
     if link.resend_ms == FOREVER_MS:
@@ -66,10 +69,10 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
 
 
 def _transmit(context: Context, conversation: Conversation, link: Link, decision: Decision, is_limited: bool) -> None:
-    direction, settings = conversation.directions[link.far_side], context.settings
+    direction = conversation.directions[link.far_side]
     waiting = direction.waiting
-    first = waiting[0].sequence
-    end = min(len(waiting), link.window or settings.max_unacknowledged)
+    first, window = waiting[0].sequence, link.window or context.settings.max_unacknowledged
+    end = min(len(waiting), window)
     for index in range(link.next_sequence - first, end):
         if is_limited:
             if context.let_go <= 0:
@@ -83,8 +86,8 @@ def _transmit(context: Context, conversation: Conversation, link: Link, decision
     if link.resend_ms == FOREVER_MS:
         link.resend_ms = context.now_ms + link.resend_after_ms
     if len(waiting) > end:
-        reason = f"{end} messages of the conversation are on their way, which is the limit"
-        hold(context, conversation, direction, None, SENT_AGAIN if link.window else reason)
+        reason = SENT_AGAIN if link.window else f"{window} {ON_THEIR_WAY}"
+        hold(context, conversation, direction, None, reason)
     else:
         nothing_is_held(conversation, direction)
 
@@ -125,7 +128,8 @@ def acknowledge(context: Context, conversation: Conversation) -> None:
     assert endpoint is not None  # noqa: S101 - told to the type checker
     decision = route(context, conversation, link.far_side, endpoint.database)
     if decision.outcome is Outcome.REMOTE:
-        link.address = link.address or decision.address or ""
+        if not conversation.directions[link.far_side].waiting:
+            link.address = decision.address or ""
         context.decisions.append(_message(context, conversation, link, decision, Item(RESET, Kind.ACK, -1)))
 
 
@@ -183,6 +187,8 @@ def drop_to_far(
     if not waiting:
         link.next_sequence = direction.due_sequence = direction.next_sequence
         link.resend_ms = FOREVER_MS
+        nothing_is_held(conversation, direction)
+    elif len(waiting) <= (link.window or context.settings.max_unacknowledged) and direction.reason.endswith(_LIMITS):
         nothing_is_held(conversation, direction)
 
 

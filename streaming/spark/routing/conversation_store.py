@@ -206,7 +206,7 @@ def _row(conversation: Conversation, settings: ConversationSettings, is_due: boo
         *services,
         _encode(snapshot.take(conversation)),
         conversation.lowest_incoming(),
-        0 if link is None or not link.address else _hash((link.address,)),
+        0 if link is None or not conversation.directions[link.far_side].waiting else _hash((link.address,)),
         int(conversation.is_incoming()),
     )
 

@@ -41,7 +41,7 @@ class RestoredShard(NamedTuple):
     suspects: Sequence[Suspect]
 
 
-# Without unreachable addresses, questions and mirrors.
+# Without addresses, questions and mirrors.
 _LATER: list[Any] = [(), (), (), 0]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
@@ -100,8 +100,8 @@ def number_of(stored: StateRow) -> int:
 def _open(stored: StateRow) -> RouterShard:
     _, clock_ms, batch_ms, _, head, definitions, conversations = stored
     number, ends, held, batches, samples, done, *later = _decode(head)
-    # Format 1 has no addresses, and format 2 only these.
-    unreachable, questions, mirrors, round_trip_ms = [*later, *_LATER[len(later) :]]
+    # Format 1 has no addresses, and format 2 only these. The first routers have stored only which are away.
+    away, questions, mirrors, round_trip_ms = [*later, *_LATER[len(later) :]]
     return RouterShard(
         Clock(clock_ms, batch_ms),
         definitions,
@@ -110,7 +110,7 @@ def _open(stored: StateRow) -> RouterShard:
         ends,
         held,
         CleanUpState(batches, samples, done),
-        unreachable=set(unreachable),
+        away=away if isinstance(away, dict) else dict.fromkeys(away, clock_ms),
         questions=Questions(questions),
         mirrors=Mirrors(mirrors),
         round_trip_ms=round_trip_ms,
@@ -122,7 +122,8 @@ def _close(shard: RouterShard) -> tuple[StateRow, int]:
     wake_ms = min(shard.wake_ms, shard.next_expiry_ms)
     clean = shard.clean_up
     cleaned = clean.batches, clean.samples, clean.done
-    later = sorted(shard.unreachable), shard.questions.snapshot(), shard.mirrors.snapshot(), shard.round_trip_ms
+    away = dict(sorted(shard.away.items()))
+    later = away, shard.questions.snapshot(), shard.mirrors.snapshot(), shard.round_trip_ms
     head = _encode([shard.number, shard.ends, shard.held, *cleaned, *later])
     row = (
         FORMAT_VERSION,

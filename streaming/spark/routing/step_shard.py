@@ -66,7 +66,7 @@ class RouterShard:
         packed: The conversations as stored, after a step.
         wake_ms: The earliest wake-up of a conversation, a question or a mirrored route, after a step.
         next_expiry_ms: The instant at which the next route expires, by the shard's clock, after a step.
-        unreachable: Addresses of other instances that cannot be reached.
+        away: Address of another instance -> the instant until which it counts as not reachable.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
         round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
@@ -84,7 +84,7 @@ class RouterShard:
     packed: bytes = b""
     wake_ms: int = FOREVER_MS
     next_expiry_ms: int = FOREVER_MS
-    unreachable: set[str] = field(default_factory=set)
+    away: dict[str, int] = field(default_factory=dict)
     questions: Questions = field(default_factory=Questions)
     mirrors: Mirrors = field(default_factory=Mirrors)
     round_trip_ms: int = 0
@@ -110,13 +110,13 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
         shard.held,
         len(store),
         store.incoming,
-        shard.unreachable,
+        shard.away,
         shard.questions,
         shard.mirrors,
         shard.round_trip_ms,
     )
     news = [report for report in reports if isinstance(report, News)]
-    needed = take_news(context, news, shard.unreachable, store, advanced.changes)
+    needed = take_news(context, news, shard.away, store, advanced.changes)
     store.take_up({report.conversation_id for report in reports if isinstance(report, RefusedReport | RetryReport)})
     store.take_up({found.conversation_id for _, found in (*messages, *incoming) if isinstance(found, Envelope)})
     rows += _end_suspects(context, shard, settings.generation, topics, partition)

@@ -13,7 +13,7 @@ from streaming.core.conversations.asking import begin_question
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.deciding import ask
-from streaming.core.conversations.looking import note_reachable
+from streaming.core.conversations.looking import forget_reachable, note_reachable
 from streaming.core.conversations.mirrors import Place
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions
@@ -37,14 +37,14 @@ class Store(Protocol):
 
 
 def take_news(
-    context: Context, news: Sequence[News], unreachable: set[str], store: Store, changes: Changes
+    context: Context, news: Sequence[News], away: dict[str, int], store: Store, changes: Changes
 ) -> list[NeedRouteReport]:
     """Takes reports that concern every shard, and makes the conversations due that they or changes concern.
 
     Args:
         context: The context.
         news: The reports, in order.
-        unreachable: Addresses of other instances that cannot be reached; it is changed.
+        away: Address of another instance -> the instant until which it counts as not reachable; it is changed.
         store: The conversations, none of them taken up yet.
         changes: The changed definitions.
 
@@ -54,7 +54,11 @@ def take_news(
     if changes and context.mirrors:
         context.mirrors.keep_only({place for place, _ in _mirrored(context.definitions)})
     needed = []
+    forget_reachable(away, context.now_ms, context.settings)
+    was_full = context.questions.is_full
     routed = context.questions.expire(context.now_ms)
+    # If there was no room for a question, it is not known which services have waited for room.
+    is_all = changes.is_all or (was_full and not context.questions.is_full)
     changed: list[Place] = []
     for report in news:
         if isinstance(report, NeedRouteReport):
@@ -64,18 +68,18 @@ def take_news(
             context.questions.end((report.database, report.service), context.now_ms, is_error=report.is_error)
             routed.add(report.service)
         else:
-            changed += _take_role(context, report, unreachable)
+            changed += _take_role(context, report, away)
     routed |= _services_at(context.definitions, changed)
-    store.mark(Changes(changes.services, changes.routed | routed, changes.is_all))
+    store.mark(Changes(changes.services, changes.routed | routed, is_all))
     _ask_for_principals(context, store, changed)
     return needed
 
 
-def _take_role(context: Context, report: ConnectedReport | RoleReport, unreachable: set[str]) -> list[Place]:
+def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dict[str, int]) -> list[Place]:
     """Takes what is known about an address. Returns the places that have another principal now."""
     if isinstance(report, RoleReport):
         return context.mirrors.take_answer(report.broker_instance, report.address, (report.role, report.epoch))
-    note_reachable(unreachable, report.address, is_connected=report.is_connected)
+    note_reachable(away, report.address, context.now_ms, is_connected=report.is_connected)
     return [] if report.is_connected else context.mirrors.lose(report.address)
 
 
