@@ -177,7 +177,7 @@ class PlainShard:
         for report in batch.reports:
             self._take_report(context, report)
         due = [self._open(name) for name, wake_ms in self.wakes.items() if wake_ms <= now_ms]
-        due.sort(key=lambda each: (each.lowest_offset(), each.conversation_id))
+        due.sort(key=lambda each: (self.wakes[each.conversation_id], each.lowest_offset(), each.conversation_id))
         for conversation in due[: settings.max_looked_at]:
             if context.let_go <= 0:
                 break

@@ -395,6 +395,18 @@ def test_under_load_it_is_sent_again_after_twice_the_time_that_acknowledgements_
     assert scene.network.counts["sent"] == sent + 1
 
 
+def test_an_instance_that_was_away_does_not_make_others_wait_longer(scene: Scene) -> None:
+    scene.cut((SOUTH, NORTH))
+    scene.say(begin=True)
+    for _ in range(10):
+        scene.go_on(64_000)
+    scene.cut()
+    scene.go_on(64_000)
+    scene.go_on()
+    assert not scene.north.shard.conversation(C).references()
+    assert scene.north.shard.round_trip_ms == 0
+
+
 def test_the_time_that_acknowledgements_take_rises_fast_and_falls_slowly(scene: Scene) -> None:
     found, taken_ms = [], 0
     for batch in ([92_000, 99_000], [], [100_000, 100_000], [0], [99_000]):

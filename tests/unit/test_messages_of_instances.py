@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
@@ -18,6 +19,7 @@ from streaming.wire.service_commands import (
 )
 from tests.support.instances_scene import (
     IN_SOUTH,
+    IN_WEST,
     NORTH,
     ORDERS,
     SOUTH,
@@ -35,6 +37,34 @@ from tests.support.instances_scene import (
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+def replace_sequence(envelope: Envelope) -> Envelope:
+    """Returns the Error that ends the far endpoint at once."""
+    return msgspec.structs.replace(envelope, message_sequence_number=None)
+
+
+def test_an_error_of_a_second_target_is_answered(scene: Scene) -> None:
+    scene.say(begin=True)
+    envelope = Envelope("ERROR", C, False, STOCK, "S", ORDERS, from_broker_instance=IN_WEST, message_sequence_number=0)
+    sent = scene.network.counts["sent"]
+    receive(scene.north, envelope, replace_sequence(envelope))
+    assert scene.network.counts["sent"] == sent + 2, "it is repeated for ever"
+    assert scene.north.drops == {8495: 2}
+
+
+def test_a_shard_looks_first_at_what_has_been_due_longest() -> None:
+    scene = Scene(max_looked_at=2)
+    scene.cut((NORTH, SOUTH))
+    for number in range(50):
+        scene.north.say(Envelope("MESSAGE", f"away {number}", True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+    scene.say(begin=True)
+    scene.north.say(Envelope("TIMER", C, True, ORDERS, "N", STOCK, timer_ms=10_000))
+    scene.go_on()
+    for _ in range(15):
+        scene.go_on(1_000)
+    assert got(scene.north) == ["TIMER"], "conversations with an instance that is away are in its way"
 
 
 def test_other_services_than_those_of_the_conversation_are_refused(scene: Scene) -> None:

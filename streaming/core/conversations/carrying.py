@@ -126,7 +126,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Returned messages that the router may not know about yet, so that its CLEAN_UP may concern them.
+    """Returned messages that the router may not know about yet, whose CLEAN_UP may therefore concern them.
 
     Records that were written after the report belong, at first, to a batch that may have been planned before it. The
     batch after that one was planned after it, and the router reads all reports there are in each batch.

@@ -16,13 +16,13 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 
 INITIATOR, TARGET = 0, 1
 
-# The number of an Error that ends the far endpoint at once, whatever it has received. Messages never get as far.
+# The number of an Error that ends the far endpoint at once, whatever it has received. No message gets as far.
 RESET = 2**62
 
 # The value of `Link.resend_ms` if the destination can be reached again, or somebody asks.
 AT_ONCE = 0
 
-# The views show the last statement as exactly as this. Otherwise each statement would write two rows.
+# How exactly the views show the last statement. If they were exact, each statement would write two rows.
 SPOKEN_STEP_MS = 600_000
 
 

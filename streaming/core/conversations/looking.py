@@ -149,6 +149,7 @@ def retry(context: Context, conversation: Conversation) -> None:
             conversation.is_view_stale = True
             if conversation.link is not None:
                 conversation.link.resend_ms, conversation.link.sent_ms = AT_ONCE, NEVER_MS
+                conversation.link.resend_after_ms = context.settings.resend_ms // 2
             deliver_what_can_go(context, conversation, side, is_limited=True)
     conversation.settle(context.now_ms)
 
@@ -192,7 +193,7 @@ def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> 
     reason = f"service {name!r} of database {endpoint.database!r} was dropped"
     endpoint.state, endpoint.timer_ms = State.CD, FOREVER_MS
     conversation.is_view_stale = True
-    # First the Error: dropping what the far side has sent would end it with another one.
+    # The Error comes first: otherwise dropping what waits would end the far endpoint with another Error.
     fail(context, conversation, TARGET - side, REMOTE_SERVICE_DROPPED, reason)
     drop_waiting(context, conversation, side, reason)
 

@@ -24,7 +24,7 @@ QUESTION_FAILED = 9761
 QUESTION_TIMEOUT_MS = 10_000
 # A question ends by its lifetime. If the shard that asks has lost it, it is asked again after this time.
 _LOST_AFTER_MS = 60_000
-# Questions that are known at a time. The services of others wait until there is room.
+# The most questions that are known at a time. Other services wait until there is room.
 MAX_QUESTIONS = 1_000
 
 # A database, and the service that its routing table lacks.
@@ -110,7 +110,7 @@ class Questions:
             self._known[missing] = _Known(progress, now_ms + QUESTION_TIMEOUT_MS)
 
     def expire(self, now_ms: int) -> set[str]:
-        """Forgets the questions whose time is over. Returns their services, for which may be asked again."""
+        """Forgets the questions whose time is over. Returns their services, which may be asked for again."""
         over = [missing for missing, known in self._known.items() if known.until_ms <= now_ms]
         for missing in over:
             del self._known[missing]

@@ -1,7 +1,8 @@
 """Takes the messages of a conversation that come from another instance (the dispatcher of Service Broker).
 
 A message in sequence is accepted if it can be delivered now, and acknowledged. A repeat is dropped and acknowledged
-again. Any other one waits for up to 10 s; then it is dropped, and its sender sends it again.
+again. One that is ahead, or cannot be delivered yet, waits for up to 10 s; then it is dropped, and its sender sends it
+again.
 """
 
 from typing import Protocol
@@ -96,11 +97,7 @@ def take_incoming(
         return conversation
     link = conversation.link
     if own == INITIATOR and not _is_from_target(conversation, link, envelope):
-        # Its acknowledgement of this Error needs no answer.
-        if envelope.type != "ERROR" and (envelope.receive_sequence_number or 0) <= RESET:
-            _end_far_endpoint(
-                context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target"
-            )
+        _answer_stranger(context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target")
         _drop(context, envelope, offset, SECOND_TARGET)
     elif link is None:
         _drop(context, envelope, offset, REPEATED)  # it was sent before the far service came into this instance
@@ -167,11 +164,8 @@ def _take_other(
             return _begin(context, service, envelope, offset)
         _drop(context, envelope, offset, OUT_OF_ORDER)
         return None
-    if envelope.message_sequence_number is not None:
-        _end_far_endpoint(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
-    elif envelope.type == "ERROR" and (envelope.receive_sequence_number or 0) <= RESET:
-        # It has nothing to end here, and its sender repeats it until it is acknowledged.
-        _answer(context, envelope, service.database, Kind.ACK, receive_sequence=RESET + 1)
+    if envelope.type != "ACK":
+        _answer_stranger(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
     _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     return None
 
@@ -202,9 +196,17 @@ def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offse
     return conversation
 
 
-def _end_far_endpoint(context: Context, envelope: IncomingEnvelope, database: str, code: int, text: str) -> None:
-    """Answers a message with an Error that ends its sender's endpoint."""
-    _answer(context, envelope, database, Kind.ERROR, error_code=-code, error_text=text)
+def _answer_stranger(context: Context, envelope: IncomingEnvelope, database: str, code: int, text: str) -> None:
+    """Answers with an Error that ends the sender's endpoint, or acknowledges that the sender's Error has ended nothing.
+
+    The sender's acknowledgement of such an Error needs no answer.
+    """
+    if (envelope.receive_sequence_number or 0) > RESET:
+        return
+    if envelope.type == "ERROR" and envelope.message_sequence_number is None:
+        _answer(context, envelope, database, Kind.ACK, receive_sequence=RESET + 1)
+    else:
+        _answer(context, envelope, database, Kind.ERROR, error_code=-code, error_text=text)
 
 
 def _answer(  # noqa: PLR0913  (the fields of the answer)

@@ -1,11 +1,11 @@
 """Sends the messages of a conversation to its far endpoint, which is in another instance, until it acknowledges them.
 
-Sending may fail without a word. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
-when its route leads elsewhere. If acknowledgements take longer than 2 s, the first time is twice as long as they take.
+Sending may fail without notice. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
+when its route leads elsewhere. If acknowledgements take longer than 2 s, the first wait is twice as long.
 
-What is late is more likely late than lost, so a conversation repeats its first message alone. Each message that is then
-acknowledged lets two more go, which may be repeats: the slow start of TCP (RFC 5681). So what waits for an instance
-that was away for long is sent as fast as it is taken in, without a flood.
+An acknowledgement that does not come is more likely late than lost, so only the first message is repeated. Each message
+that is then acknowledged lets two more go, which may be repeats: the slow start of TCP (RFC 5681). So what waits for an
+instance that was away for long is sent as fast as it is taken in, without a flood.
 """
 
 from streaming.core.conversations.context import Context
@@ -27,6 +27,8 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 
 ON_THEIR_WAY = "messages of the conversation are on their way, which is the limit"
 SENT_AGAIN = "earlier messages are sent again until the far side acknowledges them"
+# Two repeats: the time doubles with each.
+_LATE = 4
 _LIMITS = (ON_THEIR_WAY, SENT_AGAIN)
 
 
@@ -64,6 +66,8 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
             ask(context, place)
         link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
         link.next_sequence, link.resend_ms, link.window = first, FOREVER_MS, 1
+        if link.resend_after_ms > _LATE * context.resend_after_ms():
+            link.sent_ms = NEVER_MS  # more likely lost than late: the acknowledgement tells how long nobody was there
     _transmit(context, conversation, link, decision, is_limited)
     return False
 
@@ -199,7 +203,7 @@ def is_end_told(conversation: Conversation, link: Link) -> bool:
 
 
 def reset(context: Context, conversation: Conversation, link: Link, code: int, text: str) -> None:
-    """Puts an Error before everything that the far side has not received; it ends the far endpoint at once."""
+    """Replaces everything that the far side has not received by an Error, which ends the far endpoint at once."""
     direction = conversation.directions[link.far_side]
     drop_to_far(context, conversation, link, text, is_sent_kept=False)
     direction.waiting.append(Item(RESET, Kind.ERROR, -1, code, text))

@@ -2,7 +2,7 @@
 
 The last router may have decided more than the copy says. So the new checkpoint goes on behind everything that it has
 read, and each conversation that may have gone on since the copy ends with an Error to both sides. Without a copy, every
-open conversation does. docs/operations.md has this as a runbook.
+open conversation does. docs/router.md has this as a runbook.
 """
 
 import contextlib

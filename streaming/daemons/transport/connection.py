@@ -1,7 +1,7 @@
 """The connection to another instance: a producer for its Kafka cluster, in a thread of its own.
 
-A destination that is down holds up nothing else. Records wait in memory, up to a limit. What cannot be sent is dropped:
-the router sends it again.
+A destination that is down holds up nothing else; one that is slow is waited for, up to 0.5 s each time. Records wait in
+memory, up to a limit. What cannot be sent is dropped: the router sends it again.
 """
 
 import threading
@@ -103,7 +103,7 @@ class InstanceConnection:
         size = size_of(row)
 
         def has_room() -> bool:
-            return self._waiting_bytes + size <= MAX_WAITING_BYTES
+            return not self._waiting or self._waiting_bytes + size <= MAX_WAITING_BYTES
 
         with self._lock:
             is_usable = self.state.use(Clock.now_ms())

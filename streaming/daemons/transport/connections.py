@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaException, Message, Producer
 
 from streaming.core.connections.connection import ConnectionState
 from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
@@ -108,7 +108,7 @@ class Connections:
     def _connection(self, address: str) -> InstanceConnection | None:
         """Returns the connection of an address; None if there are too many.
 
-        Programs may invent addresses, so a new one takes the place of the one that has been closed and unused longest.
+        Programs may invent addresses, so a new one takes the place of the closed one that was used last longest ago.
         """
         connection = self._connections.get(address)
         if connection is not None:
@@ -117,7 +117,9 @@ class Connections:
             closed = [each for each in self if each.state.state is ConnectionState.CLOSED]
             if not closed:
                 return None
-            oldest = min(closed, key=lambda each: each.state.used_ms)
+            # What rests is kept longer: without its rest, it would be tried again at once.
+            now_ms = Clock.now_ms()
+            oldest = min(closed, key=lambda each: (each.state.suppressed_until_ms > now_ms, each.state.used_ms))
             oldest.close()
             del self._connections[oldest.address]
         connection = InstanceConnection(address, self._settings.cluster_of, self._settings.times, self._tell)
@@ -173,7 +175,7 @@ class Connections:
 
     def _report(self, address: str, report: ConnectedReport | RoleReport) -> None:
         # If Kafka is away, the report is lost. Then the router sends or asks again when its time has come.
-        with suppress(BufferError):
+        with suppress(BufferError, KafkaException):
             self._reports.produce(self._topic, msgspec.json.encode(report), address.encode())
 
 

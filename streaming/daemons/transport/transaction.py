@@ -166,7 +166,7 @@ class Transaction:
             KafkaException: A record cannot be written.
         """
         waiting, partitions = self._context.share.waiting, self._context.share.partitions
-        while waiting and not self._is_full() and not is_asked_to_stop():
+        while waiting and not self._is_unfinished and not self._is_full() and not is_asked_to_stop():
             message = waiting.popleft()
             self._taken.append(message)
             number = message.partition() or 0

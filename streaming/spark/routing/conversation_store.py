@@ -4,7 +4,7 @@ They are columns, compressed. A batch makes Python objects only of the conversat
 their columns, where finding those that are due, or that a changed definition concerns, is a comparison of numbers.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -113,21 +113,23 @@ class ConversationStore:
             self._take_up(pc.is_in(self._resting.column("conversation_id"), value_set=wanted))
 
     def take_up_due(self, now_ms: int, limit: int) -> list[Conversation]:
-        """Takes up the conversations that are due, those with the oldest messages first, up to a limit.
+        """Takes up the conversations that are due, those that have been due longest first, up to a limit.
+
+        Of those that became due at once, those with the oldest messages come first.
 
         Those that are not `looked_at` stay due.
         """
         wakes, lowest = self._numbers("wake_ms"), self._numbers("lowest_offset")
         due = np.flatnonzero(wakes <= now_ms)
         if len(due) > limit:
-            due = due[np.argsort(lowest[due], kind="stable")][:limit]
+            due = due[np.lexsort((lowest[due], wakes[due]))][:limit]
         if len(due):
             is_taken = np.zeros(len(wakes), dtype=bool)
             is_taken[due] = True
             self._take_up(pa.array(is_taken))
         found = [each for name, each in self.taken.items() if self._wakes.get(name, FOREVER_MS) <= now_ms]
         self._due = {each.conversation_id for each in found}
-        found.sort(key=lambda each: (each.lowest_offset(), each.conversation_id))
+        found.sort(key=lambda each: (self._wakes[each.conversation_id], each.lowest_offset(), each.conversation_id))
         return found[:limit]
 
     def _take_up(self, is_taken: pa.BooleanArray) -> None:
@@ -159,7 +161,7 @@ class ConversationStore:
         """Returns the conversations as bytes, the earliest wake-up, and the lowest offsets that any refers to."""
         table = self._resting
         if self.taken:
-            table = pa.concat_batches([table, _columns(self.taken.values(), settings, self._due)])
+            table = pa.concat_batches([table, _columns(self.taken.values(), settings, self._due_since())])
         if not len(table):
             return b"", FOREVER_MS, (FOREVER_MS, FOREVER_MS)
         return (
@@ -167,6 +169,10 @@ class ConversationStore:
             pc.min(table.column("wake_ms")).as_py(),
             (pc.min(table.column("lowest_offset")).as_py(), pc.min(table.column("lowest_incoming")).as_py()),
         )
+
+    def _due_since(self) -> dict[str, int]:
+        """Returns the instants since which those that have not been looked at are due."""
+        return {name: self._wakes[name] for name in self._due}
 
     def _numbers(self, column: str) -> npt.NDArray[np.int64]:
         numbers: npt.NDArray[np.int64] = self._resting.column(column).to_numpy(zero_copy_only=False)
@@ -179,16 +185,16 @@ def held_by(conversation: Conversation) -> tuple[int, int]:
 
 
 def _columns(
-    conversations: Iterable[Conversation], settings: ConversationSettings, due: Collection[str]
+    conversations: Iterable[Conversation], settings: ConversationSettings, due: Mapping[str, int]
 ) -> pa.RecordBatch:
-    rows = [_row(conversation, settings, conversation.conversation_id in due) for conversation in conversations]
+    rows = [_row(each, settings, due.get(each.conversation_id)) for each in conversations]
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), COLUMNS, strict=True)],
         schema=COLUMNS,
     )
 
 
-def _row(conversation: Conversation, settings: ConversationSettings, is_due: bool) -> tuple[Any, ...]:
+def _row(conversation: Conversation, settings: ConversationSettings, due_since_ms: int | None) -> tuple[Any, ...]:
     link = conversation.link
     held = [
         _hash((conversation.services[side],)) if conversation.directions[side].waiting else 0
@@ -200,7 +206,7 @@ def _row(conversation: Conversation, settings: ConversationSettings, is_due: boo
     ]
     return (
         conversation.conversation_id.encode(),
-        0 if is_due else wake_ms(conversation, settings),
+        wake_ms(conversation, settings) if due_since_ms is None else due_since_ms,
         conversation.lowest_offset(),
         *held,
         *services,

@@ -1,0 +1,69 @@
+"""A transaction that ends inside a record of decisions: the rest is carried out by the next one."""
+
+import time
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming.core.conversations.carrying import Carrying, DecisionBatch, Position
+from streaming.core.conversations.decisions import Kind, Transmit
+from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Transaction
+from streaming.wire.topics import Topics
+
+DECISIONS = 40
+DECISION_S = 0.03
+
+
+class SlowDestination:
+    """The connections to other instances, which take each message after a while."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+
+    def takes(self, _address: str) -> bool:
+        return True
+
+    def send(self, _address: str, row: Any) -> None:
+        time.sleep(DECISION_S)
+        self.taken.append(row[0].decode())
+
+
+def decisions(partition: int, number: int, first: int) -> DecisionBatch:
+    found = [
+        Transmit(
+            Kind.ACK, "tcp://s:1", f"{partition} {number} {each}", True, -1, -1, "S", "D", None, "T", None, 0, 0, 10
+        )
+        for each in range(DECISIONS)
+    ]
+    return DecisionBatch(number - 1, 1, number, first, (0, 0), [*found])
+
+
+@pytest.mark.parametrize(
+    "places", [[(0, 1, 1), (0, 2, 1), (0, 3, 3)], [(0, 1, 1), (1, 1, 1), (0, 2, 2)]], ids=["one", "two partitions"]
+)
+def test_each_decision_is_carried_out_once_however_many_transactions_it_takes(
+    places: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = {(place[0], place[1] - 1): decisions(*place) for place in places}
+    waiting = deque(SimpleNamespace(partition=lambda p=p: p, offset=lambda o=n - 1: o) for p, n, _ in places)
+    partitions = {place[0]: SimpleNamespace(number=place[0], carrying=Carrying(Position(), {}, 0)) for place in places}
+    share = SimpleNamespace(waiting=waiting, partitions=partitions)
+    queues = SimpleNamespace(begin=lambda: None, look=lambda _queues: None)
+    destination = SlowDestination()
+    context = Context(Topics(), share, None, queues, destination, print)  # type: ignore[arg-type]
+    monkeypatch.setattr(context, "decode", lambda message: records[message.partition(), message.offset()])
+    lost: dict[int, str] = {}
+    transactions = 0
+    while waiting:
+        transactions += 1
+        part = Transaction(context, SimpleNamespace(produce=lambda *_: None), MAX_DECISIONS)  # type: ignore[arg-type]
+        part.fill(lambda: False)
+        part.committed()
+        for number in part.touched:
+            partitions[number].carrying.commit(99)
+        lost |= part.lost
+    assert not lost
+    assert sorted(destination.taken) == sorted({f"{p} {n} {each}" for p, n, _ in places for each in range(DECISIONS)})
+    assert transactions > 1
