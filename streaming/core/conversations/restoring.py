@@ -59,7 +59,7 @@ def end_suspect(
     for direction, endpoint in zip(conversation.directions, conversation.endpoints, strict=True):
         direction.next_sequence = max(direction.next_sequence, generation << GENERATION_BITS)
         if endpoint is not None and endpoint.state is State.ER:
-            # Its Error may be one that the transport was about to return, and will not return any more. It gets another.
+            # Its Error may be one that the transport was about to return, and will not return now. It gets another one.
             endpoint.state = State.DI
     conversation.ends_ms = FOREVER_MS
     link = conversation.link

@@ -1,8 +1,8 @@
 """The transport: delivers messages into the topics of queues, as the router has decided, each once and in order.
 
 Everything that a decision causes is one Kafka transaction with the marks and the consumer group's offsets: the
-messages, their arrivals, dead letters, and reports of failed deliveries. What goes to other instances is not part of it:
-that may be lost or repeated, which the router repairs.
+messages, their arrivals, dead letters, and reports of failed deliveries. What goes to other instances is not part of
+it: that may be lost or repeated, which the router repairs.
 """
 
 import time
