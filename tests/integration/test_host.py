@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming.core.activation import task_handlers as core
 from streaming.daemons.host import start_records, taking, task_host
-from streaming.daemons.host.task_host import TaskEvent
+from streaming.daemons.host.task_changes import TaskEvent
 from streaming.kafka.last_records import last_records
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.embedded_broker import EmbeddedBroker

@@ -11,7 +11,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from streaming.daemons.host.task_host import HostSettings, TaskChange, TaskHost
+from streaming.daemons.host.task_changes import TaskChange
+from streaming.daemons.host.task_host import HostSettings, TaskHost
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment

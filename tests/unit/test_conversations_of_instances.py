@@ -2,12 +2,7 @@
 
 import pytest
 
-from streaming.core.conversations import snapshot
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import Conversation
-from streaming.core.conversations.decisions import Decision, Deliver, Kind
-from streaming.core.conversations.looking import wake_ms
-from streaming.core.conversations.restoring import GENERATION_BITS, Suspect, end_suspect
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.definitions import Definitions
 from streaming.wire.envelope import Envelope
@@ -34,25 +29,11 @@ from tests.support.instances_scene import (
     state,
     to,
 )
-from tests.support.instances_world import Site
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def end(site: Site, conversation: Conversation | None, suspect: Suspect) -> list[Decision]:
-    """Ends a conversation as a restored router does; returns the decisions."""
-    shard = site.shard
-    now_ms, batch_ms = shard.clock.now_ms, shard.clock.batch_ms
-    known = len(shard.conversations)
-    context = Context(shard.definitions, shard.instance, shard.settings, now_ms, batch_ms, shard.held, known, 0)
-    ended = end_suspect(context, conversation, suspect, 2)
-    assert ended is not None
-    shard.conversations[C], shard.held = snapshot.take(ended), context.held
-    shard.wakes[C] = wake_ms(ended, shard.settings)
-    return context.decisions
 
 
 def test_messages_and_answers_arrive_and_are_acknowledged(scene: Scene) -> None:
@@ -207,114 +188,6 @@ def test_what_comes_to_a_database_that_is_not_here_is_not_acknowledged(scene: Sc
     scene.define(scene.south, AlterDatabase("S", is_broker_enabled=True))
     scene.go_on(4_000)
     assert got(scene.south) == ["0", "1"]
-
-
-def test_a_tombstone_outlives_an_instance_that_cannot_be_reached(scene: Scene) -> None:
-    scene.cut((SOUTH, NORTH))
-    scene.say(begin=True)
-    scene.say("CLEANUP", by_target=True)
-    scene.south.connected(NORTH, is_connected=False)
-    scene.cut((SOUTH, NORTH), (NORTH, SOUTH))
-    for _ in range(10):
-        scene.go_on(600_000)
-    scene.south.connected(NORTH, is_connected=True)
-    scene.cut()
-    scene.go_on(64_000)
-    assert got(scene.south) == ["0"], "a message came again after its tombstone"
-    scene.go_on(1_800_000)
-    assert state(scene.south, 1) == "ABSENT"
-
-
-def test_only_connected_time_counts_for_a_tombstone(scene: Scene) -> None:
-    scene.cut((SOUTH, NORTH))
-    scene.say(begin=True)
-    scene.say("CLEANUP", by_target=True)
-    scene.south.connected(NORTH, is_connected=False)
-    scene.cut((SOUTH, NORTH), (NORTH, SOUTH))
-    scene.go_on(29 * 60_000)
-    scene.south.connected(NORTH, is_connected=True)
-    scene.go_on()
-    scene.go_on(28 * 60_000)
-    scene.cut()
-    scene.go_on(64_000)
-    assert got(scene.south) == ["0"], "a message came again after its tombstone"
-
-
-def test_a_tombstone_outlives_the_last_repeat(scene: Scene) -> None:
-    scene.define(scene.south, DropRoute("S", "to Orders"), DropRoute("S", "AutoCreatedLocal"))
-    scene.say(begin=True)
-    scene.say("CLEANUP", by_target=True)
-    for _ in range(60):
-        scene.go_on(64_000)
-    assert got(scene.south) == ["0"], "its acknowledgements have no way, and it came again after its tombstone"
-
-
-def test_an_instance_that_was_not_heard_of_for_a_week_keeps_no_tombstone(scene: Scene) -> None:
-    scene.say(begin=True)
-    scene.say("END")
-    scene.say("END", by_target=True)
-    scene.south.connected(NORTH, is_connected=False)
-    scene.go_on()
-    for _ in range(7 * 24 + 1):
-        scene.go_on(3_600_000)
-    assert state(scene.south, 1) == "ABSENT"
-
-
-def test_an_error_to_a_conversation_that_is_forgotten_is_answered(scene: Scene) -> None:
-    scene.say(begin=True)
-    shard = scene.south.shard
-    del shard.conversations[C], shard.wakes[C]
-    scene.say("ERROR")
-    scene.go_on()
-    assert not scene.north.shard.conversation(C).references(), "it is repeated for ever"
-
-
-def test_an_error_that_ends_at_once_is_acknowledged_where_its_conversation_is_not_known(scene: Scene) -> None:
-    scene.say(begin=True)
-    conversation = scene.north.shard.conversation(C)
-    end(scene.north, conversation, Suspect(C, conversation.services, ("N", None), (C, C)))
-    del scene.south.shard.conversations[C], scene.south.shard.wakes[C]
-    scene.go_on(4_000)
-    scene.go_on()
-    assert not scene.north.shard.conversation(C).references(), "it is repeated for ever"
-    assert got(scene.south) == ["0"]
-
-
-def test_the_target_in_another_instance_is_told_that_nothing_is_known_of_its_conversation(scene: Scene) -> None:
-    scene.say(begin=True)
-    shard = scene.north.shard
-    del shard.conversations[C], shard.wakes[C]
-    end(scene.north, None, Suspect(C, (ORDERS, STOCK), ("N", None), (C, C)))
-    scene.go_on(4_000)
-    assert scene.states() == ("ER", "ER")
-
-
-@pytest.mark.parametrize("is_north", [True, False])
-def test_a_conversation_of_a_restored_router_ends_on_both_sides(scene: Scene, is_north: bool) -> None:
-    scene.say(begin=True)
-    scene.say(by_target=True)
-    site = scene.north if is_north else scene.south
-    conversation = site.shard.conversation(C)
-    decisions = end(site, conversation, Suspect(C, conversation.services, ("N", "S"), (C, C)))
-    [own] = [each for each in decisions if isinstance(each, Deliver)]
-    assert (own.kind, own.sequence >> GENERATION_BITS) == (Kind.ERROR, 2)
-    scene.go_on(4_000)
-    assert scene.states() == ("ER", "ER")
-    assert not scene.north.shard.conversation(C).references()
-    assert not scene.south.shard.conversation(C).references()
-
-
-def test_what_was_delivered_before_a_router_lost_its_state_does_not_come_again(scene: Scene) -> None:
-    scene.cut((SOUTH, NORTH))
-    scene.say(begin=True)
-    shard = scene.south.shard
-    del shard.conversations[C], shard.wakes[C]
-    end(scene.south, None, Suspect(C, (ORDERS, STOCK), (None, "S"), (C, C)))
-    scene.cut()
-    scene.go_on(4_000)
-    scene.go_on(4_000)
-    assert got(scene.south) == ["0"]
-    assert scene.states() == ("ER", "ER")
 
 
 def test_a_third_instance_sends_a_message_on(scene: Scene) -> None:

@@ -14,7 +14,8 @@ from streaming.cli.demo.timeline import Timeline
 from streaming.core.activation.program_starts import Action
 from streaming.daemons.activator.service import Activator
 from streaming.daemons.activator.settings import ActivatorEvent, ActivatorSettings
-from streaming.daemons.host.task_host import HostSettings, TaskChange, TaskEvent, TaskHost
+from streaming.daemons.host.task_changes import TaskChange, TaskEvent
+from streaming.daemons.host.task_host import HostSettings, TaskHost
 from streaming.kafka.clients import Cluster
 
 P = ParamSpec("P")

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
@@ -23,6 +22,7 @@ from streaming.daemons.host.reports import Reports
 from streaming.daemons.host.run_function import CANNOT_IMPORT
 from streaming.daemons.host.start_records import StartRecord, StartRecords
 from streaming.daemons.host.taking import NotTakenError, Taking
+from streaming.daemons.host.task_changes import TaskChange, TaskEvent
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
@@ -68,33 +68,6 @@ class HostSettings:
     topic_prefix: str = ""
     group_id: str = ""
     kafka_config: Path | None = None
-
-
-class TaskEvent(StrEnum):
-    """An event in the life of a task."""
-
-    STARTED = "started"
-    EXITED = "exited"
-    FAILED_TO_START = "failed to start"
-
-
-@dataclass(frozen=True)
-class TaskChange:
-    """An event of one task.
-
-    Attributes:
-        what: The event.
-        task: The task.
-        process_id: The process id; None if the task never had a process.
-        exit_code: The exit code, negative if that signal ended the task; None if it has not exited.
-        reason: Why the task failed to start.
-    """
-
-    what: TaskEvent
-    task: StartActivatedTask
-    process_id: int | None = None
-    exit_code: int | None = None
-    reason: str | None = None
 
 
 @dataclass

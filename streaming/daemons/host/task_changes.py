@@ -1,0 +1,33 @@
+"""The events of tasks, as a host tells them to those who run it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from streaming.wire.output_records import StartActivatedTask
+
+
+class TaskEvent(StrEnum):
+    """An event in the life of a task."""
+
+    STARTED = "started"
+    EXITED = "exited"
+    FAILED_TO_START = "failed to start"
+
+
+@dataclass(frozen=True)
+class TaskChange:
+    """An event of one task.
+
+    Attributes:
+        what: The event.
+        task: The task.
+        process_id: The process id; None if the task never had a process.
+        exit_code: The exit code, negative if that signal ended the task; None if it has not exited.
+        reason: Why the task failed to start.
+    """
+
+    what: TaskEvent
+    task: StartActivatedTask
+    process_id: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
