@@ -5,9 +5,11 @@ from confluent_kafka import Message
 from streaming.core.connections.forwarder import MAX_FORWARD_MS
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
 from streaming.core.conversations.questions import MISSING_ROUTE
+from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, Row
 from streaming.wire.envelope import HEADER, MAX_INCOMING_BYTES, decode_envelope, encode_envelope
 from streaming.wire.headers import Headers, decoded_headers
+from streaming.wire.service_decisions import NotSentReport
 
 
 def transmitted(decision: Transmit, message: Message | None) -> Row:
@@ -51,6 +53,18 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
     others = [header for header in theirs if header[0] not in OWN_HEADERS]
     value = message.value() if message is not None and decision.kind == Kind.MESSAGE else (decision.body or "").encode()
     return key, value, [(HEADER, encode_envelope(fields, MAX_INCOMING_BYTES)), *others]
+
+
+def not_sent(headers: Headers, reason: str) -> NotSentReport | None:
+    """Returns the report that a record can never be sent; None if it is no message with a number."""
+    try:
+        envelope = decode_envelope(headers, MAX_INCOMING_BYTES)
+    except InvalidRecordError:
+        return None
+    sequence = envelope.message_sequence_number
+    if sequence is None:
+        return None
+    return NotSentReport(envelope.conversation_id, envelope.is_initiator, sequence, reason)
 
 
 def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None:

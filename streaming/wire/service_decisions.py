@@ -137,6 +137,22 @@ class RetryReport(Struct, tag="RETRY", tag_field="type"):
     conversation_id: ConversationId
 
 
+class NotSentReport(Struct, tag="NOT_SENT", tag_field="type"):
+    """A message to another instance that can never be sent there.
+
+    Attributes:
+        conversation_id: The conversation.
+        is_initiator: Whether the initiator has sent it.
+        message_sequence_number: Its number.
+        reason: Why it cannot be sent.
+    """
+
+    conversation_id: ConversationId
+    is_initiator: bool
+    message_sequence_number: Natural
+    reason: str
+
+
 class ConnectedReport(Struct, tag="CONNECTED", tag_field="type"):
     """A report of a transport: it can reach another instance now, or no longer.
 
@@ -195,7 +211,7 @@ class RoleReport(Struct, tag="ROLE", tag_field="type", omit_defaults=True):
 
 # What every part of the router has to know.
 News = ConnectedReport | NeedRouteReport | AnsweredReport | RoleReport
-ServiceReport = RefusedReport | RetryReport | News
+ServiceReport = RefusedReport | RetryReport | NotSentReport | News
 
 decision_record_decoder = msgspec.json.Decoder(DecisionRecord)
 mark_decoder = msgspec.json.Decoder(MarkRecord)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
 from streaming.core.conversations.holding import ASKED_IN_VAIN, NO_PRINCIPAL
@@ -203,6 +204,33 @@ def test_a_message_in_a_circle_ends_at_its_hop_limit_and_none_is_sent_on_without
     hops = [decode_envelope(decoded_headers(each)).hops_remaining for each in records]
     assert [*dict.fromkeys(hops)] == [*range(10, -1, -1)]
     wait_until(lambda: drops(pair.north, on) == [9792], DEADLINE_S, "forwarding is off")
+
+
+def limit_incoming(scene: ServiceScene, max_bytes: int) -> None:
+    """Sets the largest record that an instance takes from others."""
+    entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", scene.topics.service_incoming, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap_servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
+
+
+def test_a_message_that_the_other_instance_never_takes_ends_both_sides(pair: Pair) -> None:
+    name, other = new_id(), new_id()
+    limit_incoming(pair.south, 150_000)
+    try:
+        pair.north.say("MESSAGE", name, b"small", begin=True)
+        pair.north.say("MESSAGE", name, b"x" * 200_000)
+        pair.north.say("MESSAGE", other, b"another one", begin=True)
+        pair.north.flush()
+        wait_until(lambda: states(pair.north, name) == states(pair.south, name) == {"ER"}, DEADLINE_S, "both ends")
+        dead = [
+            each for each in pair.north.read(pair.north.topics.service_dead_letters, 1) if each.key() == name.encode()
+        ]
+        assert len(dead[-1].value() or b"") == 200_000
+        wait_until(lambda: states(pair.south, other) == {"CO"}, DEADLINE_S, "the other conversation")
+    finally:
+        limit_incoming(pair.south, 1_048_588)
 
 
 def test_an_expired_route_in_use_holds_messages_until_it_is_altered(pair: Pair) -> None:

@@ -15,7 +15,7 @@ from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import News, RetryReport, decode_decisions, report_of
+from streaming.wire.service_decisions import News, NotSentReport, RetryReport, decode_decisions, report_of
 from streaming.wire.topics import Topics
 from tests.support.plain_shard import PARTITIONS, SECRET, Batch, PlainShard, Retried, ShardReport, Stored
 
@@ -78,7 +78,7 @@ class CheckedShard(PlainShard):
         return self._row_of(RouterSource.COMMANDS, at_ms, command.database.encode(), _encode(command))
 
     def _report(self, returned: ShardReport) -> bytes:
-        if isinstance(returned, News):
+        if isinstance(returned, News | NotSentReport):
             return _encode(returned)
         if isinstance(returned, Retried):
             return _encode(RetryReport(returned.conversation_id))

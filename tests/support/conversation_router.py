@@ -12,7 +12,7 @@ from streaming.core.times import FOREVER_MS
 from streaming.wire.decision_fields import fields_of
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import News, RefusedReport, RetryReport, ServiceReport, encoder
+from streaming.wire.service_decisions import News, NotSentReport, RefusedReport, RetryReport, ServiceReport, encoder
 from tests.support.conversation_truth import Place, Truth
 from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport, Stored
 
@@ -221,6 +221,8 @@ class Router:
 def _report(report: ServiceReport) -> ShardReport:
     if isinstance(report, RetryReport):
         return Retried(report.conversation_id)
+    if isinstance(report, NotSentReport):
+        return report
     if isinstance(report, News):
         return report
     refused = [each.decision() for each in report.refused]

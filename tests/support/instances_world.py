@@ -31,6 +31,7 @@ from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_decisions import (
     ConnectedReport,
     News,
+    NotSentReport,
     RefusedReport,
     RoleReport,
     decode_report,
@@ -174,6 +175,10 @@ class Site:
     def connected(self, address: str, *, is_connected: bool) -> None:
         """Reports whether another instance can be reached."""
         self._reports.append(ConnectedReport(address, is_connected))
+
+    def cannot_send(self, conversation_id: str, sequence: int) -> None:
+        """Reports that a message of the initiator can never be sent."""
+        self._reports.append(NotSentReport(conversation_id, True, sequence, "it is too large there"))
 
     def retry(self, conversation_id: str) -> None:
         """Asks the router to decide about what a conversation holds."""

@@ -27,7 +27,7 @@ from streaming.core.times import Clock
 from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import ConnectedReport, News
+from streaming.wire.service_decisions import ConnectedReport, News, NotSentReport
 
 PARTITIONS = 2
 SECRET = "a secret"  # noqa: S105  (of tests)
@@ -54,7 +54,7 @@ class Retried:
     conversation_id: str
 
 
-ShardReport = Returned | Retried | News
+ShardReport = Returned | Retried | NotSentReport | News
 
 
 @dataclass(frozen=True)
@@ -259,6 +259,11 @@ class PlainShard:
         if isinstance(report, Retried):
             if conversation is not None:
                 looking.retry(context, conversation)
+            return
+        if isinstance(report, NotSentReport):
+            if conversation is not None:
+                place = report.is_initiator, report.message_sequence_number
+                looking.end_unsendable(context, conversation, *place, report.reason)
             return
         if conversation is None or conversation.begun != report.begun:
             for each in report.refused:

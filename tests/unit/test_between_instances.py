@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Message
 
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
-from streaming.wire.between_instances import forwarded, transmitted
+from streaming.wire.between_instances import forwarded, not_sent, transmitted
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_incoming
+from streaming.wire.service_decisions import NotSentReport
 
 MESSAGE = Transmit(Kind.MESSAGE, "tcp://far:1", "c", True, 0, 7, "Orders", "shop", "A", "Stock", "B", 0, 3, 10, 61_500)
 ENVELOPE = {
@@ -63,6 +64,13 @@ def test_the_largest_envelope_and_the_longest_life_of_a_program_can_be_sent() ->
     row = transmitted(longest, message)
     assert len(dict(row[2])[HEADER] or b"") > MAX_ENVELOPE_BYTES
     assert (envelope_of(row)["error_text"], envelope_of(row)["time_to_live_ms"]) == (text, (2**31 - 1) * 1_000)
+
+
+def test_a_message_that_can_never_be_sent_is_named_by_its_conversation_and_number() -> None:
+    found = not_sent(transmitted(MESSAGE, record())[2], "too large")
+    assert found == NotSentReport("c", True, 0, "too large")
+    assert not_sent(transmitted(replace(MESSAGE, kind=Kind.ACK, sequence=-1), None)[2], "too large") is None
+    assert not_sent([], "too large") is None
 
 
 def test_a_later_message_neither_begins_nor_lengthens_the_life() -> None:

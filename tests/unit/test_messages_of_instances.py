@@ -53,6 +53,24 @@ def test_an_error_of_a_second_target_is_answered(scene: Scene) -> None:
     assert scene.north.drops == {8495: 2}
 
 
+def test_what_can_never_be_sent_ends_both_sides_and_what_follows_is_a_dead_letter(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.cut((NORTH, SOUTH))
+    scene.say()
+    scene.say()
+    scene.cut()
+    scene.north.cannot_send(C, 0)
+    scene.north.cannot_send("unknown", 1)
+    scene.go_on()
+    assert scene.states() == ("CO", "CO"), "that one has arrived"
+    scene.north.cannot_send(C, 1)
+    scene.go_on()
+    assert scene.states() == ("ER", "ER")
+    assert (got(scene.south), got(scene.north)) == (["0", "ERROR"], ["ERROR 0"])
+    assert [*scene.north.dead_letters.values()] == ["it is too large there"] * 2
+    assert not scene.north.shard.conversation(C).references()
+
+
 def test_a_shard_looks_first_at_what_has_been_due_longest() -> None:
     scene = Scene(max_looked_at=2)
     scene.cut((NORTH, SOUTH))

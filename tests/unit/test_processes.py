@@ -34,12 +34,15 @@ def nothing_left_behind() -> Iterator[None]:
     assert children_of(os.getpid()) == before
 
 
-def started_by_a_parent(*command: str) -> tuple[subprocess.Popen[str], int]:
+def started_by_a_parent(*command: str) -> tuple[subprocess.Popen[str], int, list[str]]:
+    """Starts a parent with a child; returns the parent, the child's id, and what was said before."""
+    said: list[str] = []
     parent = subprocess.Popen([sys.executable, "-c", PARENT, *command], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     for line in parent.stdout:
         if line.startswith("started"):
-            return parent, int(line.split()[1])
+            return parent, int(line.split()[1]), said
+        said.append(line)
     raise AssertionError("the parent did not start")
 
 
@@ -107,16 +110,16 @@ def test_a_program_that_cannot_be_found_ends_with_127(tmp_path: Path) -> None:
 
 
 def test_a_child_ends_when_the_parent_is_killed() -> None:
-    parent, pid = started_by_a_parent("sleep", "1000")
+    parent, pid, _ = started_by_a_parent("sleep", "1000")
     assert is_running(pid)
     kill(parent)
     wait_until(lambda: not is_running(pid), 10, "the end of the child")
 
 
 def test_a_stubborn_child_ends_too_when_the_parent_is_killed() -> None:
-    parent, pid = started_by_a_parent("sh", "-c", STUBBORN)
+    parent, pid, said = started_by_a_parent("sh", "-c", STUBBORN)
     assert parent.stdout is not None
-    grandchild = int(parent.stdout.readline().removeprefix("ready "))
+    grandchild = int((said or [parent.stdout.readline()])[0].removeprefix("ready "))
     kill(parent)
     wait_until(lambda: not is_running(pid) and not is_running(grandchild), 15, "the end of the child and its child")
 

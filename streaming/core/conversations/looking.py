@@ -24,6 +24,7 @@ from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.conversations.holding import LET_GO, hold
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.conversations.transmitting import reset
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
@@ -138,6 +139,30 @@ def send_again(context: Context, conversation: Conversation) -> None:
         link.resend_ms, link.resend_after_ms = AT_ONCE, context.settings.resend_ms // 2
         link.sent_ms = NEVER_MS
         deliver_what_can_go(context, conversation, link.far_side, is_limited=True)
+
+
+def end_unsendable(
+    context: Context, conversation: Conversation, is_initiator: bool, sequence: int, reason: str
+) -> None:
+    """Ends both endpoints with an Error, because a message to another instance can never be sent.
+
+    It and what follows it become dead letters.
+
+    Args:
+        context: The context.
+        conversation: The conversation.
+        is_initiator: Whether the initiator has sent the message.
+        sequence: Its number. If the far side has received it meanwhile, nothing is done.
+        reason: Why it cannot be sent.
+    """
+    link, far = conversation.link, TARGET if is_initiator else INITIATOR
+    waiting = conversation.directions[far].waiting
+    if link is None or link.far_side != far or not any(item.sequence == sequence for item in waiting):
+        return
+    reset(context, conversation, link, 0, reason)
+    deliver_what_can_go(context, conversation, far)
+    fail(context, conversation, TARGET - far, 0, reason)
+    conversation.settle(context.now_ms)
 
 
 def retry(context: Context, conversation: Conversation) -> None:

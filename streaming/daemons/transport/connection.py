@@ -7,6 +7,7 @@ memory, up to a limit. What cannot be sent is dropped: the router sends it again
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -18,6 +19,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import kafka_error
 from streaming.kafka.periodic_tasks import Clock
 from streaming.wire.delivered import Row, size_of
+from streaming.wire.headers import Headers
 from streaming.wire.topics import Topics
 
 MAX_WAITING_BYTES = 16 * 1024 * 1024
@@ -27,12 +29,15 @@ _POLL_S = 0.1
 _PATIENCE_S = 0.5
 # A record that Kafka has not stored by then is dropped. It has been sent again long before.
 _DELIVERY_TIMEOUT_MS = 30_000
+# A larger record is a batch of its own. If a smaller one is refused, another one of its batch may be the reason.
+_BATCH_BYTES = 128 * 1024
 _PRODUCER = {
     "enable.idempotence": True,
     "message.max.bytes": 1_000_000_000,
     "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
     "allow.auto.create.topics": False,
     "linger.ms": 5,
+    "batch.size": _BATCH_BYTES,
     "queue.buffering.max.kbytes": MAX_WAITING_BYTES // 1024,
     "delivery.report.only.error": True,
 }
@@ -57,6 +62,7 @@ class InstanceConnection:
         cluster_of: Callable[[str], Cluster],
         times: ConnectionTimes,
         on_change: Callable[[str, bool], None],
+        on_refused: Callable[[Headers, str], None],
     ) -> None:
         """Begins closed.
 
@@ -66,6 +72,7 @@ class InstanceConnection:
             times: The times.
             on_change: Is told the address, and whether it can be reached; from another thread. It is not told of a
                 connection that was idle and is opened again, if nothing was dropped meanwhile.
+            on_refused: Is told the headers of a record that can never be sent, and why; also from another thread.
         """
         self.address = address
         self.state = Connection(times)
@@ -73,6 +80,7 @@ class InstanceConnection:
         self._cluster_of = cluster_of
         self._topic = Topics(topic_prefix(address)).service_incoming
         self._on_change = on_change
+        self._on_refused = on_refused
         self._lock = threading.Condition()
         self._waiting: deque[Row] = deque()
         self._waiting_bytes = 0
@@ -101,9 +109,11 @@ class InstanceConnection:
     def send(self, row: Row) -> None:
         """Takes a record to be sent, or drops it. If there is no room, waits a moment, unless nothing moves."""
         size = size_of(row)
+        if size > MAX_WAITING_BYTES:
+            self._on_refused(row[2], f"it has {size:,} bytes, more than {MAX_WAITING_BYTES:,}")
 
         def has_room() -> bool:
-            return not self._waiting or self._waiting_bytes + size <= MAX_WAITING_BYTES
+            return self._waiting_bytes + size <= MAX_WAITING_BYTES
 
         with self._lock:
             is_usable = self.state.use(Clock.now_ms())
@@ -171,7 +181,7 @@ class InstanceConnection:
         """Connects, and sends until the connection is lost or closed."""
         try:
             cluster = self._cluster_of(self.address)
-            producer = cluster.producer({**_PRODUCER, "error_cb": self._failed, "on_delivery": self._reported})
+            producer = cluster.producer({**_PRODUCER, "error_cb": self._failed})
             self._connect(producer)
         except (KafkaException, UserError) as error:
             self._lose(kafka_error(error).str() if isinstance(error, KafkaException) else str(error))
@@ -210,7 +220,11 @@ class InstanceConnection:
         taken = 0
         for key, value, headers in rows:
             try:
-                producer.produce(self._topic, value, key, headers=cast("list[tuple[str, str | bytes | None]]", headers))
+                # A report does not have the headers of its record.
+                is_large = len(value or b"") > _BATCH_BYTES
+                report = partial(self._reported_large, headers) if is_large else self._reported
+                theirs = cast("list[tuple[str, str | bytes | None]]", headers)
+                producer.produce(self._topic, value, key, on_delivery=report, headers=theirs)
             except BufferError:
                 producer.poll(_POLL_S)
                 break
@@ -230,6 +244,11 @@ class InstanceConnection:
     def _failed(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
             self._problem = error.str()
+
+    def _reported_large(self, headers: Headers, error: KafkaError | None, message: Message) -> None:
+        self._reported(error, message)
+        if error is not None and error.code() in _OF_A_RECORD:
+            self._on_refused(headers, f"{self.address} refuses it: {error.str()}")
 
     def _reported(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:

@@ -17,10 +17,11 @@ from streaming.daemons.transport.connection import InstanceConnection
 from streaming.daemons.transport.roles import RoleAsker
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.periodic_tasks import Clock, Work
-from streaming.wire.between_instances import forwarded
+from streaming.wire.between_instances import forwarded, not_sent
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import Row, size_of
-from streaming.wire.service_decisions import ConnectedReport, RoleReport
+from streaming.wire.headers import Headers
+from streaming.wire.service_decisions import ConnectedReport, NotSentReport, RoleReport
 from streaming.wire.service_maintenance import ConnectionRow
 from streaming.wire.topics import Topics
 
@@ -122,7 +123,9 @@ class Connections:
             oldest = min(closed, key=lambda each: (each.state.suppressed_until_ms > now_ms, each.state.used_ms))
             oldest.close()
             del self._connections[oldest.address]
-        connection = InstanceConnection(address, self._settings.cluster_of, self._settings.times, self._tell)
+        connection = InstanceConnection(
+            address, self._settings.cluster_of, self._settings.times, self._tell, self._tell_refused
+        )
         self._connections[address] = connection
         return connection
 
@@ -173,10 +176,19 @@ class Connections:
     def _tell(self, address: str, is_connected: bool) -> None:
         self._report(address, ConnectedReport(address, is_connected))
 
-    def _report(self, address: str, report: ConnectedReport | RoleReport) -> None:
+    def _tell_refused(self, headers: Headers, reason: str) -> None:
+        report = not_sent(headers, reason)
+        if report is not None:
+            self.tell_not_sent(report)
+
+    def tell_not_sent(self, report: NotSentReport) -> None:
+        """Tells the router that a message can never be sent. Each repetition of the message tells it again."""
+        self._report(report.conversation_id, report)
+
+    def _report(self, key: str, report: ConnectedReport | RoleReport | NotSentReport) -> None:
         # If Kafka is away, the report is lost. Then the router sends or asks again when its time has come.
         with suppress(BufferError, KafkaException):
-            self._reports.produce(self._topic, msgspec.json.encode(report), address.encode())
+            self._reports.produce(self._topic, msgspec.json.encode(report), key.encode())
 
 
 def _row(connection: InstanceConnection, waiting: Destination[Forwarded]) -> ConnectionRow:

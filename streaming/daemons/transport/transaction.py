@@ -36,6 +36,7 @@ from streaming.wire.headers import Headers
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.service_decisions import (
     MARK,
+    NotSentReport,
     decode_decisions,
     encoder,
     mark_of,
@@ -286,11 +287,13 @@ class Transaction:
         if decision.offset >= 0:
             message = self._read(source, partition.number, decision.offset, record, index)
             if message is None:
+                self._refuse(decision, "the record of the message is gone")
                 return
         if isinstance(decision, Transmit):
             try:
                 row = transmitted(decision, message)
-            except InvalidRecordError:
+            except InvalidRecordError as error:
+                self._refuse(decision, f"the record of the message is invalid: {error}")
                 return
             self._context.connections.send(decision.address, row)
         elif message is not None:
@@ -298,6 +301,11 @@ class Transaction:
             if number is not None:
                 self.dropped[number] += 1
         self._bytes += 0 if message is None else len(message.value() or b"")
+
+    def _refuse(self, decision: Transmit | Forward, reason: str) -> None:
+        if isinstance(decision, Transmit) and decision.sequence >= 0:
+            name, sequence = decision.conversation_id, decision.sequence
+            self._context.connections.tell_not_sent(NotSentReport(name, decision.is_initiator, sequence, reason))
 
     def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
         message = self._read(Source(decision.source), partition.number, decision.offset, record, index)

@@ -8,8 +8,9 @@ import pyarrow as pa
 from confluent_kafka import murmur2
 
 from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Drop, Source
-from streaming.core.conversations.looking import look, retry, send_again, take_back
+from streaming.core.conversations.looking import end_unsendable, look, retry, send_again, take_back
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.receiving import take_incoming
@@ -33,6 +34,7 @@ from streaming.wire.output_records import OutputRow
 from streaming.wire.service_decisions import (
     ConnectedReport,
     News,
+    NotSentReport,
     RefusedReport,
     RetryReport,
     ServiceReport,
@@ -117,7 +119,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     )
     news = [report for report in reports if isinstance(report, News)]
     needed = take_news(context, news, shard.away, store, advanced.changes)
-    store.take_up({report.conversation_id for report in reports if isinstance(report, RefusedReport | RetryReport)})
+    store.take_up({report.conversation_id for report in reports if not isinstance(report, News)})
     store.take_up({found.conversation_id for _, found in (*messages, *incoming) if isinstance(found, Envelope)})
     rows += _end_suspects(context, shard, settings.generation, topics, partition)
     for report in reports:
@@ -202,10 +204,16 @@ def _take_report(context: Context, store: ConversationStore, report: ServiceRepo
     if isinstance(report, News):
         return
     conversation = store.taken.get(report.conversation_id)
-    if isinstance(report, RetryReport):
-        if conversation is not None:
-            retry(context, conversation)
-        return
+    if isinstance(report, RefusedReport):
+        _take_refusal(context, conversation, report)
+    elif conversation is not None and isinstance(report, RetryReport):
+        retry(context, conversation)
+    elif conversation is not None and isinstance(report, NotSentReport):
+        place, reason = (report.is_initiator, report.message_sequence_number), report.reason[:_MAX_REASON_LENGTH]
+        end_unsendable(context, conversation, *place, reason)
+
+
+def _take_refusal(context: Context, conversation: Conversation | None, report: RefusedReport) -> None:
     refused = [fields.decision() for fields in report.refused]
     # A report may be about an earlier conversation with this identifier, which the router has forgotten.
     if conversation is None or conversation.begun != report.begun:
