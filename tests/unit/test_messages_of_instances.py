@@ -312,6 +312,18 @@ def test_of_what_is_late_only_the_first_is_repeated_until_it_is_acknowledged(sce
     assert (conversation.references(), conversation.directions[1].reason) == (0, "")
 
 
+def test_what_a_clean_up_drops_is_held_no_longer(scene: Scene) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    scene.go_on(4_000)
+    scene.say()
+    direction = scene.north.shard.conversation(C).directions[1]
+    assert (direction.reason, len(direction.waiting)) == (SENT_AGAIN, 2)
+    scene.say("CLEANUP")
+    direction = scene.north.shard.conversation(C).directions[1]
+    assert (direction.reason, len(direction.waiting)) == ("", 1)
+
+
 def test_after_the_first_repeat_no_more_go_than_twice_as_many_as_are_acknowledged() -> None:
     scene = Scene(max_unacknowledged=5)
     scene.cut((NORTH, SOUTH))
