@@ -5,9 +5,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from streaming.core.conversations.context import Context
 from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import SENT_AGAIN
+from streaming.core.conversations.transmitting import SENT_AGAIN, drop_to_far
 from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
@@ -312,15 +313,19 @@ def test_of_what_is_late_only_the_first_is_repeated_until_it_is_acknowledged(sce
     assert (conversation.references(), conversation.directions[1].reason) == (0, "")
 
 
-def test_what_a_clean_up_drops_is_held_no_longer(scene: Scene) -> None:
+def test_what_was_dropped_is_held_no_longer(scene: Scene) -> None:
     scene.cut((NORTH, SOUTH))
     scene.say(begin=True)
     scene.go_on(4_000)
     scene.say()
-    direction = scene.north.shard.conversation(C).directions[1]
+    shard = scene.north.shard
+    conversation = shard.conversation(C)
+    direction, link = conversation.directions[1], conversation.link
+    assert link is not None
     assert (direction.reason, len(direction.waiting)) == (SENT_AGAIN, 2)
-    scene.say("CLEANUP")
-    direction = scene.north.shard.conversation(C).directions[1]
+    now_ms = shard.clock.now_ms
+    context = Context(shard.definitions, shard.instance, shard.settings, now_ms, now_ms, shard.held, 1, 0)
+    drop_to_far(context, conversation, link, None, is_sent_kept=True)
     assert (direction.reason, len(direction.waiting)) == ("", 1)
 
 
