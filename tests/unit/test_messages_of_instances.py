@@ -143,6 +143,18 @@ def test_what_is_ahead_waits_once_and_only_if_there_is_room() -> None:
     assert (conversation.references(), conversation.lowest_incoming()) == (1, 1)
 
 
+def test_what_waits_of_other_instances_gets_half_of_the_room() -> None:
+    scene = Scene(max_held=4)
+    scene.say(begin=True)
+    receive(scene.south, *[from_north("MESSAGE", number) for number in (2, 3, 4)])
+    assert (scene.south.drops, scene.south.shard.held) == ({11217: 1}, 2)
+    # What is said here has the other half.
+    scene.define(scene.south, DropRoute("S", "to Orders"), DropRoute("S", "AutoCreatedLocal"))
+    for _ in range(2):
+        scene.say(by_target=True)
+    assert (state(scene.south, 1), scene.south.shard.held) == ("CO", 4)
+
+
 def test_a_service_that_is_about_to_end_takes_nothing() -> None:
     scene = Scene(max_looked_at=1)
     for name in ("b", C):
