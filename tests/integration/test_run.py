@@ -23,19 +23,12 @@ def programs(routed: Routed) -> set[str]:
     return {json.loads(line)["program"] for line in routed.shell.run("maintenance", "--json").splitlines()}
 
 
-def started_tasks(routed: Routed) -> int:
-    """Returns the number of tasks that the monitor has started, as `maintenance` shows it."""
-    rows = [json.loads(line) for line in routed.shell.run("maintenance", "monitor", "--json").splitlines()]
-    return sum(int(row["done"]) for row in rows if row["name"] == "ADJUST_ACTIVATION_TASKS")
-
-
 def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBroker, tmp_path: Path) -> None:
     routed = Routed(broker.bootstrap_servers, tmp_path)
     topics, queue = Topics(routed.prefix), f"stock-{uuid.uuid4().hex[:8]}"
     cluster = Cluster(broker.bootstrap_servers, {})
     Admin(cluster).create_topics(topics.specs(), 2, 1)
     routed.shell.run("queue", "create", queue)
-    routed.shell.run("queue", "create", f"{queue}-internal", "--procedure", "p")
     for database, service, of_queue in (("Shop", "//Shop", "shop"), ("Warehouse", "//Stock", queue)):
         routed.shell.run("database", "create", database)
         routed.shell.run("service", "create", service, "--database", database, "--queue", of_queue)
@@ -60,9 +53,6 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBrok
         wait_until(
             lambda: programs(routed) == {"monitor", "router", "transport"}, DEADLINE_S, "the periodic tasks of all"
         )
-        assert started_tasks(routed) == 0
-        routed.shell.run("send", f"{queue}-internal", "message")
-        wait_until(lambda: started_tasks(routed), DEADLINE_S, "the count of the tasks that were started")
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     assert programs(routed) == set(), "programs that have stopped are shown no longer"
