@@ -6,7 +6,6 @@ import signal
 import uuid
 from pathlib import Path
 
-from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system.embedded_broker import EmbeddedBroker
@@ -27,7 +26,6 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBrok
     routed = Routed(broker.bootstrap_servers, tmp_path)
     topics, queue = Topics(routed.prefix), f"stock-{uuid.uuid4().hex[:8]}"
     cluster = Cluster(broker.bootstrap_servers, {})
-    Admin(cluster).create_topics(topics.specs(), 2, 1)
     routed.shell.run("queue", "create", queue)
     for database, service, of_queue in (("Shop", "//Shop", "shop"), ("Warehouse", "//Stock", queue)):
         routed.shell.run("database", "create", database)
@@ -48,7 +46,7 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBrok
             "the messages",
         )
         assert [record.value() for record in found or []][:3] == [b"body 0", b"body 1", b"body 2"]
-        activations = wait_until(lambda: last_records(cluster, topics.activations, 2, 100), DEADLINE_S, "an activation")
+        activations = wait_until(lambda: routed.records(topics.activations), DEADLINE_S, "an activation")
         assert {json.loads(record.value() or b"")["queue"] for record in activations} == {queue}
         wait_until(
             lambda: programs(routed) == {"monitor", "router", "transport"}, DEADLINE_S, "the periodic tasks of all"

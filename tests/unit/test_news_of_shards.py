@@ -72,6 +72,12 @@ def test_the_first_shard_asks_and_takes_the_answer() -> None:
     assert scene.wait(1_000) == ["need Lost in A"]
 
 
+def test_a_need_before_and_after_an_answer_in_one_batch_is_one_question() -> None:
+    scene = Scene()
+    need = NeedRouteReport("A", "Lost")
+    assert scene.batch(reports=(need, AnsweredReport("A", "Lost", False), need)) == ["target 0"]
+
+
 def test_other_shards_only_need() -> None:
     scene = Scene(1)
     assert scene.begin("Lost") == ["need Lost in A"]

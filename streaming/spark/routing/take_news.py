@@ -15,6 +15,7 @@ from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.deciding import ask
 from streaming.core.conversations.looking import forget_reachable, note_reachable
 from streaming.core.conversations.mirrors import Place
+from streaming.core.conversations.questions import Missing
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions
 from streaming.wire.service_decisions import AnsweredReport, ConnectedReport, NeedRouteReport, News, RoleReport
@@ -53,7 +54,8 @@ def take_news(
     """
     if changes and context.mirrors:
         context.mirrors.keep_only({place for place, _ in _mirrored(context.definitions)})
-    needed = []
+    # An answer and the next need may stand in one batch. One question is enough.
+    needed: dict[Missing, NeedRouteReport] = {}
     forget_reachable(away, context.now_ms, context.settings)
     was_full = context.questions.is_full
     routed = context.questions.expire(context.now_ms)
@@ -63,7 +65,7 @@ def take_news(
     for report in news:
         if isinstance(report, NeedRouteReport):
             if context.questions.ask((report.database, report.service), context.now_ms):
-                needed.append(report)
+                needed.setdefault((report.database, report.service), report)
         elif isinstance(report, AnsweredReport):
             context.questions.end((report.database, report.service), context.now_ms, is_error=report.is_error)
             routed.add(report.service)
@@ -72,7 +74,7 @@ def take_news(
     routed |= _services_at(context.definitions, changed)
     store.mark(Changes(changes.services, changes.routed | routed, is_all))
     _ask_for_principals(context, store, changed)
-    return needed
+    return [*needed.values()]
 
 
 def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dict[str, int]) -> list[Place]:
