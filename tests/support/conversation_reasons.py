@@ -9,7 +9,6 @@ from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome, Question
 from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
-from streaming.core.times import FOREVER_MS
 from tests.support.plain_shard import PlainShard
 
 NO_TOPIC = "the topic does not exist"
@@ -130,9 +129,8 @@ def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: in
 
 def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: routing.Conversation) -> routing.Decision:
     states = dict(shard.questions.states(asked.to_service, was_held=True))
-    direction = conversation.directions[to]
-    if direction.held_since_ms < FOREVER_MS and direction.number != ROUTE_ASKED_FOR:
-        # It was matched after an answer, and is matched again after the next one.
+    if conversation.directions[to].number != ROUTE_ASKED_FOR:
+        # It was matched, and perhaps sent, after an answer. It is matched again after the next one, or when sent again.
         states = dict.fromkeys(states, Question.ANSWERED)
     return resolve(shard.definitions, shard.instance, asked, questions=states)
 

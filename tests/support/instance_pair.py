@@ -1,11 +1,22 @@
 """Two instances that converse, with a router and a transport each, and a peer that writes records of its own."""
 
+import json
+import os
+import subprocess
+import sys
 import uuid
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
 from streaming.core.conversations.decisions import Drop
+from streaming.system.processes import own_environment
 from streaming.wire.envelope import encode_envelope
 from streaming.wire.service_decisions import decode_decisions
+from tests.support.command_lines import ROOT
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene
 
 DEADLINE_S = 60.0
@@ -62,6 +73,12 @@ def drops(scene: ServiceScene, conversation_id: str) -> list[int | None]:
     return [each.number for each in decisions if isinstance(each, Drop) and each.conversation_id == conversation_id]
 
 
+def incoming(scene: ServiceScene, conversation_id: str) -> list[Message]:
+    """Returns what other instances have sent to a conversation."""
+    records = scene.read(scene.topics.service_incoming, 0)
+    return [each for each in records if each.key() == conversation_id.encode()]
+
+
 def receive(scene: ServiceScene, kind: str, conversation_id: str, sequence: int | None, **more: Any) -> None:
     """Writes a record into service-incoming, as PEER does in a third instance."""
     fields = {
@@ -81,3 +98,43 @@ def receive(scene: ServiceScene, kind: str, conversation_id: str, sequence: int 
     envelope = encode_envelope(fields | more)
     scene.produce(scene.topics.service_incoming, b"of a peer", conversation_id.encode(), [("envelope", envelope)])
     scene.flush()
+
+
+def listed(scene: ServiceScene, command: str, program: str = "transport") -> list[dict[str, Any]]:
+    """Returns what a command prints about the program that runs; those that were killed have older records."""
+    found = [json.loads(line) for line in scene.shell.run(command, "--json").splitlines()]
+    rows = [row for row in found if row.get("program", program) == program]
+    newest = max(row["update_time"] for row in rows)
+    return [row for row in rows if row["update_time"] == newest]
+
+
+def limit_incoming(scene: ServiceScene, max_bytes: int) -> None:
+    """Sets the largest record that an instance takes from others."""
+    entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", scene.topics.service_incoming, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap_servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
+
+
+def tell_routes(scene: ServiceScene, questions: str, addresses: Mapping[str, str]) -> None:
+    """Runs the example of a configuration service until it has answered all questions.
+
+    Args:
+        scene: The instance that asks.
+        questions: The queue of its configuration service.
+        addresses: Service -> address.
+    """
+    file = scene.folder / "addresses.json"
+    file.write_text(json.dumps(addresses))
+    subprocess.run(
+        [sys.executable, str(ROOT / "examples/services/configuration.py"), str(file), questions],
+        env={
+            **own_environment(),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": scene.bootstrap_servers,
+            "QUEUE_ACTIVATION_TOPIC_PREFIX": scene.prefix,
+        },
+        timeout=DEADLINE_S,
+        check=True,
+    )

@@ -87,6 +87,10 @@ class ServiceScene(Scene):
         """Waits until Kafka has all statements."""
         assert self._producer.flush(30) == 0
 
+    def listed(self, kind: str) -> list[dict[str, Any]]:
+        """Returns what `list --json` shows of databases, services or routes."""
+        return [json.loads(line) for line in self.shell.run(kind, "list", "--json").splitlines()]
+
     def rows(self, topic: str) -> dict[str, dict[str, Any]]:
         """Returns the rows of a view by their keys."""
         found: dict[str, dict[str, Any]] = {}
