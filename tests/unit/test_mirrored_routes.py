@@ -119,6 +119,26 @@ def test_both_are_asked_when_what_was_sent_is_not_acknowledged_in_time() -> None
     assert got(scene.west) == ["0"]
 
 
+def test_both_sides_learn_that_messages_were_received_by_the_mirror_in_between() -> None:
+    scene = mirrored()
+    scene.cut((SOUTH, NORTH))
+    scene.say(begin=True)
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    scene.go_on(10_000)
+    scene.say()
+    assert (got(scene.south), got(scene.west)) == (["0"], ["0", "1"])
+    scene.cut()
+    role(scene, scene.west, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    scene.say()
+    scene.go_on(10_000)
+    # The second message is not in South, and never comes again.
+    assert scene.states() == ("ER", "ER")
+    assert (got(scene.south), got(scene.north)) == (["0", "ERROR -8462"], ["ERROR"])
+    assert not any(scene.north.shard.conversation(C).directions[1].waiting)
+
+
 def test_a_message_that_is_sent_on_goes_to_the_principal_or_is_dropped() -> None:
     scene = mirrored()
     scene.define(scene.north, to(STOCK, SOUTH, broker_instance=IN_SOUTH, mirror_address=WEST))

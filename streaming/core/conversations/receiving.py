@@ -36,6 +36,7 @@ from streaming.core.conversations.delivering import (
     FAR_ENDPOINT_GONE,
     deliver_what_can_go,
     drop_waiting,
+    fail,
     send,
 )
 from streaming.core.conversations.endpoint_states import State, Trigger
@@ -46,6 +47,8 @@ from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.locating import NO_BROKER_INSTANCE
 from streaming.core.routing.resolving import LOOP
+
+RECEIVED_ELSEWHERE = "earlier messages of the conversation were received elsewhere"
 
 KINDS = {"MESSAGE": Kind.MESSAGE, "END": Kind.END, "ERROR": Kind.ERROR, "ACK": Kind.ACK}
 
@@ -257,12 +260,8 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     own = TARGET - link.far_side
     kind, sequence = KINDS[envelope.type], envelope.message_sequence_number
     received = envelope.receive_sequence_number or 0
-    if own == TARGET:
-        link.far_instance = envelope.from_broker_instance or ""
-    elif link.far_instance is None and (received or kind != Kind.ACK):
-        link.far_instance = envelope.from_broker_instance or ""
-        conversation.to_broker_instance = envelope.from_broker_instance
-        conversation.is_view_stale = True
+    if own == TARGET or (link.far_instance is None and (received or kind != Kind.ACK)):
+        _pin(conversation, link, envelope)
     if take_acknowledgement(context, conversation, link, received):
         deliver_what_can_go(context, conversation, link.far_side)
     if kind == Kind.ACK:
@@ -276,6 +275,9 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
         _drop(context, envelope, offset, REPEATED)
     elif _is_refused(conversation, own, kind):
         _refuse(context, conversation, link, sequence, kind, offset)
+    elif (envelope.first_unacknowledged or 0) > conversation.directions[own].next_sequence:
+        _end_with_gap(context, conversation, link)
+        _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     elif sequence in link.ahead:
         _drop(context, envelope, offset, REPEATED)
     elif not _has_room(context, conversation, link, sequence):
@@ -284,6 +286,24 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
         link.ahead[sequence] = Ahead(kind, offset, context.now_ms)
         context.held += 1
         accept_what_can_be(context, conversation, link)
+
+
+def _pin(conversation: Conversation, link: Link, envelope: IncomingEnvelope) -> None:
+    """Notes the far side's broker instance. The conversation names its target's from now on."""
+    link.far_instance = envelope.from_broker_instance or ""
+    if link.far_side == TARGET:
+        conversation.to_broker_instance = envelope.from_broker_instance
+        conversation.is_view_stale = True
+
+
+def _end_with_gap(context: Context, conversation: Conversation, link: Link) -> None:
+    """Ends both endpoints: messages that have not come here were acknowledged elsewhere, and are not sent again.
+
+    A mirror was the principal in between, or an older copy of the state was restored.
+    """
+    reset(context, conversation, link, -REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)
+    deliver_what_can_go(context, conversation, link.far_side)
+    fail(context, conversation, TARGET - link.far_side, REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)
 
 
 def _state(conversation: Conversation, side: int) -> State:
