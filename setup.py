@@ -23,6 +23,7 @@ COMPILED = (
     "core/activation/shard",
     "core/activation/snapshot",
     "core/activation/tasks",
+    "core/conversations/answering",
     "core/conversations/context",
     "core/conversations/conversation",
     "core/conversations/deciding",

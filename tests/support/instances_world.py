@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from streaming.core.conversations.carrying import Carrying, DecisionBatch, Failure, Position
+from streaming.core.conversations.conversation import TARGET
 from streaming.core.conversations.decisions import (
     Answered,
     AskRole,
@@ -20,6 +21,7 @@ from streaming.core.conversations.decisions import (
     Source,
     Transmit,
 )
+from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.wire.between_instances import forwarded, transmitted
@@ -155,6 +157,22 @@ class Site:
     def is_idle_transport(self) -> bool:
         """Returns whether all decisions have been carried out."""
         return self._carrying.position.offset == len(self._log)
+
+    def state(self, conversation_id: str, side: int) -> State:
+        """Returns the state of an endpoint that is here."""
+        conversations = self.shard.conversations
+        endpoint = (
+            self.shard.conversation(conversation_id).endpoints[side] if conversation_id in conversations else None
+        )
+        return State.ABSENT if endpoint is None else endpoint.state
+
+    def held(self, conversation_id: str) -> list[bytes]:
+        """Returns the bodies of what waits to be delivered to a target that is here."""
+        if conversation_id not in self.shard.conversations:
+            return []
+        waiting = self.shard.conversation(conversation_id).directions[TARGET].waiting
+        records = [self._record(Source.INCOMING, item.offset) for item in waiting]
+        return [b"" if each is None else each.its_value or b"" for each in records]
 
     @staticmethod
     def envelope(record: Record) -> Envelope:

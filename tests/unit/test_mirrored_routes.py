@@ -119,6 +119,38 @@ def test_both_are_asked_when_what_was_sent_is_not_acknowledged_in_time() -> None
     assert got(scene.west) == ["0"]
 
 
+def test_the_route_s_own_address_is_asked_as_well_when_the_mirror_does_not_acknowledge() -> None:
+    scene = mirrored()
+    role(scene, scene.west, "PRINCIPAL")
+    scene.say(begin=True)
+    # West still says that it is the principal. South became it later.
+    scene.cut((WEST, NORTH))
+    scene.network.now_ms += 10_000
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    begin(scene, "d")
+    scene.go_on(10_000)
+    assert [each.conversation_id for each, _ in scene.south.delivered] == ["d"]
+
+
+def test_acknowledgements_follow_the_principal_although_nothing_else_is_said() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    begin(scene, "d")
+    scene.go_on(10_000)
+    assert [each.conversation_id for each, _ in scene.west.delivered] == ["d"]
+    role(scene, scene.west, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    scene.say(by_target=True)
+    assert got(scene.north) == ["0"]
+    for _ in range(4):  # South says it again, until North finds out who the principal is
+        scene.go_on(10_000)
+    assert not scene.south.shard.conversation(C).directions[0].waiting
+    assert (got(scene.north), scene.states()) == (["0"], ("CO", "CO"))
+
+
 def test_both_sides_learn_that_messages_were_received_by_the_mirror_in_between() -> None:
     scene = mirrored()
     scene.cut((SOUTH, NORTH))

@@ -39,7 +39,14 @@ def place_of(decision: Decision) -> Place | None:
     """Returns the place to which a mirrored route leads; None: the route has no mirror."""
     if decision.mirror_address is None:
         return None
-    return decision.broker_instance or "", decision.address or "", decision.mirror_address
+    return decision.broker_instance or "", decision.route_address or decision.address or "", decision.mirror_address
+
+
+def doubt_principal(context: Context, decision: Decision) -> None:
+    """Asks which address of a mirrored route has the principal, because the one that is known seems not to answer."""
+    place = place_of(decision)
+    if place is not None:
+        ask(context, place)
 
 
 def ask(context: Context, place: Place) -> None:
@@ -51,7 +58,7 @@ def ask(context: Context, place: Place) -> None:
 def _to_principal(context: Context, conversation: Conversation, decision: Decision, place: Place) -> Decision:
     principal = context.mirrors.principal(place)
     if principal is not None:
-        return replace(decision, address=principal)
+        return replace(decision, address=principal, route_address=decision.address)
     ask(context, place)
     outcome = Outcome.DROPPED if conversation.from_database is None else Outcome.DELAYED
     return replace(decision, outcome=outcome, address=None)

@@ -5,8 +5,7 @@ again. One that is ahead, or cannot be delivered yet, waits for up to 10 s; then
 again.
 """
 
-from typing import Protocol
-
+from streaming.core.conversations.answering import IncomingEnvelope, answer_stranger
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import (
     INITIATOR,
@@ -18,7 +17,7 @@ from streaming.core.conversations.conversation import (
     Endpoint,
     Link,
 )
-from streaming.core.conversations.deciding import decide
+from streaming.core.conversations.deciding import decide, doubt_principal
 from streaming.core.conversations.decisions import (
     ENDPOINT_CLOSED,
     OUT_OF_ORDER,
@@ -29,7 +28,6 @@ from streaming.core.conversations.decisions import (
     Forward,
     Kind,
     Source,
-    Transmit,
 )
 from streaming.core.conversations.delivering import (
     CLOSED,
@@ -40,7 +38,7 @@ from streaming.core.conversations.delivering import (
     send,
 )
 from streaming.core.conversations.endpoint_states import State, Trigger
-from streaming.core.conversations.holding import find_own_service, own_broker_instance
+from streaming.core.conversations.holding import find_own_service, own_broker_instance, route
 from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
@@ -51,27 +49,6 @@ from streaming.core.routing.resolving import LOOP
 RECEIVED_ELSEWHERE = "earlier messages of the conversation were received elsewhere"
 
 KINDS = {"MESSAGE": Kind.MESSAGE, "END": Kind.END, "ERROR": Kind.ERROR, "ACK": Kind.ACK}
-
-
-class IncomingEnvelope(Protocol):
-    """The envelope of a message between instances, with the fields of wire/envelope.py."""
-
-    @property
-    def type(self) -> str:
-        """Returns MESSAGE, END, ERROR or ACK."""
-        ...
-
-    conversation_id: str
-    is_initiator: bool
-    from_service: str
-    to_service: str
-    to_broker_instance: str | None
-    lifetime_s: int | None
-    from_broker_instance: str | None
-    message_sequence_number: int | None
-    first_unacknowledged: int | None
-    receive_sequence_number: int | None
-    hops_remaining: int | None
 
 
 def take_incoming(
@@ -100,7 +77,7 @@ def take_incoming(
         return conversation
     link = conversation.link
     if own == INITIATOR and not _is_from_target(conversation, link, envelope):
-        _answer_stranger(context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target")
+        answer_stranger(context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target")
         _drop(context, envelope, offset, SECOND_TARGET)
     elif link is None:
         _drop(context, envelope, offset, REPEATED)  # it was sent before the far service came into this instance
@@ -168,7 +145,7 @@ def _take_other(
         _drop(context, envelope, offset, OUT_OF_ORDER)
         return None
     if envelope.type != "ACK":
-        _answer_stranger(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+        answer_stranger(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
     _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     return None
 
@@ -199,62 +176,6 @@ def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offse
     return conversation
 
 
-def _answer_stranger(context: Context, envelope: IncomingEnvelope, database: str, code: int, text: str) -> None:
-    """Answers with an Error that ends the sender's endpoint, or acknowledges that the sender's Error has ended nothing.
-
-    The sender's acknowledgement of such an Error needs no answer.
-    """
-    if (envelope.receive_sequence_number or 0) > RESET:
-        return
-    if envelope.type == "ERROR" and envelope.message_sequence_number is None:
-        _answer(context, envelope, database, Kind.ACK, receive_sequence=RESET + 1)
-    else:
-        _answer(context, envelope, database, Kind.ERROR, error_code=-code, error_text=text)
-
-
-def _answer(  # noqa: PLR0913  (the fields of the answer)
-    context: Context,
-    envelope: IncomingEnvelope,
-    database: str,
-    kind: Kind,
-    *,
-    receive_sequence: int = 0,
-    error_code: int | None = None,
-    error_text: str | None = None,
-) -> None:
-    """Answers a message. The answer is not kept: it is given again only if the message comes again."""
-    sender = routing.Conversation(
-        envelope.conversation_id,
-        envelope.from_service,
-        envelope.from_broker_instance,
-        not envelope.is_initiator,
-        database,
-    )
-    decision = decide(context, sender)
-    if decision.outcome is Outcome.REMOTE:
-        context.decisions.append(
-            Transmit(
-                kind,
-                decision.address or "",
-                envelope.conversation_id,
-                not envelope.is_initiator,
-                -1,
-                -1,
-                envelope.to_service,
-                database,
-                context.definitions.databases[database].broker_instance,
-                envelope.from_service,
-                envelope.from_broker_instance,
-                0,
-                receive_sequence,
-                context.settings.max_hops,
-                None,
-                error_code,
-                error_text,
-            )
-        )
-
-
 def _take(context: Context, conversation: Conversation, link: Link, envelope: IncomingEnvelope, offset: int) -> None:
     """Takes a message of the far endpoint: the acknowledgement in it, then what it says."""
     own = TARGET - link.far_side
@@ -272,7 +193,7 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     if sequence is None:
         _take_reset(context, conversation, link, offset)
     elif sequence < conversation.directions[own].next_sequence:
-        _drop(context, envelope, offset, REPEATED)
+        _take_repeat(context, conversation, link, envelope, offset)
     elif _is_refused(conversation, own, kind):
         _refuse(context, conversation, link, sequence, kind, offset)
     elif (envelope.first_unacknowledged or 0) > conversation.directions[own].next_sequence:
@@ -294,6 +215,16 @@ def _pin(conversation: Conversation, link: Link, envelope: IncomingEnvelope) -> 
     if link.far_side == TARGET:
         conversation.to_broker_instance = envelope.from_broker_instance
         conversation.is_view_stale = True
+
+
+def _take_repeat(
+    context: Context, conversation: Conversation, link: Link, envelope: IncomingEnvelope, offset: int
+) -> None:
+    """Drops a message that was acknowledged. The acknowledgement may have gone to an address without the principal."""
+    _drop(context, envelope, offset, REPEATED)
+    endpoint = conversation.endpoints[TARGET - link.far_side]
+    if context.mirrors and endpoint is not None:
+        doubt_principal(context, route(context, conversation, link.far_side, endpoint.database))
 
 
 def _end_with_gap(context: Context, conversation: Conversation, link: Link) -> None:

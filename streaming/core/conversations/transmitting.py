@@ -10,7 +10,7 @@ instance that was away for long is sent as fast as it is taken in, without a flo
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Item, Link
-from streaming.core.conversations.deciding import ask, place_of
+from streaming.core.conversations.deciding import doubt_principal
 from streaming.core.conversations.decisions import Kind, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
 from streaming.core.conversations.holding import (
@@ -61,9 +61,7 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
     elif link.resend_ms <= context.now_ms < link.sent_ms + context.resend_after_ms():
         link.resend_ms = link.sent_ms + context.resend_after_ms()  # acknowledgements have become slower meanwhile
     elif context.now_ms >= link.resend_ms:
-        place = place_of(decision)
-        if place is not None:
-            ask(context, place)
+        doubt_principal(context, decision)
         link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
         link.next_sequence, link.resend_ms, link.window = first, FOREVER_MS, 1
         if link.resend_after_ms > _LATE * context.resend_after_ms():

@@ -68,6 +68,7 @@ class Decision:
         service: The service that the message is delivered to.
         address: The network address that it is sent to.
         mirror_address: The address of the mirror.
+        route_address: The route's own address, if the message is sent to the mirror instead; None: it is `address`.
         broker_instance: The broker instance that a route with a mirror names.
         number: The number of Service Broker's message that says why it is DELAYED or DROPPED.
         asks: Whether the configuration service is to be asked for a route.
@@ -81,5 +82,6 @@ class Decision:
     address: str | None = None
     mirror_address: str | None = None
     broker_instance: str | None = None
+    route_address: str | None = None
     number: int | None = None
     asks: bool = False
