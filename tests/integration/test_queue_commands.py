@@ -97,6 +97,13 @@ def test_a_procedure_that_no_host_knows_is_shown_with_the_hosts_reason(
         assert expected in shown
         assert "the host's configuration has no entry for the procedure 'read_pay'" in shown
 
+    def adjusted() -> int:
+        rows = [json.loads(line) for line in shell.run("maintenance", "--json").splitlines()]
+        [row] = [row for row in rows if (row["program"], row["name"]) == ("monitor", "ADJUST_ACTIVATION_TASKS")]
+        return int(row["done"])
+
+    wait_until(lambda: adjusted() >= 2, DEADLINE_S, "the tasks among the monitor's periodic tasks")
+
 
 def test_dead_letters_say_why_and_where_and_the_monitor_counts_them(monitored: Monitored, shell: Shell) -> None:
     monitored.send_bytes(monitored.topics.arrivals, b"Q", b"{")
