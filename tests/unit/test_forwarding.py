@@ -1,6 +1,7 @@
 """A transport sends messages on: what waits for a connection, and what is dropped with which number."""
 
 import time
+from threading import Event
 
 import pytest
 from confluent_kafka import Message
@@ -141,5 +142,40 @@ def test_what_a_connection_has_no_room_for_is_dropped() -> None:
         [connection] = found
         assert connection.dropped == 3
         assert connection.waiting_bytes == size_of(row)
+    finally:
+        found.close()
+
+
+def test_without_a_free_connection_messages_are_dropped_and_counted_and_it_is_said_once() -> None:
+    said: list[str] = []
+    goes_on = Event()
+
+    def waits(_address: str) -> Cluster:
+        goes_on.wait()
+        return CLUSTER
+
+    found = Connections(TransportSettings(CLUSTER, waits, times=RESTING), Topics(), CLUSTER.producer({}), said.append)
+    try:
+        for number in range(MAX_CONNECTIONS):
+            assert found.takes(f"tcp://127.0.0.1:1/{number}-")
+        assert not found.takes("tcp://127.0.0.1:1/more-")
+        found.send("tcp://127.0.0.1:1/more-", (b"c", b"", HEADERS))
+        assert found.dropped == 2
+        assert said == [
+            "all 100 connections to other instances are open: messages to tcp://127.0.0.1:1/more-, "
+            "and to others without a connection, are sent when one has closed"
+        ]
+    finally:
+        goes_on.set()
+        found.close()
+
+
+def test_a_record_that_is_larger_than_all_room_is_refused_and_not_waited_for() -> None:
+    found = connections()
+    try:
+        found.send(ADDRESS, (b"c", b"x" * MAX_WAITING_BYTES, HEADERS))
+        found.send(ADDRESS, (b"c", b"small", HEADERS))
+        [connection] = found
+        assert (connection.dropped, connection.waiting_bytes) == (1, size_of((b"c", b"small", HEADERS)))
     finally:
         found.close()

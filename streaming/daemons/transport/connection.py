@@ -110,7 +110,9 @@ class InstanceConnection:
         """Takes a record to be sent, or drops it. If there is no room, waits a moment, unless nothing moves."""
         size = size_of(row)
         if size > MAX_WAITING_BYTES:
+            self.dropped += 1
             self._on_refused(row[2], f"it has {size:,} bytes, more than {MAX_WAITING_BYTES:,}")
+            return
 
         def has_room() -> bool:
             return self._waiting_bytes + size <= MAX_WAITING_BYTES

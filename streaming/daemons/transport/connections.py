@@ -27,6 +27,7 @@ from streaming.wire.topics import Topics
 
 MAX_CONNECTIONS = 100
 _CLOSE_TIMEOUT_S = 2.0
+_TELL_AGAIN_MS = 60_000
 
 # A message that waits to be sent on: the decision, and the record of service-incoming.
 Forwarded = tuple[Forward, Message]
@@ -51,6 +52,8 @@ class Connections:
             say: Writes a line to the transport's log.
         """
         self.dropped = 0
+        self._say = say
+        self._tell_full_ms = 0
         self._settings = settings
         self._topic = topics.service_reports
         self._reports = reports
@@ -64,17 +67,13 @@ class Connections:
 
     def send(self, address: str, row: Row) -> None:
         """Hands a record to the connection of an address, which may drop it."""
-        connection = self._connection(address)
-        if connection is None:
-            self.dropped += 1
-        else:
+        connection = self._counted(address)
+        if connection is not None:
             connection.send(row)
 
     def takes(self, address: str) -> bool:
         """Returns whether a record for an address can be taken now. If not, it counts as dropped."""
-        connection = self._connection(address)
-        if connection is None:
-            self.dropped += 1
+        connection = self._counted(address)
         return connection is not None and connection.takes()
 
     def forward(self, decision: Forward, message: Message) -> int | None:
@@ -105,6 +104,20 @@ class Connections:
     def ask_role(self, decision: AskRole) -> None:
         """Asks two instances which of them is a database's principal. Their answers become reports to the router."""
         self._roles.ask(decision)
+
+    def _counted(self, address: str) -> InstanceConnection | None:
+        """Returns the connection of an address. If there is none, what was for it counts as dropped."""
+        connection = self._connection(address)
+        if connection is None:
+            self.dropped += 1
+            now_ms = Clock.now_ms()
+            if now_ms >= self._tell_full_ms:
+                self._tell_full_ms = now_ms + _TELL_AGAIN_MS
+                self._say(
+                    f"all {MAX_CONNECTIONS} connections to other instances are open: messages to {address}, "
+                    "and to others without a connection, are sent when one has closed"
+                )
+        return connection
 
     def _connection(self, address: str) -> InstanceConnection | None:
         """Returns the connection of an address; None if there are too many.

@@ -329,6 +329,8 @@ class Transport:
         counts.is_member = self._share.is_member
         counts.sent = {each.address: each.messages for each in self._connections}
         counts.unsent = {each.address: each.dropped for each in self._connections}
+        if self._connections.dropped:
+            counts.unsent[""] = self._connections.dropped
         counts.is_connected = {each.address: each.is_connected for each in self._connections}
         counts.offsets = {number: each.carrying.position.offset for number, each in partitions.items()}
         counts.stopped = {number: each.stopped for number, each in partitions.items() if each.stopped is not None}
