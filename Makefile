@@ -54,10 +54,10 @@ lint: $(STAMP) ## check style, format and types
 check: lint ## lint, and the unit tests of the source, in under a minute
 	$(BIN)/pytest -q -n 2 tests/unit
 
-# A long file that comes last would leave the other workers without work.
-LONGEST_FIRST = tests/integration/test_scenarios.py tests/integration/test_monitor.py tests/integration/test_secured.py \
-	tests/acceptance tests/integration/test_sole_monitor.py tests/integration/test_cluster.py \
-	tests/integration/test_service_clients.py
+# A long file that comes last would leave the other workers without work. Files that mostly wait (scenarios,
+# sole_monitor, host, stopping) are among those that mostly compute.
+LONGEST_FIRST = $(addprefix tests/, integration/test_scenarios.py acceptance $(addprefix integration/test_, instances.py \
+	sole_monitor.py monitor.py host.py secured.py stopping.py cluster.py router.py service_clients.py))
 
 test: $(INSTALLED)/.set-up prepare ## run all tests: unit, simulation, integration, acceptance
 	@rm -rf build/coverage
