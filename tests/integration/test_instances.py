@@ -5,6 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -19,6 +20,8 @@ from streaming.wire.headers import decoded_headers
 from streaming.wire.topics import Topics
 from tests.support.instance_pair import (
     DEADLINE_S,
+    ROUTER_TASKS,
+    TRANSPORT_TASKS,
     Pair,
     address_of,
     drops,
@@ -35,8 +38,6 @@ from tests.support.third_instance import ThirdInstance
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
 
-FROM_STOCK = {"from_service": RESERVE, "from_database": "stock"}
-
 
 @pytest.fixture(scope="module")
 def pair(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
@@ -44,12 +45,19 @@ def pair(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
         ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp(name)) for name in ("north", "south")
     )
     pair = Pair(north, south)
-    pair.define()
-    with (
-        north.running(north.program("router"), pair.transports[0]),
-        south.running(south.program("router", "--message-forwarding", "ON"), pair.transports[1]),
-    ):
+    with pair.running():
         yield pair
+
+
+@pytest.fixture(scope="module", autouse=True)
+def away(pair: Pair) -> tuple[ThirdInstance, str]:
+    """Returns an instance that is away until it is told to go on, and a conversation whose messages wait for it."""
+    third, name = ThirdInstance(pair.north, "//absent", address_of(pair.north)), new_id()
+    pair.route(pair.north, "shop", "absent", "//absent", third.address)
+    for number in range(3):
+        pair.north.say("MESSAGE", name, b"%d" % number, begin=number == 0, to_service="//absent")
+    pair.north.flush()
+    return third, name
 
 
 def test_a_request_to_another_instance_is_answered(pair: Pair) -> None:
@@ -72,7 +80,7 @@ def test_a_request_to_another_instance_is_answered(pair: Pair) -> None:
     pair.north.flush()
     both = pair.north, pair.south
     wait_until(lambda: all(states(each, name) == {"CD"} for each in both), DEADLINE_S, "closed endpoints")
-    wait_until(lambda: not any(held(each) for each in both), DEADLINE_S, "everything acknowledged")
+    wait_until(lambda: not any(held(each, name) for each in both), DEADLINE_S, "everything acknowledged")
 
 
 def test_an_error_of_a_program_comes_with_its_code_and_text(pair: Pair) -> None:
@@ -103,7 +111,7 @@ def test_messages_of_an_instance_whose_transports_are_killed_come_once_and_in_or
     messages = pair.south.read(pair.south.reserve, before + 400)
     expected = {name: [(str(i), b"%d" % (n + 20 * i)) for i in range(20)] for n, name in enumerate(ids)}
     assert {name: found for name, found in seen(messages).items() if name in expected} == expected
-    wait_until(lambda: not held(pair.north), DEADLINE_S, "everything acknowledged")
+    wait_until(lambda: not held(pair.north, *ids), DEADLINE_S, "everything acknowledged")
 
 
 def test_an_instance_that_cannot_be_reached_holds_up_no_other(pair: Pair) -> None:
@@ -112,12 +120,8 @@ def test_an_instance_that_cannot_be_reached_holds_up_no_other(pair: Pair) -> Non
     pair.north.say("MESSAGE", lost, b"lost", begin=True, to_service="//nowhere")
     pair.north.say("MESSAGE", good, b"good", begin=True)
     pair.north.flush()
-
-    def has_come() -> bool:
-        return good in seen(pair.south.read(pair.south.reserve, 0))
-
-    wait_until(has_come, DEADLINE_S, "the message to the other instance")
-    [row] = [each for each in held(pair.north) if each["conversation_id"] == lost]
+    wait_until(lambda: good in seen(pair.south.read(pair.south.reserve, 0)), DEADLINE_S, "the good message")
+    [row] = held(pair.north, lost)
     assert row["messages"] == 1
     assert row["reason"] == "sent to tcp://127.0.0.1:1, which has not acknowledged it yet"
 
@@ -141,21 +145,10 @@ def test_connections_and_periodic_tasks_can_be_looked_at(pair: Pair) -> None:
     assert refused["state"] == "CLOSED"
     assert refused["suppressed_until"] > refused["update_time"]
     tasks = {row["name"]: row for row in listed(pair.north, "maintenance")}
-    assert {name: row["every"] for name, row in tasks.items()} == {
-        "CONNECT_TO_DESTINATIONS": 2,
-        "CLOSE_IDLE_CONNECTIONS": 5,
-        "DELETE_UNFORWARDED_MESSAGES": 5,
-    }
+    assert {name: row["every"] for name, row in tasks.items()} == TRANSPORT_TASKS
     assert all(row["runs"] > 0 and row["failures"] == 0 and row["last_run"] for row in tasks.values())
     assert "CONNECT_TO_DESTINATIONS" in pair.north.shell.run("maintenance")
-    of_router = {row["name"]: row["every"] for row in listed(pair.north, "maintenance", "router")}
-    assert of_router == {
-        "DELETE_STALE_MESSAGES": 1,
-        "RECLASSIFY_CONVERSATIONS": 2,
-        "RESTART_BROKERS": 5,
-        "ASK_FOR_ROUTES": 5,
-        "RESUME_CLEAN_UP": 5,
-    }
+    assert {row["name"]: row["every"] for row in listed(pair.north, "maintenance", "router")} == ROUTER_TASKS
 
 
 def test_a_message_for_a_third_instance_is_sent_on_and_waits_for_the_connection_to_it(pair: Pair) -> None:
@@ -229,7 +222,7 @@ def test_an_expired_route_in_use_holds_messages_until_it_is_altered(pair: Pair) 
         return [body for _, body in seen(pair.south.read(pair.south.reserve, 0)).get(name, [])]
 
     def held_by() -> list[int | None]:
-        return [row["number"] for row in held(pair.north) if row["conversation_id"] == name]
+        return [row["number"] for row in held(pair.north, name)]
 
     wait_until(lambda: bodies() == [b"in time"] and not held_by(), DEADLINE_S, "the first message")
     pair.north.shell.run("route", "alter", "brief", "--database", "shop", "--lifetime", "1s")
@@ -247,7 +240,7 @@ def test_a_second_target_is_told_8495_and_a_repeat_is_acknowledged_again(pair: P
     pair.north.say("MESSAGE", name, b"once", begin=True)
     pair.north.flush()
     wait_until(lambda: name in seen(pair.south.read(pair.south.reserve, 0)), DEADLINE_S, "the message")
-    wait_until(lambda: not any(row["conversation_id"] == name for row in held(pair.north)), DEADLINE_S, "its pin")
+    wait_until(lambda: not held(pair.north, name), DEADLINE_S, "its pin")
     second = {"is_initiator": False, "from_service": RESERVE, "to_service": ORDERS, "receive_sequence_number": 1}
     receive(pair.north, "ACK", name, None, **second)
     wait_until(lambda: drops(pair.north, name) == [8495], DEADLINE_S, "the second target")
@@ -283,12 +276,12 @@ def test_two_instances_that_both_took_a_first_message_race_and_the_first_acknowl
 
     def pinned() -> set[str]:
         taken = {*seen(south.read(south.reserve, 0))} & {*names}
-        waiting = {each["conversation_id"] for each in held(north) if third.address in each["reason"]}
+        waiting = {each["conversation_id"] for each in held(north, *names) if third.address in each["reason"]}
         return taken if taken == {*names} - waiting else set()
 
     won = wait_until(pinned, DEADLINE_S, "conversations that the second instance has acknowledged")
     wait_until(lambda: third.failed(8495) == won, DEADLINE_S, "second targets that are told")
-    wait_until(lambda: not {each["conversation_id"] for each in held(north)} & {*names}, DEADLINE_S, "all pinned")
+    wait_until(lambda: not held(north, *names), DEADLINE_S, "all pinned")
     assert 0 < len(won) < len(names)
     assert [states(south, name) for name in won] == [{"CO"}] * len(won)
     assert [states(north, name) for name in names] == [{"CO"}] * len(names)
@@ -310,15 +303,12 @@ def test_messages_wait_for_a_principal_and_go_to_the_mirror_once_it_claims_to_be
 
     both = {("tcp://127.0.0.1:4", None), (address_of(pair.south), "MIRROR")}
     wait_until(lambda: roles() >= both, DEADLINE_S, "both answers")
-    [row] = [each for each in held(pair.north) if each["conversation_id"] == name]
+    [row] = held(pair.north, name)
     assert (row["messages"], row["reason"]) == (1, NO_PRINCIPAL)
     assert not incoming(pair.south, name)
     pair.south.shell.run("database", "alter", "copy", "--mirroring-role", "PRINCIPAL")
-
-    def has_come() -> bool:
-        return seen(pair.south.read(pair.south.reserve, 0)).get(name) == [("0", b"to the principal")]
-
-    wait_until(has_come, DEADLINE_S, "the message in the new principal")
+    there = [("0", b"to the principal")]
+    wait_until(lambda: seen(pair.south.read(pair.south.reserve, 0)).get(name) == there, DEADLINE_S, "the new principal")
 
 
 def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair) -> None:
@@ -339,19 +329,11 @@ def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair
     told.append(new_id())
     north.say("MESSAGE", told[-1], b"2", begin=True, to_service="//told")
     north.flush()
-    asked_for = {"conversation_id": told[-1], "number": 9770}
-    wait_until(lambda: any(asked_for.items() <= each.items() for each in held(north)), DEADLINE_S, "the later one")
+    wait_until(lambda: [each["number"] for each in held(north, told[-1])] == [9770], DEADLINE_S, "the later one")
     tell_routes(north, questions, {"//told": address_of(south)})
-
-    def has_come() -> bool:
-        return set(told) <= set(seen(south.read(south.reserve, 0)))
-
-    wait_until(has_come, DEADLINE_S, "the messages by the new route")
-    wait_until(
-        lambda: [each["reason"] for each in held(north) if each["conversation_id"] == unknown] == [ASKED_IN_VAIN],
-        DEADLINE_S,
-        "the error about the other service",
-    )
+    wait_until(lambda: {*told} <= {*seen(south.read(south.reserve, 0))}, DEADLINE_S, "what goes by the new route")
+    in_vain = [ASKED_IN_VAIN]
+    wait_until(lambda: [each["reason"] for each in held(north, unknown)] == in_vain, DEADLINE_S, "the other's error")
     north.shell.run("route", "drop", "ask", "--database", "shop")
 
     def asked() -> int:
@@ -371,14 +353,16 @@ def test_watching_shows_what_periodic_tasks_do(pair: Pair) -> None:
     with ChildProcess(command, log_file=scene.folder / "watch.log", env=own_environment()) as watch:
         watch.wait_until_said("RESUME_CLEAN_UP", DEADLINE_S)
         pair.north.say("MESSAGE", new_id(), b"lost", begin=True, to_service="//gone")
-        scene.say("MESSAGE", new_id(), b"held", begin=True, to_service="//no-topic", **FROM_STOCK)
-        scene.say("MESSAGE", new_id(), b"held", begin=True, to_service="//later", **FROM_STOCK)
+        later = new_id()
+        for name, service in ((new_id(), "//no-topic"), (later, "//later")):
+            sides = {"from_service": RESERVE, "from_database": "stock", "to_service": service}
+            scene.say("MESSAGE", name, b"held", begin=True, **sides)
         pair.north.flush()
         scene.flush()
         sent_s, ahead = time.monotonic(), new_id()
         for sequence in (0, 2):
             receive(scene, "MESSAGE", ahead, sequence)
-        wait_until(lambda: any(row["number"] == 9796 for row in held(scene)), DEADLINE_S, "a message that is held")
+        wait_until(lambda: [row["number"] for row in held(scene, later)] == [9796], DEADLINE_S, "a held message")
         scene.shell.run("service", "create", "//later", "--database", "stock", "--queue", scene.reserve)
         watch.wait_until_said("RECLASSIFY_CONVERSATIONS did 1", DEADLINE_S)
         watch.wait_until_said("DELETE_STALE_MESSAGES did 1", DEADLINE_S)
@@ -387,6 +371,22 @@ def test_watching_shows_what_periodic_tasks_do(pair: Pair) -> None:
         watch.wait_until_said("RESTART_BROKERS did 1", DEADLINE_S)
         watch.wait_until_said("DELETE_UNFORWARDED_MESSAGES did 1", 90.0)
         assert watch.stop() == 143, "SIGTERM"
+
+
+@pytest.mark.timeout(400)
+def test_an_instance_that_was_away_for_longer_than_all_back_offs_gets_each_message_once(
+    pair: Pair, away: tuple[ThirdInstance, str]
+) -> None:
+    third, name = away
+
+    def longest_wait_s() -> float:
+        times = [each.timestamp()[1] / 1_000 for each in pair.north.read(third.topic, 0)]
+        return max((after - before for before, after in pairwise(times)), default=0.0)
+
+    wait_until(lambda: longest_wait_s() > 60, 300.0, "the longest back-off, of 64 s")
+    wait_until(lambda: third.delivered(name) == [0, 1, 2], DEADLINE_S, "the messages")
+    wait_until(lambda: not held(pair.north, name), DEADLINE_S, "all acknowledged")
+    assert third.delivered(name) == [0, 1, 2]
 
 
 def test_a_transport_that_stops_is_shown_no_longer(pair: Pair) -> None:

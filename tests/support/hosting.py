@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -169,5 +170,7 @@ class ThreadedHost:
         self.hurry.set()
         self._thread.join(DEADLINE_S)
         sys.stdout.write("\n".join([*self.lines, ""]))  # shown by pytest if the test fails
-        assert not self._thread.is_alive(), "the host has not ended"
+        if self._thread.is_alive():
+            stack = "".join(traceback.format_stack(sys._current_frames()[self._thread.ident or 0]))
+            raise AssertionError(f"the host has not ended, but is here:\n{stack}")
         assert self._error is None, self._error

@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from tests.support.service_scene import ORDERS, RESERVE, ServiceScene
 
 DEADLINE_S = 60.0
 PEER = "//peer"
+# The periodic tasks of the programs, with the notifications on which they are done.
+TRANSPORT_TASKS = {"CONNECT_TO_DESTINATIONS": 2, "CLOSE_IDLE_CONNECTIONS": 5, "DELETE_UNFORWARDED_MESSAGES": 5}
+ROUTER_TASKS = {
+    "DELETE_STALE_MESSAGES": 1,
+    "RECLASSIFY_CONVERSATIONS": 2,
+    "RESTART_BROKERS": 5,
+    "ASK_FOR_ROUTES": 5,
+    "RESUME_CLEAN_UP": 5,
+}
 
 
 class Pair:
@@ -45,6 +55,14 @@ class Pair:
             scene.shell.run("service", "create", service, "--database", database, "--queue", queue)
             self.route(scene, database, "far", far_service, address_of(far))
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Runs routers and transports of both. Only South sends messages of others on."""
+        self.define()
+        north, south = self.north.program("router"), self.south.program("router", "--message-forwarding", "ON")
+        with self.north.running(north, self.transports[0]), self.south.running(south, self.transports[1]):
+            yield
+
     @staticmethod
     def route(scene: ServiceScene, database: str, name: str, service: str, address: str, *options: str) -> None:
         """Creates a route."""
@@ -62,8 +80,10 @@ def states(scene: ServiceScene, name: str) -> set[str]:
     return {row["state"] for key, row in rows if key.startswith(name)}
 
 
-def held(scene: ServiceScene) -> list[dict[str, Any]]:
-    return [*scene.rows(scene.topics.service_transmissions).values()]
+def held(scene: ServiceScene, *conversation_ids: str) -> list[dict[str, Any]]:
+    """Returns the rows of service-transmissions of some conversations."""
+    rows = scene.rows(scene.topics.service_transmissions).values()
+    return [row for row in rows if row["conversation_id"] in conversation_ids]
 
 
 def drops(scene: ServiceScene, conversation_id: str) -> list[int | None]:

@@ -62,6 +62,11 @@ class ThirdInstance(Network):
             self.site.transport("COMMIT")
         self._neighbour.flush()
 
+    def delivered(self, conversation_id: str) -> list[int]:
+        """Goes on; returns the numbers of what its service has received in a conversation."""
+        self.go_on()
+        return [each.sequence for each, _ in self.site.delivered if each.conversation_id == conversation_id]
+
     def failed(self, number: int) -> set[str]:
         """Goes on; returns the conversations whose target has received an error of this number."""
         self.go_on()
