@@ -33,6 +33,8 @@ _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 # Three more attempts for a task, so that a killed Python worker does not end the query. `local[N]` alone has one.
 _LOCAL_TRIES = 4
 _LOOPBACK = "127.0.0.1"
+# Spark has a JVM of its own print the command of the driver's JVM. It lives for 0.15 s.
+_LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Spark hides options whose name or value matches this. Its own pattern does not name JAAS.
 _SECRET = r"(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key"  # noqa: S105
 _JVM_OPTIONS = (
@@ -212,6 +214,7 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     # Otherwise Spark would start workers with the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # no other machine needs to reach the driver
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     jars = spark_jars()
     jvm_options = class_archive.jvm_options(java, local_jars(jars))
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)

@@ -1,4 +1,4 @@
-"""A Python worker whose task Spark has given up ends silently."""
+"""The daemon of Python workers: the PySpark it imports, and the silent end of a worker whose task is given up."""
 
 import os
 import socket
@@ -6,6 +6,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.waiting import wait_until
@@ -13,9 +15,10 @@ from tests.support.waiting import wait_until
 DEADLINE_S = 60
 
 
-def stderr_of(module: str) -> str:
+def stderr_of(module: str, import_path: Sequence[str] = ()) -> str:
     """Returns the standard error of a daemon and its worker when Spark asks for a worker and gives it up at once."""
-    told = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
+    told = {"PYTHONPATH": os.pathsep.join([*import_path, *sys.path])}
+    told |= {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
     with (
         # Not pytest's folder: the path of a socket has 107 bytes at most.
         tempfile.TemporaryDirectory() as folder,
@@ -41,6 +44,13 @@ def test_a_worker_whose_socket_is_closed_ends_silently() -> None:
     assert not stderr_of("streaming.spark.worker_daemon")
 
 
+def test_the_installed_pyspark_is_imported_and_not_the_one_in_sparks_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "pyspark.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("pyspark/__init__.py", "raise ImportError('the archive was used')")
+    assert not stderr_of("streaming.spark.worker_daemon", [str(archive)])
+
+
 def test_pysparks_own_worker_writes_a_traceback() -> None:
-    """Once this test fails, streaming/spark/worker_daemon.py is no longer needed."""
+    """Once this test fails, the daemon need not end its workers silently."""
     assert "BrokenPipeError" in stderr_of("pyspark.daemon")
