@@ -1,5 +1,6 @@
 """Programs that run as one: their lines, the end of one of them, and the order in which they are stopped."""
 
+import io
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from streaming.system import stop_signals
 from streaming.system.together import Program, Together
 from tests.support.waiting import wait_until
 
-# Prints the line of a ready program, then waits for SIGTERM, and then writes its name into a file.
+# Makes the file ORDER.NAME and prints the line of a ready program. At SIGTERM it writes its name into the file ORDER.
 PROGRAM = """
 import signal, sys, time
 name, order, code = sys.argv[1:]
@@ -21,6 +22,7 @@ def end(*_):
         file.write(name + "\\n")
     sys.exit(int(code))
 signal.signal(signal.SIGTERM, end)
+open(order + "." + name, "w").close()
 print(f"{name} ready", flush=True)
 time.sleep(60)
 """
@@ -37,13 +39,17 @@ def run(programs: list[Program]) -> int:
 
 
 class Signaller:
-    """Sends this process SIGTERM when the programs have said a line."""
+    """Takes what this process prints, and sends it SIGTERM when the programs have said a line."""
 
-    def __init__(self, capfd: pytest.CaptureFixture[str], line: str) -> None:
-        self.said = ""
-        self._capfd = capfd
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+        self._output = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", self._output)
         self._line = line
         self._thread = threading.Thread(target=self._wait)
+
+    @property
+    def said(self) -> str:
+        return self._output.getvalue()
 
     def __enter__(self) -> "Signaller":
         self._thread.start()
@@ -51,20 +57,15 @@ class Signaller:
 
     def __exit__(self, *_: object) -> None:
         self._thread.join()
-        self.said += self._capfd.readouterr().out
 
     def _wait(self) -> None:
-        def is_said() -> bool:
-            self.said += self._capfd.readouterr().out
-            return self._line in self.said
-
-        wait_until(is_said, 20, self._line)
+        wait_until(lambda: self._line in self.said, 20, self._line)
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = tmp_path / "order"
-    with Signaller(capfd, "all ready") as signaller:
+    with Signaller(monkeypatch, "all ready") as signaller:
         assert run([waiting("b", order), waiting("long", order), waiting("a", order)]) == 0
     assert order.read_text().split() == ["b", "long", "a"]
     lines = signaller.said.splitlines()
@@ -81,14 +82,16 @@ def test_when_one_ends_the_others_are_stopped(
     order = tmp_path / "order"
     first = waiting("first", order)
     # Ends once the other one is ready to be stopped.
-    other = Program("other", ["/bin/sh", "-c", f"sleep 1; {script}"], "other ready")
+    other = Program(
+        "other", ["/bin/sh", "-c", f"until [ -e {order}.first ]; do sleep 0.05; done; {script}"], "other ready"
+    )
     assert run([first, other]) == code
     assert order.read_text().split() == ["first"]
     assert "other | ended with exit code" in capfd.readouterr().out
 
 
-def test_a_failure_while_they_are_stopped_is_the_exit_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_while_they_are_stopped_is_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = tmp_path / "order"
-    with Signaller(capfd, "all ready"):
+    with Signaller(monkeypatch, "all ready"):
         assert run([waiting("a", order, code=3), waiting("b", order)]) == 3
     assert order.read_text().split() == ["a", "b"]
