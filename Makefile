@@ -114,4 +114,4 @@ clean: ## remove everything that can be built again
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## print this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
