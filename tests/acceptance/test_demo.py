@@ -43,6 +43,7 @@ def test_demo_ends_by_itself_with_everything_read() -> None:
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.short_lived_java
 @pytest.mark.usefixtures("java_and_jars")
 def test_the_demo_of_services_ends_by_itself_with_everything_answered() -> None:
     output = run_demo("services")
@@ -60,6 +61,7 @@ def test_the_demo_of_services_ends_by_itself_with_everything_answered() -> None:
 
 
 @pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.short_lived_java
 @pytest.mark.usefixtures("java_and_jars")
 def test_the_demo_of_instances_ends_by_itself_with_everything_answered() -> None:
     output = run_demo("instances")

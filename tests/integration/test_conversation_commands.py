@@ -22,6 +22,7 @@ from streaming.wire.service_decisions import MARK, MarkRecord, encoder
 from streaming.wire.service_progress import KEY, ProgressRecord, encode_progress
 from tests.support.http_answers import free_port, get
 from tests.support.metric_names import documented_router_metrics
+from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, ServiceScene, new_id
 from tests.support.transporting import PARTITIONS, Scene, headers_of
 from tests.support.viewed import endpoint, transmission
@@ -41,7 +42,7 @@ def scene(
 ) -> Iterator[ServiceScene]:
     scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("conversations"))
     scene.define()
-    options = ("--driver-memory", "512m", "--metrics-port", str(metrics_port))
+    options = (*UNHURRIED, "--driver-memory", "512m", "--metrics-port", str(metrics_port))
     with scene.running(scene.program("router", *options), scene.program("transport")):
         yield scene
 

@@ -15,10 +15,11 @@ from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.batch_log import merged_batches
 from tests.support.monitor_topics import Tail
-from tests.support.monitors import DEADLINE_S, Monitored, kill
+from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored, kill
 from tests.support.waiting import children_of, is_running, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
+BACKLOG = 40_000  # more than 1 MiB in the log
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
 
 @pytest.fixture(scope="module")
 def running(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
-    """Runs one monitor with default settings, for the tests that need neither its start nor its end."""
+    """Runs one monitor for the tests that need neither its start nor its end."""
     folder = tmp_path_factory.mktemp("running")
-    monitored = Monitored(broker.bootstrap_servers, folder, [])
+    monitored = Monitored(broker.bootstrap_servers, folder, [*UNHURRIED])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_DIRS", str(folder / "scratch"))
         with monitored.running():
@@ -136,20 +137,27 @@ def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_byt
     assert len({json.loads(records[0].value)["notification_id"] for records in written}) == len(QUEUES)
 
 
-def test_a_backlog_of_one_queue_is_logged_in_parts(monitored: Monitored) -> None:
-    monitored.options = ["--log-batches", "--starting-offsets", "earliest"]
-    arrivals = 40_000  # more than 1 MiB in the log
-    for number in range(arrivals):
+@pytest.fixture(scope="module")
+def behind(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+    """Runs a monitor that starts with a backlog of BACKLOG arrivals, for the tests of further options."""
+    options = ["--log-batches", "--starting-offsets", "earliest", "--shards", "4", "--activation-format", "xml"]
+    monitored = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("behind"), options)
+    for number in range(BACKLOG):
         monitored.send("queue-arrivals", {"queue": "Q", "number": number})
     monitored.producer.flush()
-    with monitored.running(), monitored.view() as view:
-        view.wait_for("Q", lambda row: row["unread_messages"] == arrivals)
-        monitored.arrive("Q")  # the monitor continues
-        view.wait_for("Q", lambda row: row["unread_messages"] == arrivals + 1)
-    sent = [json.loads(value) for _, value in all_records(monitored, monitored.topics.arrivals)]
-    batches = merged_batches(all_records(monitored, monitored.topics.batches))["Q"]
+    with monitored.running():
+        yield monitored
+
+
+def test_a_backlog_of_one_queue_is_logged_in_parts(behind: Monitored) -> None:
+    with behind.view() as view:
+        view.wait_for("Q", lambda row: row["unread_messages"] == BACKLOG)
+        behind.arrive("Q")  # the monitor continues
+        view.wait_for("Q", lambda row: row["unread_messages"] == BACKLOG + 1)
+    sent = [json.loads(value) for key, value in all_records(behind, behind.topics.arrivals) if key == b"Q"]
+    batches = merged_batches(all_records(behind, behind.topics.batches))["Q"]
     assert [value for batch in batches for _, value in batch["events"]] == sent
-    assert len(sent) == arrivals + 1
+    assert len(sent) == BACKLOG + 1
     assert max(batch["parts"] for batch in batches) > 1
 
 
@@ -285,17 +293,19 @@ def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_the
     assert (found[0]["sequence"], found[0]["reason"]) == (last + 1, "TIMEOUT_EXPIRED")
 
 
-def test_notifications_as_xml_and_another_number_of_shards_than_the_checkpoints_is_refused(
-    monitored: Monitored,
-) -> None:
-    monitored.options = ["--shards", "4", "--activation-format", "xml"]
-    with monitored.running(), monitored.activations() as activations:
-        monitored.arrive("Q")
-        [record] = wait_until(lambda: activations.records_of("Q"), DEADLINE_S, "the notification")
+def test_notifications_can_be_xml(behind: Monitored) -> None:
+    with behind.activations() as activations:
+        behind.arrive("XML")
+        [record] = wait_until(lambda: activations.records_of("XML"), DEADLINE_S, "the notification")
     assert ElementTree.fromstring(record.value).findtext("EventType") == "QUEUE_ACTIVATION"
     assert dict(record.headers)["ce_reason"] == b"MESSAGE_ARRIVED_ON_EMPTY_QUEUE"
-    monitored.options = ["--shards", "5"]
-    refused = monitored.fails()
+
+
+def test_another_number_of_shards_than_the_checkpoints_is_refused(
+    behind: Monitored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(behind, "options", ["--shards", "5"])
+    refused = behind.fails()
     assert refused.returncode == 2
     assert "has 4 shards, not 5" in refused.stderr
 

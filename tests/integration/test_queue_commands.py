@@ -8,7 +8,7 @@ import pytest
 
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
-from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored
 from tests.support.shell import Shell
 from tests.support.waiting import wait_until
 
@@ -16,7 +16,9 @@ from tests.support.waiting import wait_until
 @pytest.fixture(scope="module")
 def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     """Runs a monitor for all tests of the module."""
-    found = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("queue-commands"), ["--quiet-window", "1s"])
+    found = Monitored(
+        broker.bootstrap_servers, tmp_path_factory.mktemp("queue-commands"), [*UNHURRIED, "--quiet-window", "1s"]
+    )
     with found.running():
         yield found
 

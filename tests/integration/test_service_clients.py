@@ -22,6 +22,7 @@ from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.input_records import decode, receives_decoder
 from tests.conftest import needed_service_is_missing
 from tests.support.command_lines import ROOT
+from tests.support.monitors import UNHURRIED
 from tests.support.seeds import fresh_seed
 from tests.support.service_programs import started
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, seen
@@ -36,7 +37,7 @@ CONVERSATIONS, REQUESTS = 12, 10
 def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScene]:
     scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("clients"))
     scene.define()
-    with scene.running(scene.program("router"), scene.program("transport")):
+    with scene.running(scene.program("router", *UNHURRIED), scene.program("transport")):
         yield scene
 
 

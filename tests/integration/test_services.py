@@ -7,6 +7,7 @@ import pytest
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
 from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
@@ -18,7 +19,8 @@ DEADLINE_S = 60.0
 def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScene]:
     scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("services"))
     scene.define()
-    with scene.running(scene.program("router"), scene.program("transport"), scene.program("monitor")):
+    queries = [scene.program(name, *UNHURRIED) for name in ("router", "monitor")]
+    with scene.running(*queries, scene.program("transport")):
         yield scene
 
 

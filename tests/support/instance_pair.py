@@ -18,6 +18,7 @@ from streaming.system.processes import own_environment
 from streaming.wire.envelope import encode_envelope
 from streaming.wire.service_decisions import decode_decisions
 from tests.support.command_lines import ROOT
+from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene
 
 DEADLINE_S = 60.0
@@ -59,7 +60,10 @@ class Pair:
     def running(self) -> Iterator[None]:
         """Runs routers and transports of both. Only South sends messages of others on."""
         self.define()
-        north, south = self.north.program("router"), self.south.program("router", "--message-forwarding", "ON")
+        north, south = (
+            self.north.program("router", *UNHURRIED),
+            self.south.program("router", *UNHURRIED, "--message-forwarding", "ON"),
+        )
         with self.north.running(north, self.transports[0]), self.south.running(south, self.transports[1]):
             yield
 
