@@ -7,70 +7,58 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import ChildProcess, own_environment
+from streaming.system.processes import own_environment
 from tests.support.monitors import DEADLINE_S, Monitored, kill
 
 
-@pytest.fixture(scope="module")
-def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Monitored:
-    return Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("two-monitors"), [])
+@pytest.fixture
+def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
+    return Monitored(broker.bootstrap_servers, tmp_path, [])
 
 
-@pytest.fixture(scope="module")
-def first(monitored: Monitored) -> Iterator[ChildProcess]:
-    """Runs the first monitor of the topics, for the tests before it has to end."""
-    with monitored.running() as process:
-        yield process
-
-
-def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_on(
-    monitored: Monitored, first: ChildProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint, second = monitored.checkpoint, monitored.checkpoint.with_name("second")
-    with monitored.activations() as activations:
-        checkpoint_id = json.loads((checkpoint / "queue-activation.json").read_text())["id"]
-        monkeypatch.setattr(monitored, "checkpoint", second)
-        for options in ([], ["--continue-from", str(checkpoint)]):
-            monkeypatch.setattr(monitored, "options", options)
+def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_on(monitored: Monitored) -> None:
+    first, second = monitored.checkpoint, monitored.checkpoint.with_name("second")
+    with monitored.running() as process, monitored.activations() as activations:
+        pid = process.pid
+        checkpoint_id = json.loads((first / "queue-activation.json").read_text())["id"]
+        monitored.checkpoint = second
+        for options in ([], ["--continue-from", str(first)]):
+            monitored.options = options
             said = refuses(monitored, "Another monitor runs on the same topics")
-            for part in (
-                f"{socket.gethostname()}_{first.pid}_checkpoint at 127.0.0.1",
-                checkpoint_id,
-                "--topic-prefix",
-            ):
+            for part in (f"{socket.gethostname()}_{pid}_checkpoint at 127.0.0.1", checkpoint_id, "--topic-prefix"):
                 assert part in said
         assert not second.exists(), "a refused monitor leaves no checkpoint"
         monitored.arrive("Q")
         activations.wait_for("Q", 1)
-        activations.read_all()
+        assert process.poll() is None
+        assert process.stop(60) == 0
         assert len(activations.of("Q")) == 1
-        assert first.poll() is None
 
 
 def test_the_same_checkpoint_starts_at_once_after_a_kill_and_ends_a_monitor_that_still_runs(
-    monitored: Monitored, first: ChildProcess
+    monitored: Monitored, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with monitored.running() as second:
-        assert first.wait(DEADLINE_S) == 2
-        assert second.poll() is None
-        kill(second)
-    with monitored.running() as third:
-        assert third.stop(60) == 0
-    said = "".join(log.read_text() for log in monitored.folder.glob("monitor-*.log"))
+    with monitored.running() as first:
+        with monitored.running() as second:
+            assert first.wait(DEADLINE_S) == 2
+            assert second.poll() is None
+            kill(second)
+        with monitored.running() as third:
+            assert third.stop(60) == 0
+    said = capsys.readouterr().out
     assert said.count("Another monitor was started on the same checkpoint") == 1
     assert "for it to end" not in said, "the third monitor waited for the session of the killed one"
     assert "Traceback" not in said
 
 
-def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(
-    monitored: Monitored, first: ChildProcess
-) -> None:
-    if first.poll() is None:  # no other test has run before
-        assert first.stop(60) == 0
+def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(monitored: Monitored) -> None:
+    with monitored.running() as process:
+        assert process.stop(60) == 0
     layout, metadata = monitored.checkpoint / "queue-activation.json", monitored.checkpoint / "metadata"
     content = layout.read_bytes()
     with opening(monitored) as problem:
@@ -90,8 +78,8 @@ def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(
     metadata.write_text(said[said.index("{") : said.index("}") + 1])
     metadata.with_name(".metadata.crc").unlink()
     with monitored.running() as process, monitored.activations() as activations:
-        monitored.arrive("afterwards")
-        activations.wait_for("afterwards", 1)
+        monitored.arrive("Q")
+        activations.wait_for("Q", 1)
         assert process.stop(60) == 0
 
 
