@@ -55,9 +55,11 @@ check: lint ## lint, and the unit tests of the source, in under a minute
 	$(BIN)/pytest -q -n 2 tests/unit
 
 # A long file that comes last would leave the other workers without work. Files that mostly wait (scenarios,
-# sole_monitor, host, stopping) are among those that mostly compute.
-LONGEST_FIRST = $(addprefix tests/, integration/test_scenarios.py acceptance $(addprefix integration/test_, instances.py \
+# sole_monitor, host, stopping) are among those that mostly compute. Each file is named once: of a folder and a file
+# in it, pytest would take the folder alone, in its own order.
+LONGEST_FIRST := $(addprefix tests/, integration/test_scenarios.py acceptance $(addprefix integration/test_, instances.py \
 	sole_monitor.py monitor.py host.py secured.py stopping.py cluster.py router.py service_clients.py))
+OTHERS := $(filter-out $(LONGEST_FIRST), $(sort $(wildcard tests/integration/test_*.py)))
 
 test: $(INSTALLED)/.set-up prepare ## run all tests: unit, simulation, integration, acceptance
 	@rm -rf build/coverage
@@ -65,7 +67,7 @@ test: $(INSTALLED)/.set-up prepare ## run all tests: unit, simulation, integrati
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	$(AS_INSTALLED) $(BIN)/pytest -n 2 --import-mode=importlib tests/unit tests/simulation
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) tests/integration
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) $(OTHERS)
 
 demo: $(STAMP) prepare ## show everything on this machine; ends by itself
 	@$(BIN)/queue-activation demo
