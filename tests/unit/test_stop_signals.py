@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,15 +12,7 @@ from streaming.system import stop_signals
 from streaming.system.stop_signals import Flag, Stopped
 from tests.support.waiting import wait_until
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@pytest.fixture(autouse=True)
-def _kept_signals() -> Iterator[None]:
-    handlers = [signal.getsignal(number) for number in NUMBERS]
-    yield
-    for number, handler in zip(NUMBERS, handlers, strict=True):
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("kept_signals")
 
 
 def send(number: signal.Signals) -> None:
@@ -119,7 +110,7 @@ def test_a_nested_block_has_the_signals_of_the_outer_one_and_takes_back_replaced
     with stop_signals.taken() as outer:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop_signals.take_back()
-        with stop_signals.taken(NUMBERS) as inner:
+        with stop_signals.taken((*stop_signals.STOP_SIGNALS, signal.SIGHUP)) as inner:
             inner.only_note()
             send(signal.SIGINT)
             send(signal.SIGHUP)

@@ -56,16 +56,12 @@ def test_a_call_that_does_not_return_is_left_alone(never: threading.Event) -> No
         within(0.05, never.wait)
 
 
+@pytest.mark.usefixtures("kept_signals")
 def test_a_signal_ends_the_waiting_for_a_call(never: threading.Event) -> None:
-    handlers = {number: signal.getsignal(number) for number in stop_signals.STOP_SIGNALS}
-    try:
-        with stop_signals.taken() as signals:
-            signals.only_note()
-            timer = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGTERM])
-            timer.start()
-            with pytest.raises(TimeoutError):
-                within(3_600, never.wait)
-            timer.join()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with stop_signals.taken() as signals:
+        signals.only_note()
+        timer = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGTERM])
+        timer.start()
+        with pytest.raises(TimeoutError):
+            within(3_600, never.wait)
+        timer.join()

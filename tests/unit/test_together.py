@@ -13,6 +13,8 @@ from streaming.system import stop_signals
 from streaming.system.together import Program, Together
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("kept_signals")
+
 # Makes the file ORDER.NAME and prints the line of a ready program. At SIGTERM it writes its name into the file ORDER.
 PROGRAM = """
 import signal, sys, time
