@@ -10,13 +10,15 @@ STAMP := $(VENV)/.set-up
 # checkout, which .venv has as an editable installation.
 INSTALLED := build/installed
 AS_INSTALLED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(INSTALLED):$(CURDIR)/benchmarks:$(CURDIR)
+# Measured each time.
+COVERAGE := build/coverage
 SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o -not -type d -print)
 
 # With pipefail, the filter of pip's output does not hide that pip has failed.
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup prepare check lint test demo demo-services demo-instances faults soak bench bench-services bench-quick clean help
+.PHONY: setup prepare check lint test demo demo-services demo-instances faults soak bench bench-services bench-quick clean help $(COVERAGE)
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
@@ -54,6 +56,12 @@ lint: $(STAMP) ## check style, format and types
 check: lint ## lint, and the unit tests of the source, in under a minute
 	$(BIN)/pytest -q -n 2 tests/unit
 
+$(COVERAGE): $(STAMP)
+	@rm -rf $@
+	$(BIN)/coverage run -m pytest -n 3 --dist worksteal tests/unit
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
 # A long file that comes last would leave the other workers without work. Files that mostly wait (scenarios,
 # sole_monitor, host, stopping) are among those that mostly compute. Each file is named once: of a folder and a file
 # in it, pytest would take the folder alone, in its own order.
@@ -61,13 +69,11 @@ LONGEST_FIRST := $(addprefix tests/, integration/test_scenarios.py acceptance $(
 	sole_monitor.py monitor.py host.py secured.py stopping.py cluster.py router.py service_clients.py))
 OTHERS := $(filter-out $(LONGEST_FIRST), $(sort $(wildcard tests/integration/test_*.py)))
 
-test: $(INSTALLED)/.set-up prepare ## run all tests: unit, simulation, integration, acceptance
-	@rm -rf build/coverage
-	$(BIN)/coverage run -m pytest -n 2 tests/unit
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report
-	$(AS_INSTALLED) $(BIN)/pytest -n 2 --import-mode=importlib tests/unit tests/simulation
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) $(OTHERS)
+# More workers than cores, because some tests only wait.
+test: $(STAMP) prepare ## run all tests: unit, simulation, integration, acceptance
+	@$(MAKE) --no-print-directory -j 2 $(INSTALLED)/.set-up $(COVERAGE)
+	$(AS_INSTALLED) $(BIN)/pytest -n 3 --dist worksteal --import-mode=importlib tests/unit tests/simulation
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) $(OTHERS)
 
 demo: $(STAMP) prepare ## show everything on this machine; ends by itself
 	@$(BIN)/queue-activation demo
