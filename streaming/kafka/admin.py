@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -11,6 +12,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
+from streaming.kafka.group_coordinator import wait_for_coordinator
 from streaming.wire.topics import TopicSpec
 
 ADMIN_TIMEOUT_S = 10.0
@@ -103,12 +105,14 @@ class Admin:
         return ids
 
     def require_group(self, group_id: str) -> None:
-        """Checks that the client may be a member of a consumer group.
+        """Checks that the client may be a member of a consumer group, if Kafka tells in time.
 
         Raises:
             UserError: Kafka refuses.
         """
-        check_group(self.client, group_id, ADMIN_TIMEOUT_S)
+        with suppress(KafkaException):
+            wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
+            check_group(self.client, group_id, ADMIN_TIMEOUT_S)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group, or an empty list if there is no such group.
@@ -116,8 +120,9 @@ class Admin:
         Raises:
             UserError: Kafka cannot be reached, or refuses.
         """
-        (future,) = self.client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
         try:
+            wait_for_coordinator(self._cluster, group_id, timeout_s)
+            (future,) = self.client.describe_consumer_groups([group_id], request_timeout=ADMIN_TIMEOUT_S).values()
             members = self.client.result(future).members
         except KafkaException as error:
             raise denial(error.args[0]) or self._unreachable(error) from None

@@ -1,0 +1,51 @@
+"""Waits for the coordinator of a consumer group, before the admin client asks that coordinator.
+
+librdkafka's admin client may abort the process if a request to a coordinator times out (2.16.1, "Assertion
+`eonce->refcnt > 0' failed": one of some hundred requests while Kafka is away). A consumer's requests have no such
+fault, so a consumer asks first.
+"""
+
+import time
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from streaming.kafka.access import Denials, RightMissingError
+from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import kafka_error
+from streaming.system.stop_signals import remaining_s
+
+# The coordinator tells a committed offset of any topic, whether the topic exists or not.
+_ANY = TopicPartition("any", 0)
+_PAUSE_S = 0.05
+
+
+def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> None:
+    """Waits for an answer, which may be that this client lacks a right.
+
+    On a new cluster, Kafka first makes the topic of all groups.
+
+    Raises:
+        AccessDeniedError: Kafka does not let this client in.
+        KafkaException: The coordinator has not answered within `timeout_s`.
+    """
+    denials = Denials()
+    consumer = cluster.consumer({"group.id": group_id, "error_cb": denials})
+    try:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                consumer.committed([_ANY], timeout=remaining_s(deadline_s))
+            except KafkaException as error:
+                denials(kafka_error(error))
+                message = consumer.poll(_PAUSE_S)  # no message of a topic: returns errors, or calls `denials`
+                if message is not None and (told := message.error()) is not None:
+                    denials(told)
+                if isinstance(denials.last, RightMissingError):
+                    return
+                denials.check()
+                if time.monotonic() >= deadline_s:
+                    raise
+            else:
+                return
+    finally:
+        consumer.close()
