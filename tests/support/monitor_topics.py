@@ -77,7 +77,11 @@ class Tail:
 
     def __init__(self, bootstrap_servers: str, topic: str, isolation_level: str) -> None:
         self._consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_servers, isolation_level=isolation_level, auto_offset_reset="earliest"
+            bootstrap_servers=bootstrap_servers,
+            isolation_level=isolation_level,
+            auto_offset_reset="earliest",
+            # By default, after an outage, it may wait as long as the tests do.
+            reconnect_backoff_max_ms=1_000,
         )
         self._partitions = [
             KafkaPythonPartition(topic, number) for number in self._consumer.partitions_for_topic(topic)
