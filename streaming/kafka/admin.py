@@ -117,6 +117,10 @@ class Admin:
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group, or an empty list if there is no such group.
 
+        Args:
+            group_id: The group.
+            timeout_s: The longest wait for the group's coordinator.
+
         Raises:
             UserError: Kafka cannot be reached, or refuses.
         """

@@ -15,9 +15,8 @@ from streaming.core.times import iso_time
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.router import sole_router
 from streaming.daemons.transport import transport
-from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError, rights
-from streaming.kafka.admin import EARLIEST, LATEST, Admin
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.wire import service_progress
@@ -35,8 +34,6 @@ _MAX_DEAD_LETTERS = 100
 _MAX_REASONS = 10
 # More records than invalid ones and refusals can be in the way of the newest one.
 _LOOKED_AT = 100
-# On a cluster that has no topic of groups yet, the first request makes Kafka create that topic, and is never answered.
-_MEMBERS_TIMEOUTS_S = (2.0, 10.0)
 
 _PROGRAMS = {
     "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
@@ -94,7 +91,7 @@ class RunningInstance:
         admin = Admin(self.kafka)
         stuck = {"router": self._stuck_router, "transport": self._stuck_transport}
         for program, (group_id, consequence) in _PROGRAMS.items():
-            if _has_members(admin, self.topics.prefix + group_id):
+            if admin.members(self.topics.prefix + group_id, ADMIN_TIMEOUT_S):
                 yield from stuck[program]() if program in stuck else ()
                 continue
             problem = (
@@ -185,14 +182,3 @@ def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) ->
             instance = None if far is None else far.broker_instance
         found[Conversation("diagnosed", row.far_service, instance, row.is_initiator, row.database)] += 1
     return found
-
-
-def _has_members(admin: Admin, group_id: str) -> bool:
-    for timeout_s in _MEMBERS_TIMEOUTS_S:
-        try:
-            return bool(admin.members(group_id, timeout_s))
-        except AccessDeniedError:
-            raise
-        except UserError as error:
-            problem = error
-    raise problem
