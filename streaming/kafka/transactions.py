@@ -38,6 +38,9 @@ _COMMIT_GRACE_S = 3.0
 # minute.
 _ABORT_PATIENCE_S = 60.0
 
+# confluent-kafka's close aborts and flushes without a time-out. With a Kafka that answers it takes milliseconds.
+_CLOSE_TIMEOUT_S = 3.0
+
 
 class TransactionalProducer:
     """A transactional producer with its own transactional id. One thread at a time may use it."""
@@ -175,10 +178,11 @@ class TransactionalProducer:
         within(math.inf, lambda: _retry(send, self._deadline))
 
     def close(self) -> None:
-        """Disconnects."""
+        """Disconnects; waits `_CLOSE_TIMEOUT_S` at most."""
         # Otherwise the producer cannot be closed properly any more, and confluent-kafka's close would warn about that.
         if self._unusable is None and self._aborting_since_s is None:
-            self._producer.close()
+            with suppress(TimeoutError):
+                within(_CLOSE_TIMEOUT_S, self._producer.close)
 
     def _commit(self) -> None:
         try:

@@ -1,5 +1,7 @@
 """A transactional producer whose Kafka does not answer: what it says about its transaction."""
 
+from threading import Event
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -93,3 +95,20 @@ def test_a_producer_that_waits_for_an_abort_for_too_long_is_given_up(
     monkeypatch.setattr(transactions, "_ABORT_PATIENCE_S", 0.0)
     with pytest.raises(ClientUnusableError):
         transact(producer)
+
+
+def test_a_client_that_waits_forever_for_its_close_holds_up_no_program(
+    fake: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_CLOSE_TIMEOUT_S", 0.01)
+    never, closing = Event(), Event()
+
+    def close() -> None:
+        closing.set()
+        never.wait()
+
+    fake.close = close  # type: ignore[attr-defined]
+    producer = producer_of(fake)
+    producer.close()
+    assert closing.is_set()
+    never.set()
