@@ -74,16 +74,15 @@ def run(console: Console) -> int:
     """
     with set_up(console, "[bold]queue-activation demo[/]: readers start when one more would have useful work") as stage:
         _create_queues(stage.cluster)
-        with stage.progress("starting the monitor (Spark)"):
+        with stage.progress("starting the monitor (Spark)") as start:
             monitor = stage.parts.enter_context(
                 monitor_process(stage.cluster.bootstrap_servers, stage.folder, READY_TIMEOUT_S)
             )
         story = Story(console)
         sender = _Sender(stage.cluster)
         readers = [queue.reader() for queue in QUEUES]
-        is_complete = play(
-            stage, story, readers, [sender], monitor, lambda: story.is_all_read(sender.sent), RUN_TIMEOUT_S
-        )
+        longest_s = start.longest_s(RUN_TIMEOUT_S)
+        is_complete = play(stage, story, readers, [sender], monitor, lambda: story.is_all_read(sender.sent), longest_s)
         if not is_complete:
             story.gave_up(sender.sent)
         story.summarize()

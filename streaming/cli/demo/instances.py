@@ -74,13 +74,13 @@ def run(console: Console) -> int:
         places = [Place("north", clusters[0]), Place("south", clusters[1]), west]
         with progress(console, "creating topics, databases, services and routes"):
             _define(places, links)
-        with progress(console, "starting three routers (Spark) and three transports"):
+        with progress(console, "starting three routers (Spark) and three transports") as start:
             programs = _start(places, folder, parts)
         signals.only_note()
         records = parts.enter_context(Records(places))
         client = parts.enter_context(ServiceClient(clusters[0].bootstrap_servers, SHOP))
         parts.enter_context(_readers(places))
-        play = _Play(console, places, links, records, client)
+        play = _Play(console, places, links, records, client, start.longest_s(RUN_TIMEOUT_S))
 
         def check() -> None:
             signals.check()
@@ -158,13 +158,20 @@ class _Play:
     """The story: orders flow, the link is cut and mended, a third instance forwards, and a mirror takes over."""
 
     def __init__(
-        self, console: Console, places: list[Place], links: list[Relay], records: Records, client: ServiceClient
+        self,
+        console: Console,
+        places: list[Place],
+        links: list[Relay],
+        records: Records,
+        client: ServiceClient,
+        longest_s: float,
     ) -> None:
         self._console = console
         self._places = {place.name: place for place in places}
         self._links = links
         self._records = records
         self._client = client
+        self._longest_s = longest_s
         self._check: Callable[[], None] = lambda: None
         self._standing: list[Conversation] = []
         self._begin_s = self._beat_s = self._printed_s = time.monotonic()
@@ -276,7 +283,7 @@ class _Play:
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         while not condition():
-            if time.monotonic() > self._begin_s + RUN_TIMEOUT_S:
+            if time.monotonic() > self._begin_s + self._longest_s:
                 raise _GaveUpError(what)
             self._step()
 

@@ -72,7 +72,7 @@ def run(console: Console) -> int:
     with set_up(console, "[bold]queue-activation demo services[/]: programs talk to services, by name") as stage:
         with stage.progress("creating databases, services and a route"):
             instances = _define(stage.cluster)
-        with stage.progress("starting monitor, router and transport (Spark)"):
+        with stage.progress("starting monitor, router and transport (Spark)") as start:
             programs = stage.parts.enter_context(
                 all_programs(stage.cluster.bootstrap_servers, stage.folder, READY_TIMEOUT_S)
             )
@@ -80,7 +80,8 @@ def run(console: Console) -> int:
         story = ServiceStory(console, {instance: database for database, instance in instances.items()})
         flow = _Flow(stage.cluster, story)
         plot = _Plot(stage.cluster, story, flow, instances[SOUTH])
-        if not play(stage, story, _readers(), [flow, plot], programs, story.is_complete, RUN_TIMEOUT_S):
+        longest_s = start.longest_s(RUN_TIMEOUT_S)
+        if not play(stage, story, _readers(), [flow, plot], programs, story.is_complete, longest_s):
             story.gave_up()
         return 0 if story.summarize() else 1
 

@@ -22,6 +22,9 @@ from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
 _STEP_S = 0.02
+# The longest story is this many times as long as the start of its programs. On an idle machine with two cores it takes
+# about as long as five starts.
+_STARTS = 6
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,10 @@ class Stage:
     parts: ExitStack
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[None]:
+    def progress(self, what: str) -> Iterator["Took"]:
         """Says what happens in the block, and then how long it took."""
-        with progress(self.console, what):
-            yield
+        with progress(self.console, what) as took:
+            yield took
 
 
 @contextmanager
@@ -159,10 +162,22 @@ def _show(follower: TopicFollower, timeline: Timeline) -> None:
             timeline.saw(message)
 
 
+@dataclass
+class Took:
+    """The time that a step of the set-up took, once it is done."""
+
+    seconds: float = 0.0
+
+    def longest_s(self, usual_s: float) -> float:
+        """Returns the longest time for a story: longer than usual where the start took long, too."""
+        return max(usual_s, _STARTS * self.seconds)
+
+
 @contextmanager
-def progress(console: Console, what: str) -> Iterator[None]:
+def progress(console: Console, what: str) -> Iterator[Took]:
     """Says what happens in the block, and then how long it took."""
-    begin_s = time.monotonic()
+    begin_s, took = time.monotonic(), Took()
     console.print(f"  {what} ...", end="")
-    yield
-    console.print(f" ready after {time.monotonic() - begin_s:.1f} s")
+    yield took
+    took.seconds = time.monotonic() - begin_s
+    console.print(f" ready after {took.seconds:.1f} s")
