@@ -9,6 +9,7 @@ from streaming.errors import UserError
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import JarsUnreachableError, broker_jars, spark_jars
 from streaming.system.java import find_java
+from tests.support.spark_application import SparkApplication
 
 # Most monitors and brokers here live for seconds. Java's second compiler takes a third of a monitor's and half of a
 # broker's CPU time in these seconds, and its code is not used yet. Spark compiles its plans into Java classes, which
@@ -44,3 +45,10 @@ def broker(java_and_jars: None) -> Iterator[EmbeddedBroker]:  # noqa: ARG001
     """One broker for all tests. Each test uses topics of its own."""
     with EmbeddedBroker() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def spark(java_and_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkApplication]:  # noqa: ARG001
+    """One Spark application for all tests of a worker. It starts with the first monitor or router that needs it."""
+    with SparkApplication(tmp_path_factory.mktemp("spark")) as application:
+        yield application

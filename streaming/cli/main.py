@@ -1,6 +1,7 @@
 """The command `queue-activation`: reads options, runs a command, and turns errors into exit codes."""
 
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -159,10 +160,10 @@ def demo_instances() -> None:
     raise typer.Exit(the_demo.run(Console(highlight=False)))
 
 
-def main() -> None:
-    """Runs the command line. An error that the user can correct becomes one message and exit code 2."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command line, by default this process's. An error of the user becomes one message and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(arguments, standalone_mode=False))
     except TyperException as error:
         _name_the_source(error)
         click_error = cast("Any", error)  # Typer has no public type for the errors that it raises

@@ -1,6 +1,6 @@
 """kill -9 of the driver, of Python workers and of the broker at random moments, most of them during a batch.
 
-FAULTS_MOMENTS sets the number of kills; `make test` has one of each kind. FAULTS_SEED replays a plan and a history.
+FAULTS_MOMENTS sets the number of kills; `make test-all` has one of each kind. FAULTS_SEED replays a plan and a history.
 """
 
 import os

@@ -26,6 +26,7 @@ from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environme
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import Tail
+from tests.support.shell import run_command
 from tests.support.waiting import is_running, processes_with, wait_until
 
 # Ten times the longest wait on two busy cores.
@@ -162,9 +163,8 @@ class Activating:
         (self.folder / "new").replace(self.folder / name)
 
     def status(self) -> dict[str, Any]:
-        command = [*THIS_COMMAND, "activator", "status", "--json", "--state-directory", str(self.state_directory)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=own_environment(), timeout=30)
-        found: dict[str, Any] = json.loads(done.stdout)
+        place = ("--state-directory", str(self.state_directory))
+        found: dict[str, Any] = json.loads(run_command("activator", "status", "--json", *place))
         return found
 
     def status_of(self, queue: str) -> dict[str, Any]:

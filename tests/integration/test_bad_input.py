@@ -19,6 +19,7 @@ from tests.support.fake_spark import Record, arrival, command
 from tests.support.monitor_topics import Tail
 from tests.support.monitors import DEADLINE_S, Monitored
 from tests.support.seeds import fresh_seed
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
 # One record in five is for queue-commands, which gets the fewest.
@@ -99,13 +100,15 @@ class Sender:
         return {place for place, record in self.sent.items() if is_valid(record) is False}
 
 
-@pytest.mark.timeout(3 * ALL_READ_S + 200)
-def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
+@pytest.mark.timeout(3 * ALL_READ_S + 1_200)
+def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path
+) -> None:
     seed = fresh_seed("BAD_INPUT_SEED")
     print(f"BAD_INPUT_SEED={seed} BAD_INPUT_RECORDS={RECORDS // 5} pytest {__file__}")  # noqa: T201
     # Otherwise a run that is longer than the time-out would bring further notifications.
     options = ["--max-queues", str(MAX_QUEUES), "--external-activation-timeout", "none"]
-    monitored = Monitored(broker.bootstrap_servers, tmp_path, options)
+    monitored = Monitored(broker.bootstrap_servers, tmp_path, options, spark)
     allow_large_records(monitored)
     sender, fuzzer = Sender(monitored), Fuzzer(seed, QUEUES, GOOD)
     letters = Tail(monitored.bootstrap_servers, monitored.topics.dead_letters, "read_committed")

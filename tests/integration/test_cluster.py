@@ -50,7 +50,7 @@ def test_executors_killed_during_load_cost_no_activation_and_invent_none(
             master=cluster.url,
             executor_python=executor_python,
         )
-        with monitored.running() as process, monitored.activations() as activations:
+        with monitored.running_process() as process, monitored.activations() as activations:
             alter = {"type": "ALTER_QUEUE", "queue": "forgotten", "external_activation_timeout_ms": 2_000}
             monitored.send("queue-commands", alter)
             monitored.producer.flush()

@@ -24,6 +24,7 @@ from tests.support.http_answers import free_port, get
 from tests.support.metric_names import documented_router_metrics
 from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, ServiceScene, new_id
+from tests.support.spark_application import SparkApplication
 from tests.support.transporting import PARTITIONS, Scene, headers_of
 from tests.support.viewed import endpoint, transmission
 from tests.support.waiting import wait_until
@@ -38,11 +39,11 @@ def metrics_port() -> int:
 
 @pytest.fixture(scope="module")
 def scene(
-    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, metrics_port: int
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory, metrics_port: int
 ) -> Iterator[ServiceScene]:
-    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("conversations"))
+    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("conversations"), application=spark)
     scene.define()
-    options = (*UNHURRIED, "--driver-memory", "512m", "--metrics-port", str(metrics_port))
+    options = (*UNHURRIED, "--metrics-port", str(metrics_port))
     with scene.running(scene.program("router", *options), scene.program("transport")):
         yield scene
 

@@ -16,6 +16,7 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.batch_log import merged_batches
 from tests.support.monitor_topics import Tail
 from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored, kill
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import children_of, is_running, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
@@ -23,42 +24,18 @@ BACKLOG = 40_000  # more than 1 MiB in the log
 
 
 @pytest.fixture
-def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
-    return Monitored(broker.bootstrap_servers, tmp_path, [])
+def monitored(broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
+    return Monitored(broker.bootstrap_servers, tmp_path, [], spark)
 
 
 @pytest.fixture(scope="module")
-def running(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+def running(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Monitored]:
     """Runs one monitor for the tests that need neither its start nor its end."""
-    folder = tmp_path_factory.mktemp("running")
-    monitored = Monitored(broker.bootstrap_servers, folder, [*UNHURRIED])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_DIRS", str(folder / "scratch"))
-        with monitored.running():
-            yield monitored
-
-
-def test_restart_from_the_checkpoint_goes_on_where_it_was(monitored: Monitored) -> None:
-    monitored.options = ["--quiet-window", "1s", "--external-activation-timeout", "4s"]
-    with monitored.activations() as activations:
-        with monitored.running() as process:
-            monitored.arrive("read", "forgotten")
-            activations.wait_for("read", 1)
-            activations.wait_for("forgotten", 1)
-            assert process.stop(30) == 0
-        monitored.receive("read")
-        monitored.arrive("read")  # while no monitor runs
-        with monitored.running():
-            read = activations.wait_for("read", 2)
-            forgotten = activations.wait_for("forgotten", 2)
-    assert [(record["sequence"], record["reason"]) for record in read[:2]] == [
-        (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
-        (2, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
-    ]
-    assert [(record["sequence"], record["reason"]) for record in forgotten[:2]] == [
-        (1, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"),
-        (2, "TIMEOUT_EXPIRED"),
-    ]
+    monitored = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("running"), [*UNHURRIED], spark)
+    with monitored.running():
+        yield monitored
 
 
 def test_an_open_transaction_on_the_ticks_holds_up_no_time_out(monitored: Monitored) -> None:
@@ -91,7 +68,7 @@ def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Moni
         return list(different_tasks().values())
 
     clause = {"procedure_name": "p", "max_queue_readers": 1}
-    with monitored.running() as process:
+    with monitored.running_process() as process:
         monitored.send("queue-commands", {"type": "CREATE_QUEUE", "queue": "Q", "activation": clause})
         monitored.producer.flush()
         monitored.arrive("Q", "Q", "Q")
@@ -118,7 +95,7 @@ def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_byt
     # One tick only, so that the batch with the arrivals is the last one.
     monitored.options = ["--check-interval", "1h", "--external-activation-timeout", "none"]
     with monitored.activations() as activations:
-        with monitored.running() as process:
+        with monitored.running_process() as process:
             monitored.arrive(*QUEUES)
             for queue in QUEUES:
                 activations.wait_for(queue, 1)
@@ -138,10 +115,12 @@ def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_byt
 
 
 @pytest.fixture(scope="module")
-def behind(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+def behind(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Monitored]:
     """Runs a monitor that starts with a backlog of BACKLOG arrivals, for the tests of further options."""
     options = ["--log-batches", "--starting-offsets", "earliest", "--shards", "4", "--activation-format", "xml"]
-    monitored = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("behind"), options)
+    monitored = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("behind"), options, spark)
     for number in range(BACKLOG):
         monitored.send("queue-arrivals", {"queue": "Q", "number": number})
     monitored.producer.flush()
@@ -251,8 +230,8 @@ def test_monitors_view_follows_the_queues(running: Monitored) -> None:
     assert (notified["unread_messages"], notified["activation_sequence"]) == (1, 1)
 
 
-def test_shuffle_files_are_deleted_after_their_batch(running: Monitored) -> None:
-    scratch = running.folder / "scratch"
+def test_shuffle_files_are_deleted_after_their_batch(running: Monitored, spark: SparkApplication) -> None:
+    scratch = spark.scratch
     with running.activations() as activations:
         for number in range(3):
             running.arrive(f"queue-{number}")
@@ -320,7 +299,7 @@ def test_missing_topics_are_named_with_the_command_that_creates_them(monitored: 
 
 
 def test_a_java_that_does_not_start_is_one_message_with_its_own_words(monitored: Monitored) -> None:
-    monitored.options = ["--driver-memory", "9000000g"]
+    monitored.options, monitored.application = ["--driver-memory", "9000000g"], None
     refused = monitored.fails()
     assert refused.returncode == 2, refused.stderr
     assert refused.stderr.startswith("error: Java does not start:\n")

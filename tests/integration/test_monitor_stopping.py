@@ -44,7 +44,7 @@ def ends_in_order(monitored: Monitored, process: ChildProcess, number: signal.Si
 
 
 def test_ctrl_c_ends_it_with_exit_code_0_and_leaves_no_process(monitored: Monitored) -> None:
-    with monitored.running() as process:
+    with monitored.running_process() as process:
         ends_in_order(monitored, process, signal.SIGINT)
 
 
@@ -74,7 +74,7 @@ def batches(monitored: Monitored, folder: str) -> set[int]:
 
 def test_steady_traffic_does_not_keep_sigterm_from_ending_it_after_the_batch_in_progress(monitored: Monitored) -> None:
     monitored.options = ["--trigger-interval", "1ms"]
-    with monitored.running() as process, steady_traffic(monitored):
+    with monitored.running_process() as process, steady_traffic(monitored):
         before = max(batches(monitored, "commits"))
         wait_until(lambda: max(batches(monitored, "commits")) > before + 5, DEADLINE_S, "five further batches")
         wait_until(
@@ -94,7 +94,7 @@ def test_a_kafka_that_stands_still_does_not_keep_it_from_stopping(
     with EmbeddedBroker() as broker:
         # With this interval, no tick follows the first one.
         monitored = Monitored(broker.bootstrap_servers, tmp_path, ["--check-interval", "1h"])
-        with monitored.running() as process:
+        with monitored.running_process() as process:
             if is_busy:
                 monitored.arrive(*QUEUES)
                 wait_until(lambda: len(batches(monitored, "offsets")) > 1, DEADLINE_S, "a batch")

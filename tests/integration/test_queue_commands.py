@@ -10,14 +10,17 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored
 from tests.support.shell import Shell
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def monitored(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+def monitored(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Monitored]:
     """Runs a monitor for all tests of the module."""
     found = Monitored(
-        broker.bootstrap_servers, tmp_path_factory.mktemp("queue-commands"), [*UNHURRIED, "--quiet-window", "1s"]
+        broker.bootstrap_servers, tmp_path_factory.mktemp("queue-commands"), [*UNHURRIED, "--quiet-window", "1s"], spark
     )
     with found.running():
         yield found

@@ -13,12 +13,9 @@ from typing import Any
 import pytest
 
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import ChildProcess, own_environment
 from tests.support.routers import DEADLINE_S, PARTITIONS, Routed, partition_of
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
-
-# Settings that make a router start sooner and need less memory.
-SMALL = ("--driver-memory", "512m")
 
 
 def define(routed: Routed) -> None:
@@ -39,20 +36,22 @@ def define_by_records(routed: Routed) -> None:
 
 
 @pytest.fixture(scope="module")
-def routed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routed]:
+def routed(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Routed]:
     """The topics of the router that the tests share."""
-    found = Routed(broker.bootstrap_servers, tmp_path_factory.mktemp("router"), SMALL)
+    found = Routed(broker.bootstrap_servers, tmp_path_factory.mktemp("router"), spark)
     define(found)
     with found.running():
         yield found
 
 
 @pytest.fixture(scope="module")
-def second(routed: Routed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def second(routed: Routed, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The log of a second router, which runs beside the other tests until it gives up."""
     folder = tmp_path_factory.mktemp("second")
-    command = Routed(routed.bootstrap_servers, folder, SMALL, routed.prefix).command()
-    with ChildProcess(command, log_file=folder / "router.log", env=own_environment()):
+    command = Routed(routed.bootstrap_servers, folder, spark, prefix=routed.prefix).command()
+    with spark.run(command, folder / "router.log"):
         yield folder / "router.log"
 
 
@@ -150,12 +149,12 @@ def test_a_second_router_is_refused(second: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def stopped(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Routed:
+def stopped(broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Routed:
     """A router that was stopped right after a batch with messages, decided under one PYTHONHASHSEED."""
-    found = Routed(broker.bootstrap_servers, tmp_path_factory.mktemp("stopped"), SMALL)
+    found = Routed(broker.bootstrap_servers, tmp_path_factory.mktemp("stopped"), spark)
     define_by_records(found)
     for attempt in range(3):
-        with found.running(environment={"PYTHONHASHSEED": "1"}) as process, found.first_decision() as wait:
+        with found.running_process(environment={"PYTHONHASHSEED": "1"}) as process, found.first_decision() as wait:
             for number in range(8):
                 name = f"redone-{attempt}-{number}"
                 found.send(name, begin=True)
@@ -215,7 +214,7 @@ def test_a_batch_that_runs_again_writes_the_same_also_if_settings_have_changed(s
     )
     before = {topic: stopped.records(topic) for topic in topics}
     again = undo_newest_commit(stopped.checkpoint)
-    with stopped.running("--keep", "48h", environment={"PYTHONHASHSEED": "2"}) as process:
+    with stopped.running_process("--keep", "48h", environment={"PYTHONHASHSEED": "2"}) as process:
         # Read before anything else is decided.
         after = {topic: stopped.records(topic) for topic in topics}
         stopped.send("after", begin=True)

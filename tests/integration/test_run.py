@@ -12,6 +12,7 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.routers import PARTITIONS, Routed
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 90.0
@@ -22,8 +23,10 @@ def programs(routed: Routed) -> set[str]:
     return {json.loads(line)["program"] for line in routed.shell.run("maintenance", "--json").splitlines()}
 
 
-def test_a_message_reaches_its_queue_and_activates_a_reader(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    routed = Routed(broker.bootstrap_servers, tmp_path)
+def test_a_message_reaches_its_queue_and_activates_a_reader(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path
+) -> None:
+    routed = Routed(broker.bootstrap_servers, tmp_path, spark)
     topics, queue = Topics(routed.prefix), f"stock-{uuid.uuid4().hex[:8]}"
     cluster = Cluster(broker.bootstrap_servers, {})
     routed.shell.run("queue", "create", queue)

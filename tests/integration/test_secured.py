@@ -28,6 +28,7 @@ from tests.support import verbose_monitor
 from tests.support.checked_producer import CheckedProducer
 from tests.support.documented_acls import Right, rights_of
 from tests.support.secured_broker import SUPER_USER, SecuredBroker, make_certificate, secured_broker
+from tests.support.spark_application import SharedProgram, SparkApplication
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 90
@@ -91,19 +92,26 @@ def command(broker: SecuredBroker, name: str, client_file: Path, *more: str) -> 
 
 
 class Programs:
-    """Programs that run until the test ends, each with a log, in a folder that is searched for secrets."""
+    """Programs that run until the test ends, each with a log, in a folder that is searched for secrets.
 
-    def __init__(self, broker: SecuredBroker, folder: Path, stack: ExitStack) -> None:
+    The log and the scratch files of the Spark application, which runs monitor and router, are searched, too.
+    """
+
+    def __init__(self, broker: SecuredBroker, folder: Path, stack: ExitStack, spark: SparkApplication) -> None:
         self.broker = broker
         self.folder = folder
         self._stack = stack
+        self._spark = spark
 
-    def start(self, name: str, ready: str, *more: str) -> ChildProcess:
+    def start(self, name: str, ready: str, *more: str) -> ChildProcess | SharedProgram:
         log_file = self.log_file(name)
         arguments = command(self.broker, name, self.broker.client_file(COMMANDS[name]), *more)
-        # Spark's scratch files are searched, too.
-        environment = own_environment() | {"SPARK_LOCAL_DIRS": str(self.folder / "spark")}
-        process = self._stack.enter_context(ChildProcess(arguments, log_file=log_file, env=environment))
+        process: ChildProcess | SharedProgram
+        if name in ("monitor", "router"):
+            process = self._spark.run(arguments, log_file)
+        else:
+            process = ChildProcess(arguments, log_file=log_file, env=own_environment())
+        self._stack.enter_context(process)
         process.wait_until_said(ready, DEADLINE_S)
         return process
 
@@ -131,7 +139,8 @@ class Programs:
     def assert_no_secret(self) -> None:
         """Fails if a password is in a file of the folder, or in the command line or environment of a process."""
         secrets = {password.encode() for password in self.broker.passwords.values()}
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        folders = self.folder, self._spark.folder
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
         places = [*files, *Path("/proc").glob("[0-9]*/cmdline"), *Path("/proc").glob("[0-9]*/environ")]
         for path in places:
             try:
@@ -165,11 +174,11 @@ def write_configs(broker: SecuredBroker, folder: Path) -> tuple[str, str]:
 
 
 def test_from_arrival_to_inactive_with_the_documented_rights_and_no_secret_anywhere(
-    secured: SecuredBroker, tmp_path: Path
+    secured: SecuredBroker, spark: SparkApplication, tmp_path: Path
 ) -> None:
     activator, host = write_configs(secured, tmp_path)
     with ExitStack() as stack:
-        programs = Programs(secured, tmp_path, stack)
+        programs = Programs(secured, tmp_path, stack, spark)
         monitor = programs.start(
             "monitor", "monitor ready", "--checkpoint-location", str(tmp_path / "checkpoint"), "--quiet-window", "1s"
         )
@@ -211,7 +220,9 @@ def test_from_arrival_to_inactive_with_the_documented_rights_and_no_secret_anywh
         programs.assert_no_secret()
 
 
-def test_no_secret_in_what_spark_can_be_made_to_say(secured: SecuredBroker, tmp_path: Path) -> None:
+def test_no_secret_in_what_spark_can_be_made_to_say(
+    secured: SecuredBroker, spark: SparkApplication, tmp_path: Path
+) -> None:
     log_file = tmp_path / "verbose.log"
     connection = command(secured, "monitor", secured.client_file("monitor"))[len(THIS_COMMAND) + 1 :]
     arguments = [sys.executable, "-m", verbose_monitor.__name__, *connection]
@@ -230,13 +241,13 @@ def test_no_secret_in_what_spark_can_be_made_to_say(secured: SecuredBroker, tmp_
         log = log_file.read_text()
         for part in ("spark.redaction.regex", "== Physical Plan ==", '"numInputRows"', "DEBUG", "sasl.mechanism"):
             assert part in log, f"the log does not have {part}"
-        Programs(secured, tmp_path, stack).assert_no_secret()
+        Programs(secured, tmp_path, stack, spark).assert_no_secret()
 
 
-def test_a_router_with_the_documented_rights(secured: SecuredBroker, tmp_path: Path) -> None:
+def test_a_router_with_the_documented_rights(secured: SecuredBroker, spark: SparkApplication, tmp_path: Path) -> None:
     root = secured.cluster(SUPER_USER)
     with ExitStack() as stack:
-        programs = Programs(secured, tmp_path, stack)
+        programs = Programs(secured, tmp_path, stack, spark)
         router = programs.start("router", "router ready", "--checkpoint-location", str(tmp_path / "checkpoint"))
         producer = CheckedProducer(root)
         producer.produce(TOPICS.service_messages, b"without an envelope", b"c")

@@ -26,6 +26,7 @@ from tests.support.monitors import UNHURRIED
 from tests.support.seeds import fresh_seed
 from tests.support.service_programs import started
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, seen
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
 SERVICES = ROOT / "examples" / "services"
@@ -34,8 +35,10 @@ CONVERSATIONS, REQUESTS = 12, 10
 
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScene]:
-    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("clients"))
+def scene(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServiceScene]:
+    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("clients"), application=spark)
     scene.define()
     with scene.running(scene.program("router", *UNHURRIED), scene.program("transport")):
         yield scene

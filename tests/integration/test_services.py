@@ -1,14 +1,14 @@
 """Services from end to end: programs send to a name, and messages come into the right queue, once and in order."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
 from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.monitors import UNHURRIED
-from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
+from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id
+from tests.support.spark_application import SparkApplication
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
 
@@ -16,8 +16,10 @@ DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScene]:
-    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("services"))
+def scene(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServiceScene]:
+    scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("services"), application=spark)
     scene.define()
     queries = [scene.program(name, *UNHURRIED) for name in ("router", "monitor")]
     with scene.running(*queries, scene.program("transport")):
@@ -48,28 +50,6 @@ def test_a_request_and_its_answer_activate_both_queues(scene: ServiceScene) -> N
 
 def states(scene: ServiceScene) -> dict[str, str]:
     return {key: row["state"] for key, row in scene.rows(scene.topics.service_conversations).items()}
-
-
-def test_messages_to_a_service_that_is_not_there_yet_are_held_with_a_reason_and_arrive_in_order(
-    scene: ServiceScene,
-) -> None:
-    ids = [new_id() for _ in range(20)]
-    for number in range(200):
-        more = {"begin": True} if number < len(ids) else {}
-        scene.say("MESSAGE", ids[number % len(ids)], b"%d" % number, to_service="//later", **more)
-    scene.flush()
-    wait_until(lambda: sum(row["messages"] for row in held(scene)) == 200, DEADLINE_S, "200 held messages")
-    assert {row["number"] for row in held(scene)} == {9796}
-    later = scene.create_queue("later")
-    scene.shell.run("service", "create", "//later", "--database", "stock", "--queue", later)
-    messages = scene.read(later, 200)
-    expected = {name: [(str(i), b"%d" % (n + 20 * i)) for i in range(10)] for n, name in enumerate(ids)}
-    assert seen(messages) == expected
-    wait_until(lambda: not held(scene), DEADLINE_S, "nothing held")
-
-
-def held(scene: ServiceScene) -> list[dict[str, Any]]:
-    return [*scene.rows(scene.topics.service_transmissions).values()]
 
 
 def test_a_dropped_service_ends_its_conversations_with_an_error(scene: ServiceScene) -> None:

@@ -135,7 +135,6 @@ def test_a_start_with_a_kafka_that_never_answers(number: signal.Signals, tmp_pat
                 program.ends(number, EXIT_CODES[command][number])
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("command", "instants"), [(name, 4 if name == "monitor" else 3) for name in RANGES_S])
 def test_a_signal_at_a_random_instant_of_a_start(
     broker: EmbeddedBroker, tmp_path: Path, command: str, instants: int

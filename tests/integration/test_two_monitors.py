@@ -3,34 +3,32 @@
 import json
 import re
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.system.processes import own_environment
 from tests.support.monitors import DEADLINE_S, Monitored, kill
+from tests.support.spark_application import SparkApplication
 
 
 @pytest.fixture
-def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
-    return Monitored(broker.bootstrap_servers, tmp_path, [])
+def monitored(broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
+    return Monitored(broker.bootstrap_servers, tmp_path, [], spark)
 
 
-def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_on(monitored: Monitored) -> None:
+def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_on(
+    monitored: Monitored, spark: SparkApplication
+) -> None:
     first, second = monitored.checkpoint, monitored.checkpoint.with_name("second")
     with monitored.running() as process, monitored.activations() as activations:
-        pid = process.pid
         checkpoint_id = json.loads((first / "queue-activation.json").read_text())["id"]
         monitored.checkpoint = second
         for options in ([], ["--continue-from", str(first)]):
             monitored.options = options
             said = refuses(monitored, "Another monitor runs on the same topics")
-            for part in (f"{socket.gethostname()}_{pid}_checkpoint at 127.0.0.1", checkpoint_id, "--topic-prefix"):
+            name = f"{socket.gethostname()}_{spark.pid}_checkpoint at 127.0.0.1"
+            for part in (name, checkpoint_id, "--topic-prefix"):
                 assert part in said
         assert not second.exists(), "a refused monitor leaves no checkpoint"
         monitored.arrive("Q")
@@ -44,7 +42,7 @@ def test_the_same_checkpoint_starts_at_once_after_a_kill_and_ends_a_monitor_that
     monitored: Monitored, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monitored.running() as first:
-        with monitored.running() as second:
+        with monitored.running_process() as second:
             assert first.wait(DEADLINE_S) == 2
             assert second.poll() is None
             kill(second)
@@ -61,19 +59,20 @@ def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(moni
         assert process.stop(60) == 0
     layout, metadata = monitored.checkpoint / "queue-activation.json", monitored.checkpoint / "metadata"
     content = layout.read_bytes()
-    with opening(monitored) as problem:
-        layout.write_bytes(content[:40])
-        # Hadoop checks a file against the checksum beside it, if there is one.
-        assert "queue-activation.json is corrupt. Restore the file from any backup" in problem()
-        layout.with_name(".queue-activation.json.crc").unlink()
-        assert "queue-activation.json is corrupt. Restore the file from any backup" in problem()
-        layout.write_bytes(content)
-        metadata.write_bytes(b"")
-        assert "metadata is missing or corrupt. Restore the file from any backup" in problem()
-        metadata.unlink()
-        missing = problem()
-    said = refuses(monitored, "metadata is missing or corrupt. Restore the file from any backup")
+    corrupt = "queue-activation.json is corrupt. Restore the file from any backup"
+    layout.write_bytes(content[:40])
+    # Hadoop checks a file against the checksum beside it, if there is one.
+    refuses(monitored, corrupt)
+    layout.with_name(".queue-activation.json.crc").unlink()
+    refuses(monitored, corrupt)
+    layout.write_bytes(content)
+    metadata.write_bytes(b"")
+    lost = "metadata is missing or corrupt. Restore the file from any backup"
+    refuses(monitored, lost)
+    metadata.unlink()
+    missing, said = refuses(monitored, lost), refuses(monitored, lost)
     # Each time with a new id for the query.
+    assert missing != said
     assert re.sub('"id":"[^"]*"', "", missing) == re.sub('"id":"[^"]*"', "", said)
     metadata.write_text(said[said.index("{") : said.index("}") + 1])
     metadata.with_name(".metadata.crc").unlink()
@@ -81,41 +80,6 @@ def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(moni
         monitored.arrive("Q")
         activations.wait_for("Q", 1)
         assert process.stop(60) == 0
-
-
-# Opens a checkpoint as `monitor` does for each line of its input, and prints the error. One start of Java for all.
-_OPENS = """
-import sys
-from streaming.errors import UserError
-from streaming.spark import progress_files, session
-from streaming.spark.activation import checkpoint_layout
-_, location, prefix = sys.argv
-spark = session.create(location, "512m")
-for _ in sys.stdin:
-    try:
-        progress_files.require_whole(spark, location)
-        checkpoint_layout.settle(spark, location, checkpoint_layout.Wanted(None, prefix, {}, None))
-    except UserError as error:
-        print(f"error: {error}", flush=True)
-spark.stop()
-"""
-
-
-@contextmanager
-def opening(monitored: Monitored) -> Iterator[Callable[[], str]]:
-    """Yields a function that opens the checkpoint and returns the error."""
-    command = [sys.executable, "-c", _OPENS, str(monitored.checkpoint), monitored.prefix]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own_environment()
-    ) as process:
-        asked, answers = process.stdin, process.stdout
-        assert answers is not None
-
-        def problem() -> str:
-            print(file=asked, flush=True)
-            return answers.readline().strip()
-
-        yield problem
 
 
 def refuses(monitored: Monitored, advice: str) -> str:

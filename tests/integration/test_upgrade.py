@@ -16,6 +16,7 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
 from tests.support.monitor_topics import Tail
 from tests.support.monitors import Monitored
+from tests.support.spark_application import SparkApplication
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -39,9 +40,11 @@ def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [None, 3], ids=["same-shards", "other-shards"])
-def test_the_state_in_a_checkpoint_of_0_1_0_is_kept(broker: EmbeddedBroker, tmp_path: Path, shards: int | None) -> None:
+def test_the_state_in_a_checkpoint_of_0_1_0_is_kept(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path, shards: int | None
+) -> None:
     options = ["--external-activation-timeout", "2m", "--transaction-lease", "1s"]
-    monitored = Monitored(broker.bootstrap_servers, tmp_path, options)
+    monitored = Monitored(broker.bootstrap_servers, tmp_path, options, spark)
     older = tmp_path / "older" if shards else monitored.checkpoint
     take_checkpoint("0.1.0", older, monitored.prefix)
     fill_topics(monitored, older)

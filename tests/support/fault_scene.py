@@ -72,7 +72,7 @@ def python_workers(scene: str) -> list[int]:
 def kill_with_java(program: Program) -> None:
     """Kills a driver, as a crash does. The JVM and the workers end by themselves."""
     assert program.process is not None
-    java = children_of(program.process.pid)
+    java = children_of(program.pid)
     program.kill()
     wait_until(lambda: not any(map(is_running, java)), DEADLINE_S, "the end of the JVM")
 

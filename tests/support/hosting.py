@@ -89,17 +89,17 @@ class Hosting:
         reports = [json.loads(record.value) for record in self._tail.records()]
         return {each["host"] for each in reports if each.get("task_id") == task_id and "host" in each}
 
-    def wait_for(self, task_id: str, **last: Any) -> list[Report]:
+    def wait_for(self, task_id: str, timeout_s: float = DEADLINE_S, **last: Any) -> list[Report]:
         """Waits until the last report about a task has these fields; returns all its reports."""
 
         def reports() -> list[Report]:
             found = self.reports(task_id)
             return found if found and last.items() <= found[-1].items() else []
 
-        return wait_until(reports, DEADLINE_S, f"the report {last}")
+        return wait_until(reports, timeout_s, f"the report {last}")
 
-    def wait_for_exit(self, task_id: str, exit_code: int = 0) -> list[Report]:
-        return self.wait_for(task_id, type="TASK_EXITED", exit_code=exit_code)
+    def wait_for_exit(self, task_id: str, exit_code: int = 0, timeout_s: float = DEADLINE_S) -> list[Report]:
+        return self.wait_for(task_id, timeout_s, type="TASK_EXITED", exit_code=exit_code)
 
     @contextmanager
     def host(self) -> Iterator["ThreadedHost"]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from tests.support.spark_application import SharedProgram, SparkApplication
 
 READY_TIMEOUT_S = 120.0
 
@@ -22,6 +23,7 @@ class Program:
         folder: The folder of the logs, one for each start.
         within: A command that runs the command, such as `nsenter`.
         environment: Further environment variables for the command and for all processes that it starts.
+        application: Runs the command in a thread of a shared Spark application; None: it has a process of its own.
     """
 
     name: str
@@ -30,16 +32,24 @@ class Program:
     folder: Path
     within: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    application: SparkApplication | None = None
     starts: int = 0
-    process: ChildProcess | None = None
+    process: ChildProcess | SharedProgram | None = None
 
     def start(self) -> None:
         self.starts += 1
-        self.process = ChildProcess(
-            [*self.within, *THIS_COMMAND, self.name, *self.options],
-            log_file=self.log_file,
-            env={**own_environment(), **self.environment},
-        )
+        command = [*THIS_COMMAND, self.name, *self.options]
+        if self.application is not None:
+            self.process = self.application.run(command, self.log_file)
+        else:
+            environment = {**own_environment(), **self.environment}
+            self.process = ChildProcess([*self.within, *command], log_file=self.log_file, env=environment)
+
+    @property
+    def pid(self) -> int:
+        """The id of its own process."""
+        assert isinstance(self.process, ChildProcess)
+        return self.process.pid
 
     @property
     def log_file(self) -> Path:
@@ -59,7 +69,7 @@ class Program:
         """Ends the program as a crash does. Its child processes are left alone."""
         assert self.process is not None
         self.check()
-        os.kill(self.process.pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.process.wait(10)
 
     def stop(self) -> int:

@@ -19,6 +19,7 @@ from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environme
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import Tail
+from tests.support.spark_application import SharedProgram, SparkApplication
 from tests.support.waiting import wait_until
 
 READY_TIMEOUT_S = 90.0
@@ -34,11 +35,15 @@ TOPIC_ATTRIBUTES = {"queue-arrivals": "arrivals", "queue-receives": "receives", 
 
 @dataclass
 class Monitored:
-    """Topics under a prefix for one test, and the files and options of a monitor on them."""
+    """Topics under a prefix for one test, and the files and options of a monitor on them.
+
+    `application` runs those of its monitors that need no process of their own; None: each has one.
+    """
 
     bootstrap_servers: str
     folder: Path
     options: list[str]
+    application: SparkApplication | None = None
     prefix: str = field(default_factory=lambda: f"m-{uuid.uuid4().hex[:8]}-")
     ready_timeout_s: float = READY_TIMEOUT_S
 
@@ -51,15 +56,36 @@ class Monitored:
         self._log_file = self.folder / "monitor.log"
 
     @contextmanager
-    def running(self) -> Iterator[ChildProcess]:
+    def running(self) -> Iterator[ChildProcess | SharedProgram]:
         """Runs the monitor. It is ready when the block begins, and is stopped at the end of the block."""
-        self._log_file = log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
-        with ChildProcess(self.command(), log_file=log_file, env=own_environment()) as process:
-            try:
-                process.wait_until_said("monitor ready", self.ready_timeout_s)
+        if self.application is None:
+            with self.running_process() as process:
                 yield process
-            finally:
-                sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails
+        else:
+            with self.application.run(self.command(), self._new_log_file()) as program, self._ready(program):
+                yield program
+
+    @contextmanager
+    def running_process(self) -> Iterator[ChildProcess]:
+        """Runs the monitor in a process of its own, with a Java of its own."""
+        with (
+            ChildProcess(self.command(), log_file=self._new_log_file(), env=own_environment()) as process,
+            self._ready(process),
+        ):
+            yield process
+
+    def _new_log_file(self) -> Path:
+        self._log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
+        return self._log_file
+
+    @contextmanager
+    def _ready(self, program: ChildProcess | SharedProgram) -> Iterator[None]:
+        log_file = self._log_file
+        try:
+            program.wait_until_said("monitor ready", self.ready_timeout_s)
+            yield
+        finally:
+            sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails
 
     def log(self) -> str:
         """Returns the log of the monitor that was started last."""
@@ -70,10 +96,19 @@ class Monitored:
         return [*THIS_COMMAND, "monitor", *options, "--checkpoint-location", str(self.checkpoint), *self.options]
 
     def fails(self) -> "subprocess.CompletedProcess[str]":
-        """Runs a monitor that must end by itself; returns its exit code and output."""
-        return subprocess.run(
-            self.command(), capture_output=True, text=True, timeout=READY_TIMEOUT_S, env=own_environment(), check=False
-        )
+        """Runs a monitor that must end by itself; returns its exit code and output, in an application all as stderr."""
+        if self.application is None:
+            return subprocess.run(
+                self.command(),
+                capture_output=True,
+                text=True,
+                timeout=READY_TIMEOUT_S,
+                env=own_environment(),
+                check=False,
+            )
+        log_file = self.folder / f"monitor-{uuid.uuid4().hex[:8]}.log"
+        code = self.application.run(self.command(), log_file).wait(READY_TIMEOUT_S)
+        return subprocess.CompletedProcess(self.command(), code, "", log_file.read_text())
 
     def send(self, topic: str, value: dict[str, Any]) -> None:
         """Sends one record of the contract."""

@@ -1,7 +1,6 @@
 """Runs the router as a user does, by its command line, on topics of its own; sends messages and reads decisions."""
 
 import json
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.shell import Shell
+from tests.support.spark_application import SharedProgram, SparkApplication
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -39,12 +39,14 @@ class Routed:
     Attributes:
         bootstrap_servers: The broker.
         folder: The folder of the checkpoint and of the logs.
+        application: Runs those routers that need no process of their own.
         options: Further options of the router.
         prefix: The topic prefix.
     """
 
     bootstrap_servers: str
     folder: Path
+    application: SparkApplication
     options: Sequence[str] = ()
     prefix: str = field(default_factory=lambda: f"r-{uuid.uuid4().hex[:8]}-")
 
@@ -60,16 +62,25 @@ class Routed:
     # The router
 
     @contextmanager
-    def running(self, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[ChildProcess]:
+    def running(self, *options: str) -> Iterator[SharedProgram]:
         """Runs the router. It is ready when the block begins, and is stopped at the end of the block."""
-        log_file = self.folder / f"router-{uuid.uuid4().hex[:8]}.log"
-        variables = own_environment() | dict(environment or {})
-        with ChildProcess(self.command(*options), log_file=log_file, env=variables) as process:
-            try:
-                process.wait_until_said("router ready", READY_TIMEOUT_S)
-                yield process
-            finally:
-                sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails
+        log_file = self._new_log_file()
+        with self.application.run(self.command(*options), log_file) as program, _ready(program, log_file):
+            yield program
+
+    @contextmanager
+    def running_process(self, *options: str, environment: Mapping[str, str]) -> Iterator[ChildProcess]:
+        """Runs the router in a process of its own, with a Java of its own."""
+        log_file = self._new_log_file()
+        variables = own_environment() | dict(environment)
+        with (
+            ChildProcess(self.command(*options), log_file=log_file, env=variables) as process,
+            _ready(process, log_file),
+        ):
+            yield process
+
+    def _new_log_file(self) -> Path:
+        return self.folder / f"router-{uuid.uuid4().hex[:8]}.log"
 
     def command(self, *options: str) -> list[str]:
         place = ["--bootstrap-servers", self.bootstrap_servers, "--topic-prefix", self.prefix]
@@ -78,17 +89,10 @@ class Routed:
 
     def fails(self, *options: str) -> str:
         """Runs a router that must end by itself because of the user; returns its output."""
-        result = subprocess.run(
-            self.command(*options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=READY_TIMEOUT_S,
-            env=own_environment(),
-            check=False,
-        )
-        assert result.returncode == 2, result.stdout
-        return result.stdout
+        log_file = self._new_log_file()
+        code = self.application.run(self.command(*options), log_file).wait(READY_TIMEOUT_S)
+        assert code == 2, log_file.read_text()
+        return log_file.read_text()
 
     # Programs
 
@@ -184,3 +188,12 @@ class Routed:
             if value is not None:
                 rows[key] = json.loads(value)
         return rows
+
+
+@contextmanager
+def _ready(program: ChildProcess | SharedProgram, log_file: Path) -> Iterator[None]:
+    try:
+        program.wait_until_said("router ready", READY_TIMEOUT_S)
+        yield
+    finally:
+        sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails

@@ -37,9 +37,10 @@ class ServiceScene(Scene):
     def program(self, name: str, *options: str) -> Program:
         """Returns a router, a transport or a monitor, which is not started."""
         connection = ["--bootstrap-servers", self.bootstrap_servers, "--topic-prefix", self.prefix]
-        if name != "transport":
-            connection += ["--checkpoint-location", str(self.folder / f"checkpoint-{name}")]
-        return Program(name, [*connection, *options], f"{name} ready", self.folder)
+        if name == "transport":
+            return Program(name, [*connection, *options], f"{name} ready", self.folder)
+        connection += ["--checkpoint-location", str(self.folder / f"checkpoint-{name}")]
+        return Program(name, [*connection, *options], f"{name} ready", self.folder, application=self.application)
 
     @contextmanager
     def running(self, *programs: Program) -> Iterator[None]:

@@ -1,9 +1,27 @@
-"""The command line as a user types it, in a process of its own."""
+"""The command line as a user types it, in the process of the tests: to start Python for each command takes longer."""
 
-import subprocess
+import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest.mock import patch
 
-from streaming.system.processes import own_environment
+import pytest
+
+from streaming.cli.main import main
+
+
+def run_command(*words: str, stdin: str = "", code: int = 0) -> str:
+    """Runs a command line, which must end with this exit code; returns its standard output and error together."""
+    said, typed = io.StringIO(), io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    with (
+        redirect_stdout(said),
+        redirect_stderr(said),
+        patch.object(sys, "stdin", typed),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main(words)
+    assert (ended.value.code or 0) == code, said.getvalue()
+    return said.getvalue()
 
 
 class Shell:
@@ -12,17 +30,6 @@ class Shell:
     def __init__(self, bootstrap_servers: str, prefix: str) -> None:
         self._options = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", prefix]
 
-    def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
+    def run(self, *words: str, stdin: str = "", code: int = 0) -> str:
         """Runs a command with its arguments and options, `words`; returns its standard output and error together."""
-        result = subprocess.run(
-            [sys.executable, "-m", "streaming", *words, *self._options],
-            input=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            env=own_environment(),
-            check=False,
-        )
-        assert result.returncode == code, result.stdout
-        return result.stdout
+        return run_command(*words, *self._options, stdin=stdin, code=code)

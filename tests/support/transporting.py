@@ -20,6 +20,7 @@ from streaming.wire.headers import decoded_headers
 from streaming.wire.service_decisions import DecisionRecord, encoder
 from streaming.wire.topics import Topics
 from tests.support.killable_programs import Program
+from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
 PARTITIONS = 2
@@ -73,12 +74,14 @@ class Scene:
         folder: The folder of the logs.
         prefix: The prefix of the topics.
         numbers: Partition -> the number of the last decision record.
+        application: Runs routers and monitors; None: each has a process of its own.
     """
 
     bootstrap_servers: str
     folder: Path
     prefix: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}-")
     numbers: Counter[int] = field(default_factory=Counter)
+    application: SparkApplication | None = None
 
     def __post_init__(self) -> None:
         self.cluster = Cluster(self.bootstrap_servers, {})

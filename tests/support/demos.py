@@ -1,0 +1,23 @@
+"""Runs a demo as `make demo` and its companions do."""
+
+import re
+import subprocess
+
+from streaming.system.processes import THIS_COMMAND
+from tests.support.waiting import processes_with
+
+# A demo takes up to two minutes, and gives up by itself; the rest is for a busy machine.
+TIMEOUT_S = 900
+
+
+def run_demo(*words: str) -> str:
+    """Runs a demo, which must end with exit code 0 and leave nothing behind; returns its output."""
+    demo = subprocess.run(
+        [*THIS_COMMAND, "demo", *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )  # fmt: skip
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    started = len(re.findall(r"reader \d+ started", demo.stdout))
+    assert started == len(re.findall(r"reader \d+ exited", demo.stdout))
+    assert bool(started) == (words != ("instances",)), "readers of several instances are threads"
+    assert not processes_with("queue-activation-demo-"), "the demo left a process behind"
+    return demo.stdout
