@@ -18,7 +18,7 @@ SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup prepare check lint test demo demo-services demo-instances faults soak bench bench-services bench-quick clean help $(COVERAGE)
+.PHONY: setup prepare check lint test test-all demo demo-services demo-instances faults soak bench bench-services bench-quick clean help $(COVERAGE)
 .DELETE_ON_ERROR:
 
 setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
@@ -58,22 +58,24 @@ check: lint ## lint, and the unit tests of the source, in under a minute
 
 $(COVERAGE): $(STAMP)
 	@rm -rf $@
-	$(BIN)/coverage run -m pytest -n 3 --dist worksteal tests/unit
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal tests/unit/core
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
+# Everything that a user installs, and with real Kafka and Spark one test of each thing that it can do.
+test: $(INSTALLED)/.set-up prepare ## test that everything works on this machine, in six to eight minutes
+	$(AS_INSTALLED) $(BIN)/pytest -n 2 --dist worksteal --import-mode=importlib tests/unit tests/simulation
+	$(AS_INSTALLED) $(BIN)/pytest -n 2 --dist loadfile --import-mode=importlib tests/acceptance
+
 # A long file that comes last would leave the other workers without work. Files that mostly wait (scenarios,
-# sole_monitor, host, stopping) are among those that mostly compute. Each file is named once: of a folder and a file
-# in it, pytest would take the folder alone, in its own order.
-LONGEST_FIRST := $(addprefix tests/, integration/test_scenarios.py acceptance $(addprefix integration/test_, instances.py \
-	sole_monitor.py monitor.py host.py secured.py stopping.py cluster.py router.py service_clients.py))
+# sole_monitor, host, stopping) are among those that mostly compute. Each file is named once.
+LONGEST_FIRST := $(addprefix tests/integration/test_, scenarios.py instances.py demos.py sole_monitor.py monitor.py \
+	host.py secured.py stopping.py cluster.py router.py service_clients.py)
 OTHERS := $(filter-out $(LONGEST_FIRST), $(sort $(wildcard tests/integration/test_*.py)))
 
 # More workers than cores, because some tests only wait.
-test: $(STAMP) prepare ## run all tests: unit, simulation, integration, acceptance
-	@$(MAKE) --no-print-directory -j 2 $(INSTALLED)/.set-up $(COVERAGE)
-	$(AS_INSTALLED) $(BIN)/pytest -n 3 --dist worksteal --import-mode=importlib tests/unit tests/simulation
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) $(OTHERS)
+test-all: test $(COVERAGE) ## run all tests: those of `make test`, the coverage of the core, integration
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) $(OTHERS)
 
 demo: $(STAMP) prepare ## show everything on this machine; ends by itself
 	@$(BIN)/queue-activation demo

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.spark.routing.sources import RouterSource
 from streaming.wire.service_decisions import decode_decisions
-from tests.unit.test_conversation_restoring import SETTINGS, message, row, run, started
+from tests.unit.core.test_conversation_restoring import SETTINGS, message, row, run, started
 
 RETURNED = {
     "decision": "DELIVER", "conversation_id": "a", "is_initiator": True, "queue": "q", "service": "s", "round": 1,

@@ -6,7 +6,7 @@ from typing import Any
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.times import iso_time
 from streaming.spark.shard_worker import TakenShard
-from tests.unit.test_conversation_restoring import SETTINGS, message, run, started
+from tests.unit.core.test_conversation_restoring import SETTINGS, message, run, started
 
 
 def initiator(taken: TakenShard) -> dict[str, Any]:

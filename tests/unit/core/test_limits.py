@@ -34,7 +34,7 @@ from tests.support.histories import (
     received,
     waiting,
 )
-from tests.unit.test_tasks import started
+from tests.unit.core.test_tasks import started
 
 TEN = CoreSettings(max_queues_per_shard=10)
 

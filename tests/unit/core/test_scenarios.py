@@ -21,7 +21,7 @@ DECODERS: dict[Any, Decoder[Any]] = {
     "queue-receives": input_records.receives_decoder,
     "queue-commands": input_records.commands_decoder,
 }
-SHARED = Path(__file__).parents[3] / "shared" / "scenarios" / "activation.json"
+SHARED = Path(__file__).parents[4] / "shared" / "scenarios" / "activation.json"
 
 
 @pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda scenario: scenario.id)

@@ -29,7 +29,7 @@ from tests.support.histories import LITERAL, Timeline, arrived, random_event, ra
 BATCHES = 30
 # Shards that this and older versions have written: one file for each format, all of the same history. The file of this
 # format must open too after the code that writes it has changed.
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
+SNAPSHOTS = Path(__file__).parents[2] / "snapshots"
 LAST_BATCH_MS = 1_700_000_004_000
 
 
