@@ -1,6 +1,7 @@
 """The demo as `make demo` runs it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +10,11 @@ from tests.support.demos import run_demo
 
 
 @pytest.mark.usefixtures("java_and_jars")
-def test_demo_ends_by_itself_with_everything_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_ends_by_itself_with_everything_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # With the settings of Java that a user has, not with those for short lives.
     for name in ("SPARK_SUBMIT_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS"):
         monkeypatch.delenv(name, raising=False)
-    output = run_demo()
+    output = run_demo(tmp_path)
     sent = sum(count for queue in QUEUES for _, count in queue.sendings)
     assert re.search(rf"messages sent, read\s+{sent}, {sent}\b", output), output
     for queue in QUEUES:

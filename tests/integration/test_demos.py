@@ -1,6 +1,7 @@
 """The demos as `make demo-services` and `make demo-instances` run them."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,8 @@ from tests.support.demos import run_demo
 
 
 @pytest.mark.usefixtures("java_and_jars")
-def test_the_demo_of_services_ends_by_itself_with_everything_answered() -> None:
-    output = run_demo("services")
+def test_the_demo_of_services_ends_by_itself_with_everything_answered(tmp_path: Path) -> None:
+    output = run_demo(tmp_path, "services")
     assert re.search(r"sent, delivered, answered\s+(\d+), \1, \1\b", output), output
     assert re.search(r"lost, twice, out of order\s+0, 0, 0\b", output), output
     for story in (
@@ -24,8 +25,8 @@ def test_the_demo_of_services_ends_by_itself_with_everything_answered() -> None:
 
 
 @pytest.mark.usefixtures("java_and_jars")
-def test_the_demo_of_instances_ends_by_itself_with_everything_answered() -> None:
-    output = run_demo("instances")
+def test_the_demo_of_instances_ends_by_itself_with_everything_answered(tmp_path: Path) -> None:
+    output = run_demo(tmp_path, "instances")
     assert re.search(r"sent, delivered, answered\s+(\d+), \1, \1\b", output), output
     assert re.search(r"lost, twice, out of order\s+0, 0, 0\b", output), output
     story = (

@@ -36,7 +36,7 @@ LOOKED_AT_MS = 2_000
 
 # From an arrival to its notification, on an idle machine: with it, the scenarios are played in their own time.
 ROUND_TRIP_S = 0.35
-WARM_UP_ROUNDS = 30
+WARM_UP_ROUNDS = 40
 MEASURED_ROUNDS = 6
 SLOWER = 1.6
 MOST_PLAYS = 6
@@ -150,7 +150,7 @@ def written(
                         {each.id: play.follower.of(queue) for play in plays for queue, each in play.scenarios.items()},
                     )
             slowness = min(max(measured, slowness * SLOWER), SLOWEST)
-            print(f"scenarios: {slowness:.1f} times as slow")  # noqa: T201  (shown if the test fails)
+            print(f"scenarios: {slowness:.1f} times as slow, {measured:.1f} measured")  # noqa: T201  (if the test fails)
     pytest.fail(f"none of {MOST_PLAYS} plays had all notifications that are due at 0 ms within {PROMPT_MS} ms")
 
 
@@ -168,7 +168,7 @@ def _warm_up(plays: list[Play]) -> float:
             play.monitored.receive("warm-up")
         if len(took_s) >= MEASURED_ROUNDS and max(took_s[-MEASURED_ROUNDS:]) <= ROUND_TRIP_S:
             break
-    return max(took_s[-MEASURED_ROUNDS:])
+    return sorted(took_s[-MEASURED_ROUNDS:])[-2]
 
 
 def _play(plays: list[Play], slowness: float) -> float | None:
