@@ -67,7 +67,7 @@ def test_an_error_of_a_program_comes_with_its_code_and_text(pair: Pair) -> None:
     pair.north.say("MESSAGE", name, b"none", begin=True)
     pair.north.say("ERROR", name, error_code=7, error_text="no more apples")
     pair.north.flush()
-    taken = pair.south.read(pair.south.reserve, 3)
+    taken = pair.south.read(pair.south.reserve, 2)
     error = [each for each in taken if headers_of(each)["conversation_id"] == name][-1]
     assert headers_of(error)["message_type_name"] == ERROR
     assert b"<Code>7</Code><Description>no more apples</Description>" in (error.value() or b"")
