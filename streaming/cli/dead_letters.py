@@ -26,6 +26,8 @@ from streaming.wire.topics import Topics
 
 # The most characters of a record's value that a line shows.
 _MAX_VALUE_LENGTH = 200
+# Of a number of 64 bits.
+_MAX_DIGITS = 19
 
 
 def dead_letters(
@@ -68,7 +70,7 @@ def decode(message: Message) -> dict[str, Any]:
         "topic": _text(headers.get("source_topic")),
         "partition": _number(headers, "source_partition"),
         "offset": _number(headers, "source_offset"),
-        "time": None if timestamp_ms is None else iso_time(timestamp_ms),
+        "time": _time(timestamp_ms),
         "key": _text(message.key()),
         "value": _text(message.value()),
     }
@@ -87,7 +89,19 @@ def _headers(message: Message) -> dict[str, bytes]:
 
 
 def _number(headers: dict[str, bytes], name: str) -> int | None:
-    return int(headers[name]) if headers.get(name, b"").isdigit() else None
+    """Returns a header's number; None if it is none. Python refuses numbers of very many digits."""
+    text = headers.get(name, b"")
+    return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+
+def _time(timestamp_ms: int | None) -> str | None:
+    """Returns an instant as text; None if there is none, or if it is after the year 9999."""
+    if timestamp_ms is None:
+        return None
+    try:
+        return iso_time(timestamp_ms)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _text(value: bytes | None) -> str | None:

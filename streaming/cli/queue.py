@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -155,10 +156,10 @@ def create(
             topic_prefix=topic_prefix,
             kafka_config=kafka.config,
         )
-        typer.echo(f"topic {queue}: {'created' if created else 'exists, and is left unchanged'}")
+        say(f"topic {queue}: {'created' if created else 'exists, and is left unchanged'}")
     if part is not Part.TOPIC:
         _send(kafka, topics, commands)
-        typer.echo(f"queue {queue}: defined{_when(kafka, topics)}")
+        say(f"queue {queue}: defined{_when(kafka, topics)}")
 
 
 @app.command()
@@ -196,7 +197,7 @@ def alter(
     if not is_created:
         _require(kafka, topics, queue)
     _send(kafka, topics, commands)
-    typer.echo(f"queue {queue}: altered{_when(kafka, topics)}")
+    say(f"queue {queue}: altered{_when(kafka, topics)}")
 
 
 @app.command()
@@ -218,10 +219,10 @@ def drop(
     if delete_topic:
         check_queue_names([queue], topics)
     _send(kafka, topics, _commands(queue, "DROP_QUEUE", {}, [], []))
-    typer.echo(f"queue {queue}: dropped{_when(kafka, topics)}")
+    say(f"queue {queue}: dropped{_when(kafka, topics)}")
     if delete_topic:
         was_there = Admin(kafka).delete_topic(queue)
-        typer.echo(f"topic {queue}: {'deleted' if was_there else 'did not exist'}")
+        say(f"topic {queue}: {'deleted' if was_there else 'did not exist'}")
 
 
 @app.command()

@@ -65,6 +65,34 @@ def test_patterns_are_compared_as_addresses_are(tmp_path: Path) -> None:
         cluster_of("tcp://south:1/shop-")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "address"),
+    [
+        ("tcp://[::1]:9092", "tcp://[::1]:9092"),
+        ("tcp://[2001:DB8::5]:*", "tcp://[2001:db8::5]:9092/p-"),
+        ("tcp://[2001:*", "tcp://[2001:db8::5]:9092"),
+        ("tcp://FAR:09092", "tcp://far:9092"),
+        ("TCP://far:9092/", "tcp://far:9092"),
+        ("tcp://far:9092", "tcp://far:9092/"),
+        ("tcp://far:9092/*", "tcp://far:9092"),
+        ("tcp://far:9092/*", "tcp://far:9092/p-"),
+        ("tcp://*", "tcp://far:9092/p-"),
+    ],
+)
+def test_every_form_of_an_address_matches(tmp_path: Path, pattern: str, address: str) -> None:
+    file = tmp_path / "connections.toml"
+    file.write_text(f'[[connections]]\naddress = "{pattern}"\nkafka_config = "f"\n')
+    cluster_of = clusters(file, Cluster("own:9092", {"sasl.password": "s"}), properties_of)
+    assert cluster_of(address).config == {"file": str(tmp_path / "f")}
+
+
+def test_the_brackets_of_an_address_are_no_set_of_characters(tmp_path: Path) -> None:
+    file = tmp_path / "connections.toml"
+    file.write_text('[[connections]]\naddress = "tcp://[ab]:1"\nkafka_config = "f"\n')
+    with pytest.raises(UserError):
+        clusters(file, Cluster("own:9092", {"sasl.password": "s"}), properties_of)("tcp://a:1")
+
+
 def test_a_wrong_file_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "connections.toml"
     file.write_text('[[connections]]\naddress = "tcp://a:1"\n')

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from streaming.cli.conversations import commands, showing, views
-from streaming.cli.conversations.ending import Ending, not_allowed
+from streaming.cli.conversations.ending import Ending, Outcome, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Viewed, idle_before
 from streaming.cli.main import app
@@ -21,6 +21,7 @@ from streaming.core.routing.conversation import Instance
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import iso_time
 from streaming.errors import UserError
+from streaming.system import durations
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.service_views import decode_endpoint
 from tests.support.conversation_scene import DEFINITIONS
@@ -271,3 +272,11 @@ def test_without_a_terminal_the_agreement_is_an_option(monkeypatch: pytest.Monke
     monkeypatch.setattr(commands.sys, "stdin", Terminal(is_terminal=False))
     with pytest.raises(UserError, match=r"End 1 endpoint of 1 conversation\? Add --yes"):
         commands._ask({"c/initiator": endpoint()}, Ending())
+
+
+def test_no_name_of_a_program_reaches_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = Outcome({"c\x1b]0;owned\x07/initiator": "CD"}, {"x\x1b[31m/target": "reason \x1b[5m"}, ())
+    commands._report(outcome, durations.parse("30s"))
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "c\\x1b]0;owned\\x07/initiator: ended" in said.out

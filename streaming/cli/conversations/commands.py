@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -203,7 +204,7 @@ def end(
     endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row)}
     if conversation is not None:
         for line in ending.not_allowed(statement, [*viewed.endpoints.values()]):
-            typer.echo(f"conversation {conversation}: {line}", err=True)
+            say(f"conversation {conversation}: {line}", err=True)
     if not endpoints:
         typer.echo("no endpoint to end")
         raise typer.Exit(0 if conversation is None else 1)
@@ -233,7 +234,7 @@ def retry(
     if not viewed.endpoints and not held:
         raise _no_conversation(conversation)
     if not held:
-        typer.echo(f"conversation {conversation}: nothing is held")
+        say(f"conversation {conversation}: nothing is held")
         return
     found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
@@ -243,9 +244,9 @@ def retry(
         after = found[key]
         what = f"{showing.plural(row.messages, 'message')} to {row.to_service}"
         if after is None:
-            typer.echo(f"{what}: on the way. If the delivery fails again, `queue-activation transmissions` shows it")
+            say(f"{what}: on the way. If the delivery fails again, `queue-activation transmissions` shows it")
         else:
-            typer.echo(f"{what}: still held. {showing.why(after.number, after.reason)}")
+            say(f"{what}: still held. {showing.why(after.number, after.reason)}")
 
 
 def transmissions(
@@ -321,10 +322,10 @@ def _report(outcome: "Outcome", timeout: Duration) -> int:
     from streaming.cli.conversations.showing import plural
 
     for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
-        typer.echo(f"{key}: refused, {reason}", err=True)
+        say(f"{key}: refused, {reason}", err=True)
     if len(outcome.states) == 1:
         [(key, state)] = outcome.states.items()
-        typer.echo(f"{key}: ended, state {state or 'gone'}")
+        say(f"{key}: ended, state {state or 'gone'}")
     else:
         typer.echo(f"{len(outcome.states):,} endpoints ended")
     if len(outcome.refused) > 1:

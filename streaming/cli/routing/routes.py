@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -297,7 +298,7 @@ def diagnose(
     else:
         found = source.load()
         running = running_faults.RunningInstance(
-            kafka, topics, lambda line: typer.echo(f"warning: {line}", err=True), now_ms()
+            kafka, topics, lambda line: say(f"warning: {line}", err=True), now_ms()
         )
         faults = diagnosing.faults(source, kafka, topics, running.open_conversations(found))
         faults += running.faults(found)

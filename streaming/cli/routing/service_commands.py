@@ -6,18 +6,18 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import typer
 from confluent_kafka import Message
 from msgspec import Struct
 
 from streaming.cli.command_sender import send_commands
+from streaming.cli.lines import say
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire import service_commands
-from streaming.wire.decoding import InvalidRecordError, RecordDecoder
+from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_definitions import view_of
 from streaming.wire.topics import Topics
@@ -28,6 +28,7 @@ _POLL_S = 0.05
 
 # A row of service-definitions.
 _Row = Mapping[str, Any]
+_row_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def now_ms() -> int:
@@ -64,7 +65,7 @@ def read_definitions(kafka: Cluster, topics: Topics) -> Definitions:
 def execute(kafka: Cluster, topics: Topics, command: ServiceCommand, done: str) -> None:
     """Carries out a command, and prints a line; raises UserError as `carry_out` does."""
     carry_out(kafka, topics, command)
-    typer.echo(done)
+    say(done)
 
 
 def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None:
@@ -94,17 +95,13 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
 
 def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Row | None, _Row | None]]) -> bool:
     """Waits until a router shows the changes in service-definitions; does not wait if no router has ever run."""
-    rows: dict[bytes, dict[str, Any]] = {}
+    rows: dict[bytes, _Row] = {}
     deadline_s = time.monotonic() + _TAKEN_WITHIN_S
     with TopicFollower(kafka, [topics.service_definitions], Start.BEGINNING) as follower:
         while True:
             message = follower.poll(_POLL_S)
             if message is not None:
-                key, value = message.key() or b"", message.value()
-                if value is None:
-                    rows.pop(key, None)
-                else:
-                    rows[key] = msgspec.json.decode(value)
+                _take_row(rows, message)
             elif follower.is_at_end:
                 if not rows or all(shows(rows.get(key), *change) for key, change in changes.items()):
                     return True
@@ -147,5 +144,19 @@ def _decode(message: Message) -> ServiceCommand:
     return service_commands.decode(message.key(), message.value())
 
 
+def _take_row(rows: dict[bytes, _Row], message: Message) -> None:
+    """Takes a record of service-definitions. One that is not valid is no row of the router's, and shows nothing."""
+    key, value = message.key() or b"", message.value()
+    try:
+        row = None if value is None else decode_json(_row_decoder, value)
+    except InvalidRecordError as error:
+        _warn(f"a record of service-definitions is passed over: {error}")
+        row = None
+    if row is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = row
+
+
 def _warn(line: str) -> None:
-    typer.echo(f"warning: {line}", err=True)
+    say(f"warning: {line}", err=True)

@@ -58,7 +58,7 @@ def clusters(
     def cluster_of(address: str) -> Cluster:
         normal, server = normal_form(address) or address, bootstrap_server(address)
         for pattern, properties in known:
-            if fnmatchcase(normal, pattern):
+            if fnmatchcase(normal, pattern) or fnmatchcase(f"{normal}/", pattern):
                 return Cluster(server, properties)
         if has_secrets and server.lower() not in own_servers:
             raise UserError(
@@ -71,7 +71,12 @@ def clusters(
 
 
 def _normal_pattern(pattern: str) -> str:
-    """Returns a pattern for addresses in normal form: scheme and host in lower case."""
-    scheme, separator, rest = pattern.partition("://")
-    host, slash, prefix = rest.partition("/")
-    return f"{scheme}{separator}{host}".lower() + slash + prefix
+    """Returns a pattern for addresses in normal form: scheme and host in lower case, the port without zeros.
+
+    Brackets are those of IPv6 addresses, and begin no set of characters.
+    """
+    scheme, separator, rest = pattern.replace("[", "[[]").partition("://")
+    server, slash, prefix = rest.partition("/")
+    host, colon, port = server.rpartition(":")
+    port = str(int(port)) if port.isdecimal() and port.isascii() else port
+    return f"{scheme}{separator}{host}{colon}{port}".lower() + (slash + prefix if prefix else "")
