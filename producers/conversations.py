@@ -198,11 +198,9 @@ class Conversation:
             TransactionAbortedError: There is no open transaction, and Kafka did not accept the statement.
             ClientUnusableError: As before, and the client cannot continue.
         """
-        theirs = tuple(headers)
-        taken = OWN_HEADERS.intersection(name for name, _ in theirs)
-        if taken:
-            raise UserError(f"The header {min(taken)!r} belongs to each message of a service. Choose another name.")
-        self._say("MESSAGE", body, theirs, message_type_name=message_type)
+        if body is not None and not isinstance(body, bytes):
+            raise UserError(f"The body is of type {type(body).__name__}; it must be bytes")
+        self._say("MESSAGE", body, _checked(headers), message_type_name=message_type)
 
     def end(self) -> None:
         """Ends this side. The far side gets an EndDialog behind all messages. Raises what `send` raises."""
@@ -283,6 +281,33 @@ class Conversation:
         """Returns the conversation in words, for debugging."""
         arrow = "->" if self.is_initiator else "<-"
         return f"<Conversation {self.conversation_id}: {self.service} {arrow} {self.far_service}>"
+
+
+def _checked(headers: Headers) -> tuple[tuple[str, bytes], ...]:
+    """Returns a message's own headers.
+
+    Raises:
+        UserError: Kafka's client could not send one. Found at the commit, it would roll back what was received.
+    """
+    found = []
+    for header in headers:
+        if not isinstance(header, tuple) or len(header) != 2:
+            raise UserError(f"The header {header!r} is not valid; each is a tuple of a name and bytes")
+        name, value = header
+        if not isinstance(name, str) or not isinstance(value, bytes) or not _is_utf8(name):
+            raise UserError(f"The header {name!r} is not valid; its name must be text in UTF-8, and its value bytes")
+        if name in OWN_HEADERS:
+            raise UserError(f"The header {name!r} belongs to each message of a service. Choose another name.")
+        found.append((name, value))
+    return tuple(found)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def begin(  # noqa: PLR0913 - each is named by the caller

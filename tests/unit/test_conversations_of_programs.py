@@ -126,6 +126,25 @@ def test_a_statement_that_the_router_would_refuse_is_not_made(make: Any, reason:
     assert produced(statements) == []
 
 
+@pytest.mark.parametrize("body", [bytearray(b"x"), memoryview(b"x"), "text", "\ud800", 5, [b"x"]])
+def test_a_body_that_is_no_bytes_is_refused_at_once(body: Any) -> None:
+    statements = open_statements()
+    with pytest.raises(UserError, match=f"is of type {type(body).__name__}; it must be bytes"):
+        begun(statements).send(body)
+    assert produced(statements) == []
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("\ud800", b"v"), ("name", None), ("name", "text"), (b"name", b"v"), ("name", b"v", 1), "no", ["a", b"b"]],
+)
+def test_a_header_that_kafka_does_not_take_is_refused_at_once(header: Any) -> None:
+    statements = open_statements()
+    with pytest.raises(UserError, match="is not valid"):
+        begun(statements).send(b"body", headers=[("good", b"v"), header])
+    assert produced(statements) == []
+
+
 def test_without_a_transaction_a_statement_is_sent_at_once_or_not_at_all() -> None:
     sent: list[Record] = []
 
