@@ -1,7 +1,10 @@
 """The command `queue-activation`: reads options, runs a command, and turns errors into exit codes."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -31,6 +34,8 @@ from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import logs, stop_signals
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="queue-activation",
@@ -163,7 +168,9 @@ def demo_instances() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command line, by default this process's. An error of the user becomes one message and exit code 2."""
     try:
-        sys.exit(app(arguments, standalone_mode=False))
+        exit_code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(exit_code)
     except TyperException as error:
         _name_the_source(error)
         click_error = cast("Any", error)  # Typer has no public type for the errors that it raises
@@ -177,6 +184,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         logs.report(str(error))
         sys.exit(2)
+    except OSError as error:
+        # Writing to an open file gives no name; all other files are opened by name, or their errors are the user's.
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _drop_output()
+        logs.report(f"The output cannot be written: {error.strerror}. Give it another place.")
+        sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Discards what is still to be written to standard output: Python would fail again at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _name_the_source(error: TyperException) -> None:

@@ -229,6 +229,8 @@ def test_what_the_router_itself_sends_is_not_explained() -> None:
         (["end", "--side", "target"], "Name a conversation, or give a filter"),
         (["end", "c", "--cleanup", "--error", "1"], "Give one of them"),
         (["end", "c", "--text", "t"], "Give its code with --error"),
+        (["end", "c", "--error", "-8489"], "the code is -8489; it must be positive"),
+        (["end", "c", "--error", "0"], "the code is 0; it must be positive"),
         (["list", "--counts", "--limit", "1"], "Do not give --limit with it"),
     ],
 )

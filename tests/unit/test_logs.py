@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +77,14 @@ def test_an_error_that_the_user_can_put_right_is_one_line(log_format: str) -> No
         assert (json.loads(line)["level"], "nowhere.toml" in json.loads(line)["message"]) == ("ERROR", True)
     else:
         assert line.startswith("error: ")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["monitor", "--help"]])
+def test_an_output_that_cannot_be_written_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*THIS_COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=own_environment()
+        )
+
+    assert ended.returncode == 2
+    assert ended.stderr == "error: The output cannot be written: No space left on device. Give it another place.\n"

@@ -300,6 +300,8 @@ def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":
         raise UserError("--cleanup tells nobody, and --error tells the far side. Give one of them.")
     if text is not None and error is None:
         raise UserError("--text is the text of an Error. Give its code with --error.")
+    if error is not None and error <= 0:
+        raise UserError(f"--error: the code is {error}; it must be positive. Negative codes are the router's own.")
     if error is not None:
         return Ending("ERROR", error, text or "")
     return Ending("CLEANUP" if cleanup else "END")

@@ -68,7 +68,7 @@ def create_database(
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import CreateDatabase
 
-    instance = broker_instance or str(uuid.uuid4())
+    instance = str(uuid.uuid4()) if broker_instance is None else broker_instance
     command = build(
         CreateDatabase,
         database=database,

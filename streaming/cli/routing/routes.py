@@ -211,6 +211,8 @@ def explain(
         wanted = explaining.read_cases(cases)
     elif to_service is None or (from_database is None) == (not incoming):
         raise UserError("Name the conversation: --to-service, and either --from-database or --incoming; or --cases.")
+    elif not to_service:
+        raise UserError("--to-service: the name of the service is empty.")
     else:
         wanted = [
             explaining.one_case(
