@@ -248,7 +248,7 @@ class Conversation:
         return True
 
     def note_statement(self, now_ms: int) -> None:
-        """Notes that a program has made a statement."""
+        """Notes that a program has made a statement, here or at the far side."""
         if now_ms >= self.spoken_ms + SPOKEN_STEP_MS:
             self.spoken_ms = now_ms
             self.is_view_stale = True

@@ -206,6 +206,7 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     else:
         link.ahead[sequence] = Ahead(kind, offset, context.now_ms)
         context.held += 1
+        conversation.note_statement(context.now_ms)
         accept_what_can_be(context, conversation, link)
 
 

@@ -359,3 +359,17 @@ def test_after_the_first_repeat_no_more_go_than_twice_as_many_as_are_acknowledge
         windows.append(link.window)
         assert link.next_sequence - received <= (link.window or 5)
     assert windows == [1, 2, 4, 0]
+
+
+def test_what_a_program_of_the_far_side_says_counts_as_spoken_and_a_repeat_does_not() -> None:
+    scene = Scene()
+    scene.say(begin=True)
+    begun_ms = scene.south.shard.conversation(C).spoken_ms
+    assert begun_ms > 0
+    scene.go_on(8 * 24 * 3_600_000)
+    scene.say()
+    said_ms = scene.south.shard.conversation(C).spoken_ms
+    assert said_ms >= begun_ms + 8 * 24 * 3_600_000
+    scene.go_on(3_600_000)
+    receive(scene.south, from_north("MESSAGE", 1))
+    assert scene.south.shard.conversation(C).spoken_ms == said_ms
