@@ -4,6 +4,7 @@ Number, `first` and `ends` make each decision take effect once, although Spark's
 (core/conversations/marks.py). Only the programs of one instance read these records.
 """
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import msgspec
@@ -219,6 +220,9 @@ refusal_decoder = msgspec.json.Decoder(RefusalRecord)
 report_decoder = msgspec.json.Decoder(ServiceReport)
 encoder = msgspec.json.Encoder()
 
+# Kafka takes 1 MiB by default, with the key and some bytes of its own.
+MAX_REPORT_BYTES = 900_000
+
 # The key of a MarkRecord.
 MARK = b"mark"
 # The beginnings of the keys of refusals, by the sender's side.
@@ -303,3 +307,12 @@ def report_of(partition: int, report: Report) -> RefusedReport:
         failure.number,
         report.begun if report.begun >= 0 else None,
     )
+
+
+def encoded_reports(partition: int, report: Report) -> list[bytes]:
+    """Returns a report as records that Kafka takes: as several reports of the same round if it is too large for one."""
+    record, half = encoder.encode(report_of(partition, report)), len(report.returned) // 2
+    if len(record) <= MAX_REPORT_BYTES or not half:
+        return [record]
+    parts = report.returned[:half], report.returned[half:]
+    return [each for returned in parts for each in encoded_reports(partition, replace(report, returned=returned))]

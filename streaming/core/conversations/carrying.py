@@ -25,7 +25,7 @@ NO_OFFSET = 2**63
 # Nothing of service-messages was returned, but something of service-incoming. Then nothing is deleted there.
 ANY_INCOMING = NO_OFFSET - 1
 
-# The most deliveries in a report. With the longest names, such a report has less than the megabyte that Kafka accepts.
+# The most deliveries in a report. One whose names are so long that Kafka would not take it is split when it is encoded.
 MAX_RETURNED = 200
 
 # A conversation and the side that sends.

@@ -38,12 +38,12 @@ from streaming.wire.service_decisions import (
     MARK,
     NotSentReport,
     decode_decisions,
+    encoded_reports,
     encoder,
     mark_of,
     news_of,
     refusal_key,
     refusal_record,
-    report_of,
 )
 from streaming.wire.topics import Topics
 
@@ -182,8 +182,8 @@ class Transaction:
         for number in self.touched:
             carrying = self._context.share.partitions[number].carrying
             for report in carrying.reports:
-                record = encoder.encode(report_of(number, report))
-                produce(topics.service_reports, record, report.direction[0].encode())
+                for record in encoded_reports(number, report):
+                    produce(topics.service_reports, record, report.direction[0].encode())
             for direction, refusal in carrying.changed_refusals().items():
                 value = None if refusal is None else encoder.encode(refusal_record(refusal))
                 produce(topics.service_marks, value, refusal_key(*direction), (), number)
