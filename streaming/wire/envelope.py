@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
+from streaming.wire.names import check_names
 from streaming.wire.service_commands import Name, ServiceName
 
 HEADER = "envelope"
@@ -59,6 +60,16 @@ class Envelope(Struct, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(Envelope)
+_NAMES = (
+    "conversation_id",
+    "from_service",
+    "from_database",
+    "to_service",
+    "to_broker_instance",
+    "conversation_group_id",
+    "message_type_name",
+    "from_broker_instance",
+)
 
 
 def encode_envelope(fields: dict[str, Any], max_bytes: int = MAX_ENVELOPE_BYTES) -> bytes:
@@ -123,6 +134,7 @@ def decode_value(value: bytes | None, value_bytes: int, max_bytes: int = MAX_ENV
     if value_bytes > max_bytes:
         raise InvalidRecordError(f"the envelope has {value_bytes} bytes, more than {max_bytes}")
     envelope = decode_json(_decoder, value)
+    check_names(envelope, _NAMES)
     if envelope.message_type_name in ROUTERS_TYPES:
         raise InvalidRecordError(f"the message type {envelope.message_type_name} is only for what the router says")
     return envelope

@@ -49,12 +49,23 @@ def require_name(name: str, what: str, longest: int = MAX_NAME_LENGTH) -> None:
         raise RefusedDefinitionError(f"the name of a {what} must have 1 to {longest} characters, all of them printable")
 
 
+def require_broker_instance(name: str) -> None:
+    """Checks a broker instance, which is compared in lower case; some letters beyond ASCII become two.
+
+    Raises:
+        RefusedDefinitionError: It is not valid.
+    """
+    require_name(name, "broker instance")
+    if not name.isascii():
+        raise RefusedDefinitionError("a broker instance must have only ASCII characters, such as those of a UUID")
+
+
 def require_valid_route(route: Route) -> None:
     """Checks what CREATE and ALTER ROUTE check; numbers and rules are the original's."""
     if route.service_name is not None:
         require_name(route.service_name, "service", MAX_SERVICE_NAME_LENGTH)
     if route.broker_instance is not None:
-        require_name(route.broker_instance, "broker instance")
+        require_broker_instance(route.broker_instance)
         if route.service_name is None:
             raise RefusedDefinitionError(
                 "a route with a broker instance must have a service name, or it matches nothing"

@@ -14,6 +14,7 @@ from streaming.core.routing.definition_rules import (
     MAX_NAME_LENGTH,
     MAX_SERVICE_NAME_LENGTH,
     RefusedDefinitionError,
+    require_broker_instance,
     require_name,
     require_valid_route,
 )
@@ -361,7 +362,7 @@ class Definitions:
             raise RefusedDefinitionError(f"the mirroring role must be {PRINCIPAL} or {MIRROR}")
         if database.broker_instance is None:
             return
-        require_name(database.broker_instance, "broker instance")
+        require_broker_instance(database.broker_instance)
         other = self._enabled_by_instance.get(database.broker_instance, database.name)
         if database.is_broker_enabled and other != database.name:
             raise RefusedDefinitionError(

@@ -61,6 +61,7 @@ def test_a_new_database_has_the_route_auto_created_local() -> None:
         (Database("", ELSEWHERE), None, "the name of a database must have 1 to 128 characters"),
         (Database("c" * (MAX_NAME_LENGTH + 1), ELSEWHERE), None, "the name of a database"),
         (Database("c\n", ELSEWHERE), None, "all of them printable"),
+        (Database("c", "\u0130"), None, "only ASCII characters"),
         (Database("C", ""), None, "the name of a broker instance"),
         (Database("C", ELSEWHERE, mirroring_role="WITNESS"), None, "the mirroring role must be PRINCIPAL or MIRROR"),
     ],

@@ -58,6 +58,7 @@ INVALID: dict[str, tuple[Route, int | None, str]] = {
     "empty service": (route("r", "", HOST_1), None, "the name of a service must have 1 to 256"),
     "long service": (route("r", "s" * (MAX_SERVICE_NAME_LENGTH + 1), HOST_1), None, "the name of a service"),
     "control character": (route("r", "a\x00b", HOST_1), None, "all of them printable"),
+    "letter beyond ASCII": (route("r", STOCK, HOST_1, instance="\u0130"), None, "only ASCII characters"),
     "empty name": (route("", STOCK, HOST_1), None, "the name of a route must have 1 to 128"),
     "long name": (route("r" * (MAX_NAME_LENGTH + 1), STOCK, HOST_1), None, "the name of a route"),
     "missing database": (route("r", STOCK, HOST_1, database="C"), None, "there is no database 'C'"),
