@@ -30,10 +30,11 @@ from tests.support.instance_pair import (
     limit_incoming,
     listed,
     receive,
+    running_pair,
     states,
     tell_routes,
 )
-from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
+from tests.support.service_scene import ORDERS, RESERVE, new_id, seen
 from tests.support.spark_application import SparkApplication
 from tests.support.third_instance import ThirdInstance
 from tests.support.transporting import headers_of
@@ -42,12 +43,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def pair(broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    north, south = (
-        ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp(name), application=spark)
-        for name in ("north", "south")
-    )
-    pair = Pair(north, south)
-    with pair.running():
+    with running_pair(broker.bootstrap_servers, spark, tmp_path_factory.mktemp("pair")) as pair:
         yield pair
 
 

@@ -20,6 +20,7 @@ from streaming.wire.service_decisions import decode_decisions
 from tests.support.command_lines import ROOT
 from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene
+from tests.support.spark_application import SparkApplication
 
 DEADLINE_S = 60.0
 PEER = "//peer"
@@ -72,6 +73,18 @@ class Pair:
         """Creates a route."""
         place = ["--database", database, "--service", service, "--address", address]
         scene.shell.run("route", "create", name, *place, *options)
+
+
+@contextmanager
+def running_pair(bootstrap_servers: str, spark: SparkApplication, folder: Path) -> Iterator[Pair]:
+    """Runs two instances on one broker, with their routers in one Spark application."""
+    scenes = []
+    for name in ("north", "south"):
+        (folder / name).mkdir()
+        scenes.append(ServiceScene(bootstrap_servers, folder / name, application=spark))
+    pair = Pair(*scenes)
+    with pair.running():
+        yield pair
 
 
 def address_of(scene: ServiceScene) -> str:
