@@ -190,10 +190,10 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     # What the far side still repeats must be recognised.
     conversation.closed_ms = max(conversation.closed_ms, context.now_ms)
     link.owes_acknowledgement = True
-    if sequence is None:
-        _take_reset(context, conversation, link, offset)
-    elif sequence < conversation.directions[own].next_sequence:
+    if (RESET if sequence is None else sequence) < conversation.directions[own].next_sequence:
         _take_repeat(context, conversation, link, envelope, offset)
+    elif sequence is None:
+        _take_reset(context, conversation, link, offset)
     elif _is_refused(conversation, own, kind):
         _refuse(context, conversation, link, sequence, kind, offset)
     elif (envelope.first_unacknowledged or 0) > conversation.directions[own].next_sequence:
@@ -288,8 +288,6 @@ def _take_reset(context: Context, conversation: Conversation, link: Link, offset
     direction = conversation.directions[own]
     drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
     link.has_told_end = True
-    if direction.next_sequence > RESET:
-        return
     if conversation.is_closed(own):
         conversation.apply(own, Trigger.FAR_FAILED)
         _pass_over(direction, RESET)

@@ -7,7 +7,7 @@ from streaming.core.conversations.mirrors import Mirrors
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute
 from streaming.wire.service_definitions import decode_role
-from tests.support.instances_scene import IN_SOUTH, NORTH, ORDERS, SOUTH, STOCK, WEST, C, Scene, from_north, got, to
+from tests.support.instances_scene import IN_SOUTH, NORTH, ORDERS, SOUTH, STOCK, WEST, C, Scene, from_north, got, receive, state, to
 from tests.support.instances_world import Site
 
 PLACE = IN_SOUTH, SOUTH, WEST
@@ -149,6 +149,26 @@ def test_acknowledgements_follow_the_principal_although_nothing_else_is_said() -
         scene.go_on(10_000)
     assert not scene.south.shard.conversation(C).directions[0].waiting
     assert (got(scene.north), scene.states()) == (["0"], ("CO", "CO"))
+
+
+def test_the_acknowledgement_of_an_error_follows_the_principal_too() -> None:
+    scene = mirrored()
+    for site, name in ((scene.south, "MIRROR"), (scene.west, "PRINCIPAL")):
+        role(scene, site, name)
+    scene.say(begin=True)
+    role(scene, scene.west, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    for is_connected in (False, True):
+        scene.north.connected(WEST, is_connected=is_connected)
+        scene.go_on()
+    # North believes in South. West becomes the principal again, and its database has an Error for North.
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    receive(scene.west, from_north("MESSAGE", 5, first_unacknowledged=5))
+    assert state(scene.west, 1) == "ER"
+    for _ in range(4):
+        scene.go_on(10_000)
+    assert not scene.west.shard.conversation(C).references(), "it is repeated for ever"
 
 
 def test_both_sides_learn_that_messages_were_received_by_the_mirror_in_between() -> None:
