@@ -5,9 +5,10 @@ waits in silence.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from random import Random
 
-from streaming.core.conversations.conversation import INITIATOR, TARGET
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
@@ -80,9 +81,9 @@ class Simulation:
             addresses = {TOLD: SOUTH, SERVICES[SOUTH]: SOUTH, SERVICES[WEST]: SOUTH}
             self.asked = ConfigurationService(self.random, north, DATABASE, addresses)
 
-    def run(self) -> Counter[str]:
-        """Lets everything happen, then heals everything and checks what has become of each message."""
-        actions = {
+    def actions(self) -> dict[Callable[[], None], int]:
+        """Returns what may happen, and how often."""
+        return {
             self.speak: 40,
             self.mirrored.speak: 10,
             self.mirrored.change_roles: 1,
@@ -95,6 +96,10 @@ class Simulation:
             self.break_topics: 3,
             self.wait: 6,
         }
+
+    def run(self) -> Counter[str]:
+        """Lets everything happen, then heals everything and checks what has become of each message."""
+        actions = self.actions()
         for action in self.random.choices([*actions], [*actions.values()], k=STEPS_OF_ONE_WORLD):
             self.network.now_ms += self.random.choice((0, 0, 10, 300))
             self.network.arrive()
@@ -203,6 +208,8 @@ class Simulation:
             for far in ADDRESSES:
                 site.connected(far, is_connected=True)
         self.mirrored.heal()
+        if self.asked is not None:
+            self.asked.heal()
         for _ in range(MOST_REPAIRS):
             self.network.arrive()
             if self.asked is not None:
@@ -221,6 +228,7 @@ class Simulation:
                 for site in self.sites.values()
                 for name, wake in site.shard.wakes.items()
                 if site.shard.conversation(name).closed_ms == FOREVER_MS
+                and not self.is_stranded(site.shard.conversation(name))
             ]
             wake_ms = min(wakes, default=FOREVER_MS)
             is_idle = not self.network.on_the_way and all(site.is_idle for site in self.sites.values())
@@ -230,6 +238,10 @@ class Simulation:
             self.network.now_ms += max(1, min(wake_ms, arrival_ms)) if min(wake_ms, arrival_ms) < 10**9 else 1
         raise AssertionError("the conversations never come to rest")
 
+    def is_stranded(self, _conversation: Conversation) -> bool:
+        """Returns whether the far side of a conversation is gone for good."""
+        return False
+
     def check(self, name: str) -> None:
         """Checks what both sides of a conversation have got, and that neither waits in silence."""
         states = self.state(name, INITIATOR), self.state(name, TARGET)
@@ -237,7 +249,7 @@ class Simulation:
             site = self.sites[self.conversations[name][side]]
             if name in site.shard.conversations:
                 held = site.shard.conversation(name)
-                for to in (INITIATOR, TARGET):
+                for to in (INITIATOR, TARGET) if not self.is_stranded(held) else ():
                     assert not held.directions[to].waiting, f"{name} to {to}: {held.directions[to].reason}"
             got = [
                 (delivery, body)
@@ -247,8 +259,8 @@ class Simulation:
             self.check_got(name, side, got, site)
             far = states[TARGET - side]
             if states[side] is State.CO and self.said[name, side]:
-                assert far in {State.CO, State.SO, State.CD}, f"{name}: {states}"
-                is_silent = far is State.CD and not self.cleaned(name, TARGET - side)
+                assert far in {State.CO, State.SO, State.CD, State.ABSENT}, f"{name}: {states}"
+                is_silent = far in {State.CD, State.ABSENT} and not self.cleaned(name, TARGET - side)
                 assert not is_silent, f"{name}: side {side} waits in silence: {states}"
 
     def cleaned(self, name: str, side: int) -> bool:
@@ -272,7 +284,9 @@ class Simulation:
         is_beginning = messages == accepted[: len(messages)]
         refused = [body for body in accepted if body in site.dead_letters]
         if not is_beginning:
-            assert messages == [body for body in accepted if body in set(messages)], f"{name} to {side}: out of order"
+            # A message that was not acknowledged may have arrived although its sender has given it up.
+            said = self.said[name, TARGET - side]
+            assert messages == [body for body in said if body in set(messages)], f"{name} to {side}: out of order"
         kinds = {kind for _, kind, _ in numbered}
         own, far = self.state(name, side), self.state(name, TARGET - side)
         if own is State.CO and far is State.CO:
@@ -282,7 +296,7 @@ class Simulation:
             assert messages == accepted, f"{name} to {side}: {len(messages)} of {len(accepted)} came before the end"
         if own is State.ER:
             assert Kind.ERROR in kinds, f"{name}: {side} was not told of its error"
-        assert len(refused) + len(messages) <= len(accepted)
+        assert len(refused) + len(messages) <= len(self.said[name, TARGET - side])
 
 
 def routes(address: str) -> list[ServiceCommand]:

@@ -23,7 +23,7 @@ from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
-from streaming.core.times import Clock
+from streaming.core.times import FOREVER_MS, Clock
 from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
@@ -84,9 +84,11 @@ class Stored:
     definitions: definitions_snapshot.Snapshot
     conversations: dict[str, snapshot.Snapshot]
     wakes: dict[str, int]
+    agains: dict[str, int]
     held: int
     away: dict[str, int]
     questions: questions.Snapshot
+    open_questions: list[tuple[str, str, str]]
     mirrors: mirrors.Snapshot
     round_trip_ms: int
 
@@ -102,6 +104,7 @@ class PlainShard:
         definitions: The definitions.
         conversations: Id -> conversation, as a snapshot.
         wakes: Id -> the instant at which the conversation is due.
+        agains: Id -> the instant at which what it holds is looked at again.
         held: The number of messages that it holds.
         touched: The conversations that the last batch has taken up and not removed, by id.
         away: Address -> the instant until which it counts as not reachable.
@@ -118,6 +121,7 @@ class PlainShard:
     definitions: Definitions = field(default_factory=Definitions.of_new_instance)
     conversations: dict[str, snapshot.Snapshot] = field(default_factory=dict)
     wakes: dict[str, int] = field(default_factory=dict)
+    agains: dict[str, int] = field(default_factory=dict)
     held: int = 0
     touched: dict[str, Conversation] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
@@ -136,9 +140,11 @@ class PlainShard:
             definitions,
             {**self.conversations},
             {**self.wakes},
+            {**self.agains},
             self.held,
             {**self.away},
             self.questions.snapshot(),
+            self.questions.open(),
             copy.deepcopy(self.mirrors.snapshot()),
             self.round_trip_ms,
         )
@@ -147,10 +153,11 @@ class PlainShard:
         """Goes back to a state."""
         self.clock = Clock(*stored.clock)
         self.definitions = definitions_snapshot.restore(stored.definitions)
-        self.conversations, self.wakes = {**stored.conversations}, {**stored.wakes}
+        self.conversations, self.wakes, self.agains = {**stored.conversations}, {**stored.wakes}, {**stored.agains}
         self.held, self.away = stored.held, {**stored.away}
         self.round_trip_ms = stored.round_trip_ms
-        self.questions, self.mirrors = Questions(stored.questions), Mirrors(copy.deepcopy(stored.mirrors))
+        self.questions = Questions(stored.questions, stored.open_questions)
+        self.mirrors = Mirrors(copy.deepcopy(stored.mirrors))
 
     def step(self, batch: Batch) -> list[Decision]:
         """Takes the shard through a batch; returns its decisions."""
@@ -176,18 +183,19 @@ class PlainShard:
         needed = take_news(context, news, self.away, self, changes)
         for report in batch.reports:
             self._take_report(context, report)
-        due = [self._open(name) for name, wake_ms in self.wakes.items() if wake_ms <= now_ms]
-        due.sort(key=lambda each: (self.wakes[each.conversation_id], each.lowest_offset(), each.conversation_id))
+        self._take_incoming(context, batch)
+        due = self._due(self.wakes)
+        names = {each.conversation_id for each in due}
+        due += [each for each in self._due(self.agains) if each.conversation_id not in names]
         for conversation in due[: settings.max_looked_at]:
             if context.let_go <= 0:
                 break
-            self.wakes[conversation.conversation_id] = now_ms + 1  # looked at
+            name = conversation.conversation_id
+            self.wakes[name] = self.agains[name] = now_ms + 1  # looked at
             if not looking.look(context, conversation):
-                name = conversation.conversation_id
-                del self.conversations[name], self.wakes[name], self.touched[name]
+                del self.conversations[name], self.wakes[name], self.agains[name], self.touched[name]
         if self.number == 0:
             ask_for_routes(context, needed, self, SECRET, (self.number, PARTITIONS))
-        self._take_incoming(context, batch)
         self.starts = []
         for offset, timestamp_ms, envelope in batch.messages:
             self.starts.append(len(context.decisions))
@@ -208,6 +216,13 @@ class PlainShard:
         """Returns a conversation."""
         return snapshot.restore(self.conversations[conversation_id])
 
+    def _due(self, instants: dict[str, int]) -> list[Conversation]:
+        """Returns the conversations whose instant has come, in order."""
+        due = [self._open(name) for name, at_ms in instants.items() if at_ms <= self.clock.now_ms]
+        return sorted(
+            due, key=lambda each: (instants[each.conversation_id], each.lowest_offset(), each.conversation_id)
+        )
+
     def _define(self, commands: Iterable[tuple[ServiceCommand, int]]) -> Changes:
         self.definitions.advance(self.clock.batch_ms)
         for command, timestamp_ms in commands:
@@ -216,6 +231,10 @@ class PlainShard:
             except RefusedDefinitionError:
                 continue
         return self.definitions.take_changes()
+
+    def find(self, conversation_id: str) -> Conversation | None:
+        """Takes up a conversation; returns None if there is none."""
+        return self._open(conversation_id) if conversation_id in self.conversations else None
 
     def add(self, conversation: Conversation) -> None:
         """Adds a question of the router."""
@@ -303,3 +322,6 @@ class PlainShard:
             # A conversation that was due, but not looked at because of the limit, stays due.
             if self.wakes.get(name, now_ms + 1) > now_ms:
                 self.wakes[name] = looking.wake_ms(conversation, self.settings)
+            again_ms, before_ms = looking.again_ms(conversation, now_ms), self.agains.get(name, FOREVER_MS)
+            # As in the product: what is not looked at keeps its instant.
+            self.agains[name] = before_ms if before_ms <= now_ms and again_ms != FOREVER_MS else again_ms

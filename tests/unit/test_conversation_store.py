@@ -2,13 +2,19 @@
 
 from collections import deque
 
+import pyarrow as pa
+
 from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item, Link
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.spark.routing.conversation_store import ConversationStore
+from streaming.core.times import FOREVER_MS
+from streaming.spark.columns import pack_columns, unpack_columns
+from streaming.spark.routing.conversation_store import COLUMNS, ConversationStore
 
 ADDRESS = "tcp://far:1"
+NOW_MS = 1_000_000
+SETTINGS = ConversationSettings()
 
 
 def conversation(name: str, waiting: int) -> Conversation:
@@ -24,8 +30,66 @@ def test_only_conversations_with_messages_to_an_address_are_taken_up_when_it_is_
     store = ConversationStore()
     store.add(conversation("waits", 2))
     store.add(conversation("idle", 0))
-    packed, _, _ = store.pack(ConversationSettings())
+    packed, _, _ = store.pack(SETTINGS, NOW_MS)
     again = ConversationStore(packed)
     assert [each.conversation_id for each in again.take_up_sent_to([ADDRESS])] == ["waits"]
     assert [*again.taken] == ["waits"], "an idle conversation costs as much as one that waits"
     assert not ConversationStore(packed).take_up_sent_to(["tcp://another:1"])
+
+
+def held(name: str, offset: int, timer_ms: int = FOREVER_MS) -> Conversation:
+    """Returns a conversation that holds a message; the instants are of its timer and of being held."""
+    found = conversation(name, 0)
+    direction = found.directions[1]
+    direction.waiting.append(Item(0, Kind.MESSAGE, offset))
+    direction.held_since_ms = NOW_MS
+    assert found.endpoints[0] is not None
+    found.endpoints[0].timer_ms = timer_ms
+    return found
+
+
+def looked_at(store: ConversationStore, now_ms: int, limit: int) -> str:
+    found = store.take_up_due(now_ms, limit)
+    for each in found:
+        store.looked_at(each)
+    return "".join(each.conversation_id for each in found)
+
+
+def test_what_is_held_is_due_again_every_10_s_the_oldest_first_and_what_is_due_by_itself_before() -> None:
+    store = ConversationStore()
+    for found in (held("a", 3), held("b", 1), held("c", 2), held("d", 4, NOW_MS + 11_000), conversation("idle", 0)):
+        store.add(found)
+    packed, wake_ms, _ = store.pack(SETTINGS, NOW_MS + 5_000)
+    assert wake_ms == NOW_MS + 10_000
+    for now_ms, limit, expected in (
+        (NOW_MS + 9_999, 10, ""),
+        (NOW_MS + 10_000, 2, "bc"),
+        (NOW_MS + 11_000, 2, "da"),  # the timer has come; what was not looked at has stayed due
+        (NOW_MS + 20_000, 2, "db"),  # the timer was looked at and stays, because nobody has delivered it
+        (NOW_MS + 20_000, 3, "dca"),
+    ):
+        store = ConversationStore(packed)
+        assert looked_at(store, now_ms, limit) == expected
+        packed, _, _ = store.pack(SETTINGS, now_ms)
+
+
+def test_a_conversation_that_gets_messages_all_the_time_is_looked_at_again_as_well() -> None:
+    store = ConversationStore()
+    store.add(held("a", 1))
+    packed, _, _ = store.pack(SETTINGS, NOW_MS)
+    for now_ms in (NOW_MS + 4_000, NOW_MS + 8_000, NOW_MS + 12_000):
+        store = ConversationStore(packed)
+        store.take_up(["a"])
+        due = looked_at(store, now_ms, 10)
+        packed, _, _ = store.pack(SETTINGS, now_ms)
+    assert due == "a"
+
+
+def test_what_an_older_router_has_held_is_looked_at_at_once() -> None:
+    store = ConversationStore()
+    store.add(held("a", 1))
+    packed, _, _ = store.pack(SETTINGS, NOW_MS)
+    codec = pa.Codec("zstd", 1)
+    table = unpack_columns(packed, COLUMNS, codec, {})
+    older = pack_columns(pa.RecordBatch.from_arrays(table.columns[:-1], schema=pa.schema([*COLUMNS][:-1])), codec)
+    assert looked_at(ConversationStore(older), NOW_MS, 10) == "a"

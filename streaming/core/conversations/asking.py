@@ -1,18 +1,19 @@
 """Asks the configuration service for a route."""
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import TARGET, Conversation, Direction, Endpoint
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.delivering import send
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.conversations.questions import QUESTION_TIMEOUT_MS, missing_route
+from streaming.core.conversations.questions import NEEDED_FOR_MS, missing_route
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_SERVICE
+from streaming.core.times import FOREVER_MS
 
 
 def begin_question(
     context: Context, conversation_id: str, database: str, service: str, broker_instance: str | None
 ) -> Conversation:
-    """Begins the conversation that asks for a route. It ends in an error if there is no answer in time.
+    """Begins the conversation that asks for a route. The router takes it back when its timer is over.
 
     Args:
         context: The context.
@@ -26,10 +27,17 @@ def begin_question(
         conversation_id,
         (ROUTERS_SERVICE, BROKER_CONFIGURATION),
         None,
-        [Endpoint(State.CO, database, 0, service), None],
+        [Endpoint(State.CO, database, 0, service, context.now_ms + NEEDED_FOR_MS), None],
         [Direction(), Direction()],
-        ends_ms=context.now_ms + QUESTION_TIMEOUT_MS,
         is_view_stale=True,
     )
+    context.questions.begin((database, service), conversation_id)
     send(context, conversation, TARGET, Kind.MESSAGE, -1, body=missing_route(service, broker_instance))
     return conversation
+
+
+def keep_question(context: Context, conversation: Conversation) -> None:
+    """Keeps a question open because conversations still wait for it. One that its service has got is not taken back."""
+    endpoint = conversation.endpoints[INITIATOR]
+    if endpoint is not None and endpoint.timer_ms != FOREVER_MS:
+        endpoint.timer_ms = context.now_ms + NEEDED_FOR_MS

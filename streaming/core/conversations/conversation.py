@@ -37,6 +37,8 @@ class Endpoint:
             service has been found.
         group_id: Its conversation group.
         timer_ms: The instant of its DialogTimer; FOREVER_MS: none is set.
+        broker_instance: The broker instance of its database when the service was found, with which it speaks until it
+            ends; empty: the database had none; None: not known yet.
     """
 
     state: State
@@ -44,6 +46,7 @@ class Endpoint:
     service_created: int
     group_id: str
     timer_ms: int = FOREVER_MS
+    broker_instance: str | None = None
 
 
 @dataclass(slots=True)
@@ -97,6 +100,10 @@ class Link:
         resend_after_ms: The time after which it is sent again; it doubles each time.
         sent_ms: The instant since which the far side has owed an acknowledgement; NEVER_MS: not known.
         window: Messages that may be on their way, after one was sent again; 0: as many as the settings allow.
+        quiet_ms: The instant since which messages have waited for the far side and nothing of it has come; FOREVER_MS:
+            none waits.
+        repeats_below: The far side may repeat its messages with lower numbers: it has not shown that it knows that they
+            have arrived. 0: it repeats none.
         has_told_end: Whether the far side has acknowledged that this side has ended.
         ahead: Number -> message from the far side that cannot be accepted yet: an earlier one is missing, or its
             delivery cannot be made.
@@ -112,6 +119,8 @@ class Link:
     resend_after_ms: int = 0
     sent_ms: int = NEVER_MS
     window: int = 0
+    quiet_ms: int = FOREVER_MS
+    repeats_below: int = 0
     has_told_end: bool = False
     ahead: dict[int, Ahead] = field(default_factory=dict)
     owes_acknowledgement: bool = False

@@ -8,7 +8,15 @@ from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, Item, Link
 from streaming.core.conversations.decisions import ENDPOINT_CLOSED, REMOTE_ENDPOINT_GONE, Deliver, Kind
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger
-from streaming.core.conversations.holding import LET_GO, hold, hold_undecided, nothing_is_held, own_service, route
+from streaming.core.conversations.holding import (
+    LET_GO,
+    hold,
+    hold_undecided,
+    new_endpoint,
+    nothing_is_held,
+    own_service,
+    route,
+)
 from streaming.core.conversations.transmitting import drop_to_far, is_end_told, transmit_what_can_go
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
@@ -196,13 +204,14 @@ def _read_answer(context: Context, conversation: Conversation, to: int, item: It
     """Takes what the configuration service sends to the router, and ends the router's endpoint with the far one."""
     _note_delivery(conversation, to, item)
     if item.kind != Kind.MESSAGE:
+        context.questions.close((receiver.database, receiver.group_id))
         context.answer(receiver.database, receiver.group_id, is_error=item.kind == Kind.ERROR)
         conversation.apply(to, Trigger.END)
 
 
 def _first_received(context: Context, conversation: Conversation, service: Service) -> Endpoint:
     """Creates the target. From now on the conversation names its broker instance, so it stays with its database."""
-    endpoint = Endpoint(State.CO, service.database, service.created, conversation.conversation_id)
+    endpoint = new_endpoint(context, service, conversation.conversation_id)
     conversation.endpoints[TARGET] = endpoint
     conversation.to_broker_instance = context.definitions.databases[service.database].broker_instance
     conversation.is_view_stale = True

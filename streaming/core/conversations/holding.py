@@ -1,12 +1,14 @@
 """Notes that messages of a conversation are held, and why; finds out where they go."""
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
 from streaming.core.conversations.deciding import decide
+from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.questions import QUESTION_FAILED
 from streaming.core.routing import conversation as routing
-from streaming.core.routing.conversation import Decision
+from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.databases import Service
+from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import NUMBERS
 from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
 from streaming.core.routing.resolving import ROUTE_ASKED_FOR
@@ -47,7 +49,14 @@ def nothing_is_held(conversation: Conversation, direction: Direction) -> None:
 
 
 def route(context: Context, conversation: Conversation, to: int, database: str) -> Decision:
-    """Decides where messages to a side go, which a service of this database sends."""
+    """Decides where messages to a side go, which a service of this database sends.
+
+    The routes of a database are dropped with it. What its services still have to tell another instance goes where
+    messages went last.
+    """
+    link = conversation.link
+    if database not in context.definitions.databases and link is not None and link.far_side == to and link.address:
+        return Decision(Outcome.REMOTE, address=link.address)
     named = routing.Conversation(
         conversation.conversation_id,
         conversation.services[to],
@@ -69,10 +78,32 @@ def far_broker_instance(context: Context, conversation: Conversation, side: int)
 
 
 def own_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
-    """Returns the broker instance of an endpoint's database."""
+    """Returns the broker instance with which an endpoint speaks."""
     endpoint = conversation.endpoints[side]
-    database = context.definitions.databases.get(endpoint.database) if endpoint is not None else None
-    return None if database is None else database.broker_instance
+    if endpoint is None:
+        return None
+    known = endpoint.broker_instance
+    return (broker_instance_of(context.definitions, endpoint.database) if known is None else known) or None
+
+
+def broker_instance_of(definitions: Definitions, database: str) -> str | None:
+    """Returns the broker instance of a database, empty if it has none; None if there is no such database."""
+    found = definitions.databases.get(database)
+    return None if found is None else found.broker_instance or ""
+
+
+def new_endpoint(context: Context, service: Service, group_id: str) -> Endpoint:
+    """Returns the endpoint of a service that has got its first message."""
+    endpoint = Endpoint(State.CO, service.database, service.created, group_id)
+    note_own_service(context, endpoint, service)
+    return endpoint
+
+
+def note_own_service(context: Context, endpoint: Endpoint, service: Service) -> None:
+    """Notes that a service is an endpoint's own, and with which broker instance the endpoint speaks."""
+    endpoint.service_created = service.created
+    if endpoint.broker_instance is None:
+        endpoint.broker_instance = broker_instance_of(context.definitions, endpoint.database)
 
 
 def find_own_service(context: Context, conversation: Conversation, side: int) -> Service | int:
@@ -88,7 +119,7 @@ def find_own_service(context: Context, conversation: Conversation, side: int) ->
         return NO_SERVICE  # `look` is about to end an endpoint whose service is gone
     if not definitions.is_here(service.database):
         return NO_BROKER_INSTANCE
-    endpoint.service_created = service.created
+    note_own_service(context, endpoint, service)
     return service
 
 

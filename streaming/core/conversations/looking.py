@@ -11,25 +11,32 @@ from streaming.core.conversations.conversation import (
     Direction,
     Endpoint,
     Item,
+    Link,
 )
 from streaming.core.conversations.decisions import (
     ENDPOINT_CLOSED,
     LIFETIME_OVER,
+    REMOTE_ENDPOINT_GONE,
     REMOTE_SERVICE_DROPPED,
     Deliver,
     Kind,
 )
 from streaming.core.conversations.delivering import deliver_what_can_go, drop_waiting, fail
-from streaming.core.conversations.endpoint_states import ENDED, State
-from streaming.core.conversations.holding import LET_GO, hold
+from streaming.core.conversations.endpoint_states import ENDED, State, Trigger
+from streaming.core.conversations.holding import LET_GO, broker_instance_of, hold, note_own_service
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import reset
+from streaming.core.conversations.transmitting import drop_to_far, reset
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
-# The transport reports each attempt to connect that fails. An instance of which nothing was heard for so long is gone.
+# An instance of which nothing was heard for so long is gone. The transport reports each attempt to connect that fails.
 _GONE_AFTER_MS = 7 * 24 * 3_600_000
+# The original matches delayed conversations again on every 2nd notification, one each 5 s.
+_LOOK_AGAIN_MS = 10_000
+_NOT_HEARD_OF = "the far side was not heard of for a week"
+_LIFETIME_IS_OVER = "the conversation has exceeded its lifetime"
 
 
 def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
@@ -183,9 +190,7 @@ def look(context: Context, conversation: Conversation) -> bool:
     """Does what is due because time has passed or definitions have changed. Returns whether it is still kept."""
     for side in (INITIATOR, TARGET):
         _end_if_dropped(context, conversation, side)
-    if context.now_ms >= conversation.ends_ms:
-        conversation.ends_ms = FOREVER_MS
-        _fail_both(context, conversation, TARGET, LIFETIME_OVER, "the conversation has exceeded its lifetime")
+    _end_if_over(context, conversation)
     for side in (INITIATOR, TARGET):
         endpoint = conversation.endpoints[side]
         if endpoint is not None and context.now_ms >= endpoint.timer_ms:
@@ -200,18 +205,55 @@ def look(context: Context, conversation: Conversation) -> bool:
         # The far side may still repeat what it has sent. Only connected time counts.
         away_ms = context.away.get(link.address, 0)
         conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
-    return context.now_ms < conversation.closed_ms + context.settings.tombstone_ms
+    return context.now_ms < _remembered_until_ms(conversation, context.settings)
+
+
+def _remembered_until_ms(conversation: Conversation, settings: ConversationSettings) -> int:
+    """Returns the instant at which a closed conversation is forgotten.
+
+    A far side that does not know that its messages have arrived repeats them, which must not begin a conversation.
+    """
+    link = conversation.link
+    may_repeat = link is not None and link.repeats_below > 0
+    return conversation.closed_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
+
+
+def _end_if_over(context: Context, conversation: Conversation) -> None:
+    """Ends both endpoints at the end of the lifetime, and what a closed endpoint tells a far side that is gone."""
+    is_over = context.now_ms >= conversation.ends_ms
+    if is_over:
+        conversation.ends_ms = FOREVER_MS
+    link = conversation.link
+    if link is not None and _is_only_telling(conversation, link):
+        if is_over or context.now_ms >= link.quiet_ms + _GONE_AFTER_MS:
+            reason = _LIFETIME_IS_OVER if is_over else _NOT_HEARD_OF
+            drop_to_far(context, conversation, link, reason, is_sent_kept=False)
+            link.has_told_end = True
+    elif is_over:
+        _fail_both(context, conversation, TARGET, LIFETIME_OVER, _LIFETIME_IS_OVER)
+
+
+def _is_only_telling(conversation: Conversation, link: Link) -> bool:
+    """Returns whether the own endpoint is closed or in error, and something still waits for the far side."""
+    endpoint = conversation.endpoints[TARGET - link.far_side]
+    is_closed = endpoint is not None and endpoint.state in {State.CD, State.ER}
+    return is_closed and bool(conversation.directions[link.far_side].waiting)
 
 
 def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> None:
-    """Ends an endpoint whose service was dropped, and tells the far side."""
+    """Ends an endpoint whose service was dropped, and both if its database speaks with another broker instance."""
     endpoint = conversation.endpoints[side]
     if endpoint is None or endpoint.state is State.CD:
         return
     name = conversation.services[side]
     service = context.definitions.service(endpoint.database, name)
     if service is not None and endpoint.service_created in (0, service.created):
-        endpoint.service_created = service.created
+        note_own_service(context, endpoint, service)
+        if endpoint.broker_instance and endpoint.broker_instance != broker_instance_of(
+            context.definitions, endpoint.database
+        ):
+            reason = f"the broker instance of database {endpoint.database!r} was changed"
+            _fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)
         return
     if endpoint.service_created == 0:
         return
@@ -224,6 +266,10 @@ def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> 
 
 
 def _deliver_timer(context: Context, conversation: Conversation, side: int, endpoint: Endpoint) -> None:
+    if conversation.services[side] == ROUTERS_SERVICE:
+        endpoint.timer_ms = FOREVER_MS
+        _take_question_back(context, conversation)
+        return
     service = context.definitions.service(endpoint.database, conversation.services[side])
     if service is None or not context.definitions.is_here(service.database):
         endpoint.timer_ms = context.now_ms + context.settings.timer_retry_ms
@@ -248,11 +294,34 @@ def _deliver_timer(context: Context, conversation: Conversation, side: int, endp
     )
 
 
+def _take_question_back(context: Context, conversation: Conversation) -> None:
+    """Ends a question for which nobody waits any more, unless the configuration service has got it."""
+    link, endpoint = conversation.link, conversation.endpoints[INITIATOR]
+    assert endpoint is not None  # noqa: S101 - told to the type checker
+    if conversation.endpoints[TARGET] is not None or (link is not None and link.far_instance is not None):
+        return
+    if link is not None:
+        drop_to_far(context, conversation, link, None, is_sent_kept=False)
+        link.has_told_end = True
+    drop_waiting(context, conversation, TARGET, None)
+    conversation.apply(INITIATOR, Trigger.END_WITH_CLEANUP)
+    context.questions.close((endpoint.database, endpoint.group_id))
+
+
+def again_ms(conversation: Conversation, now_ms: int) -> int:
+    """Returns the instant at which a conversation with held messages is looked at again, whatever has changed or not.
+
+    All of a shard are looked at on the same notification, as in the original. FOREVER_MS: none is held.
+    """
+    is_held = any(each.waiting and each.held_since_ms != FOREVER_MS for each in conversation.directions)
+    return now_ms - now_ms % _LOOK_AGAIN_MS + _LOOK_AGAIN_MS if is_held else FOREVER_MS
+
+
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     """Returns the instant at which `look` has something to do, unless definitions change before; 0: at once."""
     wake = conversation.ends_ms
     if conversation.closed_ms != FOREVER_MS:
-        wake = min(wake, conversation.closed_ms + settings.tombstone_ms)
+        wake = min(wake, _remembered_until_ms(conversation, settings))
     for side in (INITIATOR, TARGET):
         endpoint, direction = conversation.endpoints[side], conversation.directions[side]
         if endpoint is not None:
@@ -264,6 +333,8 @@ def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     link = conversation.link
     if link is not None:
         wake = min(wake, link.resend_ms)
+        if _is_only_telling(conversation, link):
+            wake = min(wake, link.quiet_ms + _GONE_AFTER_MS)
         for message in link.ahead.values():
             wake = min(wake, message.received_ms + settings.stale_ms)
     return wake

@@ -4,8 +4,9 @@ A shard that needs a route says so, and all shards read that. One of them begins
 service and says how it has ended, which all shards read, too. So every shard knows which questions are pending, and a
 service is asked for once, however many conversations wait for it.
 
-The times are those of a delayed conversation (R4 of docs/routing.md): a question that fails, and one that brings no
-route, may be asked again after 10 s.
+A question is open until the configuration service ends it, as long as conversations wait for it; one that it has got,
+also longer. A service has one open question at a time. A question that fails, and one that brings no route, may be
+asked again after 10 s, the time of a delayed conversation (R4 of docs/routing.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +22,11 @@ MISSING_ROUTE = "http://schemas.microsoft.com/SQL/ServiceBroker/BrokerConfigurat
 # The number of Service Broker's message for a question that ended with an error.
 QUESTION_FAILED = 9761
 
-QUESTION_TIMEOUT_MS = 10_000
-# A question ends by its lifetime. If the shard that asks has lost it, it is asked again after this time.
-_LOST_AFTER_MS = 60_000
+_ASK_AGAIN_MS = 10_000
+# A shard says again that it needs a route, as long as it does.
+_NEEDED_AGAIN_MS = 60_000
+# A question is taken back if no shard has said so for this time.
+NEEDED_FOR_MS = 2 * _NEEDED_AGAIN_MS
 # The most questions that are known at a time. Other services wait until there is room.
 MAX_QUESTIONS = 1_000
 
@@ -55,15 +58,32 @@ class _Known:
 class Questions:
     """The questions that a shard knows of. All instants are of the shard's clock."""
 
-    def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
-        """Restores what `snapshot` has returned, also with lists for tuples; without it, there are none."""
+    def __init__(self, snapshot: Iterable[Sequence[Any]] = (), open_: Iterable[Sequence[str]] = ()) -> None:
+        """Restores what `snapshot` and `open` have returned, also with lists for tuples; without it, there are none."""
         self._known: dict[Missing, _Known] = {}
+        self._open: dict[Missing, str] = {(database, service): name for database, service, name in open_}
         for database, service, progress, until_ms in snapshot:
             self._known[database, service] = _Known(Progress(progress), until_ms)
 
     def snapshot(self) -> Snapshot:
         """Returns the questions as plain values."""
         return [(*missing, int(known.progress), known.until_ms) for missing, known in sorted(self._known.items())]
+
+    def open(self) -> list[tuple[str, str, str]]:
+        """Returns the open questions of this shard: database, service, conversation."""
+        return [(*missing, name) for missing, name in sorted(self._open.items())]
+
+    def conversation_about(self, missing: Missing) -> str | None:
+        """Returns the conversation of the open question about a service; None: there is none."""
+        return self._open.get(missing)
+
+    def begin(self, missing: Missing, conversation_id: str) -> None:
+        """Notes that this shard has begun a question."""
+        self._open[missing] = conversation_id
+
+    def close(self, missing: Missing) -> None:
+        """Notes that a question of this shard has ended."""
+        self._open.pop(missing, None)
 
     def states(self, service: str, *, was_held: bool) -> Mapping[str, Question]:
         """Returns the states of the questions about a service, by database.
@@ -90,7 +110,7 @@ class Questions:
         known = self._known.get(missing)
         if (known is not None and known.progress is not Progress.ANSWERED) or self.is_full:
             return False
-        self._known[missing] = _Known(Progress.NEEDED, now_ms + _LOST_AFTER_MS)
+        self._known[missing] = _Known(Progress.NEEDED, now_ms + _NEEDED_AGAIN_MS)
         return True
 
     def ask(self, missing: Missing, now_ms: int) -> bool:
@@ -100,14 +120,14 @@ class Questions:
             return False
         if known is None and self.is_full:
             return False
-        self._known[missing] = _Known(Progress.ASKED, now_ms + _LOST_AFTER_MS)
+        self._known[missing] = _Known(Progress.ASKED, now_ms + _NEEDED_AGAIN_MS)
         return True
 
     def end(self, missing: Missing, now_ms: int, *, is_error: bool) -> None:
         """Notes that a question has ended."""
         if missing in self._known or not self.is_full:
             progress = Progress.FAILED if is_error else Progress.ANSWERED
-            self._known[missing] = _Known(progress, now_ms + QUESTION_TIMEOUT_MS)
+            self._known[missing] = _Known(progress, now_ms + _ASK_AGAIN_MS)
 
     def expire(self, now_ms: int) -> set[str]:
         """Forgets the questions whose time is over. Returns their services, which may be asked for again."""

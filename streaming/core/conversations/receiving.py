@@ -14,7 +14,6 @@ from streaming.core.conversations.conversation import (
     Ahead,
     Conversation,
     Direction,
-    Endpoint,
     Link,
 )
 from streaming.core.conversations.deciding import decide, doubt_principal
@@ -38,13 +37,14 @@ from streaming.core.conversations.delivering import (
     send,
 )
 from streaming.core.conversations.endpoint_states import State, Trigger
-from streaming.core.conversations.holding import find_own_service, own_broker_instance, route
+from streaming.core.conversations.holding import find_own_service, new_endpoint, own_broker_instance, route
 from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.locating import NO_BROKER_INSTANCE
 from streaming.core.routing.resolving import LOOP
+from streaming.core.times import FOREVER_MS
 
 RECEIVED_ELSEWHERE = "earlier messages of the conversation were received elsewhere"
 
@@ -72,7 +72,9 @@ def take_incoming(
         context.refuse(offset, None, "its services are not those of the conversation", Source.INCOMING)
         return conversation
     endpoint = conversation.endpoints[own]
-    if endpoint is None or not context.definitions.is_here(endpoint.database):
+    # A database that was dropped does not come back. Its endpoints are closed, and take acknowledgements.
+    is_away = endpoint is not None and endpoint.database in context.definitions.databases
+    if endpoint is None or (is_away and not context.definitions.is_here(endpoint.database)):
         _drop(context, envelope, offset, NO_BROKER_INSTANCE)
         return conversation
     link = conversation.link
@@ -164,7 +166,7 @@ def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offse
         envelope.conversation_id,
         _services(envelope),
         context.definitions.databases[service.database].broker_instance,
-        [None, Endpoint(State.CO, service.database, service.created, envelope.conversation_id)],
+        [None, new_endpoint(context, service, envelope.conversation_id)],
         [Direction(), Direction()],
         offset,
         link=link,
@@ -180,17 +182,15 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     """Takes a message of the far endpoint: the acknowledgement in it, then what it says."""
     own = TARGET - link.far_side
     kind, sequence = KINDS[envelope.type], envelope.message_sequence_number
-    received = envelope.receive_sequence_number or 0
-    if own == TARGET or (link.far_instance is None and (received or kind != Kind.ACK)):
-        _pin(conversation, link, envelope)
-    if take_acknowledgement(context, conversation, link, received):
-        deliver_what_can_go(context, conversation, link.far_side)
+    _take_what_it_knows(context, conversation, link, envelope)
     if kind == Kind.ACK:
         return
     # What the far side still repeats must be recognised.
     conversation.closed_ms = max(conversation.closed_ms, context.now_ms)
     link.owes_acknowledgement = True
-    if (RESET if sequence is None else sequence) < conversation.directions[own].next_sequence:
+    number = RESET if sequence is None else sequence
+    link.repeats_below = max(link.repeats_below, number + 1)
+    if number < conversation.directions[own].next_sequence:
         _take_repeat(context, conversation, link, envelope, offset)
     elif sequence is None:
         _take_reset(context, conversation, link, offset)
@@ -208,6 +208,19 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
         context.held += 1
         conversation.note_statement(context.now_ms)
         accept_what_can_be(context, conversation, link)
+
+
+def _take_what_it_knows(context: Context, conversation: Conversation, link: Link, envelope: IncomingEnvelope) -> None:
+    """Takes the acknowledgement in a message, and what it tells of the far endpoint."""
+    received = envelope.receive_sequence_number or 0
+    if (envelope.first_unacknowledged or 0) >= link.repeats_below:
+        link.repeats_below = 0
+    if link.quiet_ms != FOREVER_MS:
+        link.quiet_ms = context.now_ms
+    if link.far_side == INITIATOR or (link.far_instance is None and (received or envelope.type != "ACK")):
+        _pin(conversation, link, envelope)
+    if take_acknowledgement(context, conversation, link, received):
+        deliver_what_can_go(context, conversation, link.far_side)
 
 
 def _pin(conversation: Conversation, link: Link, envelope: IncomingEnvelope) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 from streaming.core.conversations.conversation import Ahead, Conversation, Direction, Endpoint, Item, Link
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.times import NEVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes.
-FORMAT_VERSION = 3
+# 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes. 4: the broker
+# instance with which an endpoint speaks, since when a far side is silent and what it knows, and open questions.
+FORMAT_VERSION = 4
 
 Snapshot = list[Any]
 
@@ -71,14 +72,16 @@ def _take_endpoint(endpoint: Endpoint | None) -> Snapshot | None:
         endpoint.service_created,
         endpoint.group_id,
         endpoint.timer_ms,
+        endpoint.broker_instance,
     ]
 
 
 def _restore_endpoint(taken: Snapshot | None) -> Endpoint | None:
     if taken is None:
         return None
-    state, database, created, group_id, timer_ms = taken
-    return Endpoint(_STATES[state], database, created, group_id, timer_ms)
+    # Before format 4 there is no broker instance.
+    state, *others = taken
+    return Endpoint(_STATES[state], *others)
 
 
 def _take_link(link: Link) -> Snapshot:
@@ -95,6 +98,8 @@ def _take_link(link: Link) -> Snapshot:
         ahead,
         link.sent_ms,
         link.window,
+        link.quiet_ms,
+        link.repeats_below,
     ]
 
 
@@ -102,8 +107,10 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
     if taken is None:
         return None
     far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
-    # The first versions had no instant of sending, the next ones no window.
-    has_told_end, ahead, sent_ms, window = rest + [NEVER_MS, 0][len(rest) - 2 :]
+    # The first versions had no instant of sending, the next ones no window. Before format 4 closed
+    # conversations were forgotten whatever their far side knew.
+    later = [NEVER_MS, 0, FOREVER_MS, 0]
+    has_told_end, ahead, sent_ms, window, quiet_ms, repeats_below = rest + later[len(rest) - 2 :]
     return Link(
         far_side,
         far_instance,
@@ -114,6 +121,8 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
         resend_after_ms,
         sent_ms,
         window,
+        quiet_ms,
+        repeats_below,
         has_told_end,
         {sequence: Ahead(kind, offset, received_ms) for sequence, kind, offset, received_ms in ahead},
     )

@@ -5,6 +5,7 @@ from streaming.core.conversations.conversation import INITIATOR, TARGET, Convers
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, WRONG_STATE, Deliver, Kind
 from streaming.core.conversations.delivering import deliver_what_can_go, drop_unsent, send
 from streaming.core.conversations.endpoint_states import State, Trigger, after
+from streaming.core.conversations.holding import note_own_service
 from streaming.core.conversations.transmitting import drop_to_far
 from streaming.core.times import FOREVER_MS
 
@@ -85,8 +86,9 @@ def _begin(context: Context, envelope: Envelope, offset: int, sent_ms: int) -> C
         _refuse_stranger(context, envelope, offset, None, reason)
         return None
     context.conversations += 1
-    created = 0 if service is None else service.created
-    endpoint = Endpoint(State.SO, envelope.from_database, created, envelope.conversation_id)
+    endpoint = Endpoint(State.SO, envelope.from_database, 0, envelope.conversation_id)
+    if service is not None:
+        note_own_service(context, endpoint, service)
     conversation = Conversation(
         envelope.conversation_id,
         (envelope.from_service, envelope.to_service),
@@ -149,7 +151,7 @@ def _execute(  # noqa: PLR0913, PLR0917  (the statement and its effect)
         endpoint.timer_ms = timer_ms
         conversation.is_view_stale = True
         return
-    if state is not endpoint.state:
+    if state is not endpoint.state or trigger is Trigger.END_WITH_CLEANUP:
         endpoint.state = state
         conversation.is_view_stale = True
     if trigger is Trigger.SEND:

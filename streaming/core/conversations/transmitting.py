@@ -40,9 +40,10 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
     direction = conversation.directions[link.far_side]
     sender = conversation.endpoints[TARGET - link.far_side]
     if not direction.waiting or sender is None:
-        link.resend_ms = FOREVER_MS
+        link.resend_ms = link.quiet_ms = FOREVER_MS
         nothing_is_held(conversation, direction)
         return False
+    link.quiet_ms = min(link.quiet_ms, context.now_ms)
     decision = route(context, conversation, link.far_side, sender.database)
     if decision.outcome is Outcome.LOCAL:
         return True
@@ -153,7 +154,8 @@ def take_acknowledgement(context: Context, conversation: Conversation, link: Lin
         context.held -= 1
         link.window += 1 if link.window else 0
         if item.kind != Kind.MESSAGE:
-            link.has_told_end = True
+            # Once the far side knows that its acknowledgement has come, it forgets the conversation sooner.
+            link.has_told_end = link.owes_acknowledgement = True
             conversation.apply(TARGET - link.far_side, Trigger.END_DELIVERED)
     if link.window >= context.settings.max_unacknowledged:
         link.window = 0
@@ -164,6 +166,7 @@ def take_acknowledgement(context: Context, conversation: Conversation, link: Lin
     link.sent_ms = context.now_ms
     link.resend_after_ms = context.resend_after_ms()
     link.resend_ms = context.now_ms + link.resend_after_ms if direction.waiting else FOREVER_MS
+    link.quiet_ms = context.now_ms if direction.waiting else FOREVER_MS
     return True
 
 
@@ -188,7 +191,7 @@ def drop_to_far(
     link.next_sequence = min(link.next_sequence, direction.next_sequence)
     if not waiting:
         link.next_sequence = direction.due_sequence = direction.next_sequence
-        link.resend_ms = FOREVER_MS
+        link.resend_ms = link.quiet_ms = FOREVER_MS
         nothing_is_held(conversation, direction)
     elif len(waiting) <= (link.window or context.settings.max_unacknowledged) and direction.reason.endswith(_LIMITS):
         nothing_is_held(conversation, direction)

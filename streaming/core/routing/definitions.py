@@ -152,6 +152,9 @@ class Definitions:
         self._require_instance(database)
         self._forget_instance(before)
         self._put_database(database, 0)
+        if database.broker_instance != before.broker_instance:
+            for service in self._names_of[name]:
+                self._service_changed(name, service)
 
     def drop_database(self, name: str) -> None:
         """Removes a database with its services and routes.

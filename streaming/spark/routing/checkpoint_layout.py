@@ -26,7 +26,7 @@ from streaming.spark.shard_keys import balanced_keys
 PROGRAM = "router"
 # The version of the rules by which a batch's decisions follow from its records. It rises with each change after which a
 # batch that is done again would write other decisions.
-RULES_VERSION = 4
+RULES_VERSION = 5
 
 _SETTINGS_PREFIX = "queue-activation.settings-"
 

@@ -4,7 +4,7 @@ They are columns, compressed. A batch makes Python objects only of the conversat
 their columns, where finding those that are due, or that a changed definition concerns, is a comparison of numbers.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streaming.core.conversations import snapshot
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
-from streaming.core.conversations.looking import wake_ms
+from streaming.core.conversations.looking import again_ms, wake_ms
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.stable_hash import stable_hash
@@ -26,7 +26,7 @@ from streaming.spark.columns import pack_columns, unpack_columns
 # `wake_ms` is the instant at which the conversation is due, 0 for at once. `held_to_...` is the hash of the service for
 # which messages are held, 0 if none are. `..._service` is the hash of an endpoint's database and service. `address` is
 # the hash of the address to which messages were sent that are not acknowledged. `is_incoming` is 1 if another instance
-# began it.
+# began it. `again_ms` is the instant at which what is held is looked at again.
 COLUMNS = pa.schema(
     [
         ("conversation_id", pa.binary()),
@@ -40,10 +40,12 @@ COLUMNS = pa.schema(
         ("lowest_incoming", pa.int64()),
         ("address", pa.int64()),
         ("is_incoming", pa.int64()),
+        ("again_ms", pa.int64()),
     ]
 )
-# The columns that format 1 does not have.
-_ADDED = {"lowest_incoming": FOREVER_MS, "address": 0, "is_incoming": 0}
+# The columns that format 1 does not have, and the last one, which format 3 does not have: what is held is due then.
+_ADDED = {"lowest_incoming": FOREVER_MS, "address": 0, "is_incoming": 0, "again_ms": 0}
+_NEVER_DUE = FOREVER_MS, FOREVER_MS
 _NONE = pa.RecordBatch.from_pylist([], COLUMNS)
 _codec = pa.Codec("zstd", 1)
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,9 +63,11 @@ class ConversationStore:
     def __init__(self, stored: bytes = b"") -> None:
         """Opens what `pack` has returned; without it, there are no conversations."""
         self._resting = unpack_columns(stored, COLUMNS, _codec, _ADDED) if stored else _NONE
-        self._wakes: dict[str, int] = {}
+        # Of those taken up: when they were due, and when what they held was to be looked at again.
+        self._wakes: dict[str, tuple[int, int]] = {}
         # Those that are due and have not been looked at.
         self._due: set[str] = set()
+        self._looked_at: set[str] = set()
         self.taken: dict[str, Conversation] = {}
         self.held_before: dict[str, tuple[int, int]] = {}
 
@@ -113,40 +117,57 @@ class ConversationStore:
             self._take_up(pc.is_in(self._resting.column("conversation_id"), value_set=wanted))
 
     def take_up_due(self, now_ms: int, limit: int) -> list[Conversation]:
-        """Takes up the conversations that are due, those that have been due longest first, up to a limit.
+        """Takes up the conversations that are due, up to a limit, and then those whose held messages are.
 
-        Of those that became due at once, those with the oldest messages come first.
-
-        Those that are not `looked_at` stay due.
+        Those that have been due longest come first, and of those that became due at once, those with the oldest
+        messages. Those that are not `looked_at` stay due.
         """
-        wakes, lowest = self._numbers("wake_ms"), self._numbers("lowest_offset")
-        due = np.flatnonzero(wakes <= now_ms)
+        due = self._take_up_until("wake_ms", now_ms, limit)
+        self._due = {each.conversation_id for each in due}
+        found = due[:limit]
+        if len(found) < limit:
+            again = self._take_up_until("again_ms", now_ms, limit)
+            found += [each for each in again if each.conversation_id not in self._due][: limit - len(found)]
+        return found
+
+    def _take_up_until(self, column: str, now_ms: int, limit: int) -> list[Conversation]:
+        """Takes up conversations whose instant in a column has come. Returns all such that are taken up, in order."""
+        instants, lowest = self._numbers(column), self._numbers("lowest_offset")
+        due = np.flatnonzero(instants <= now_ms)
         if len(due) > limit:
-            due = due[np.lexsort((lowest[due], wakes[due]))][:limit]
+            due = due[np.lexsort((lowest[due], instants[due]))][:limit]
         if len(due):
-            is_taken = np.zeros(len(wakes), dtype=bool)
+            is_taken = np.zeros(len(instants), dtype=bool)
             is_taken[due] = True
             self._take_up(pa.array(is_taken))
-        found = [each for name, each in self.taken.items() if self._wakes.get(name, FOREVER_MS) <= now_ms]
-        self._due = {each.conversation_id for each in found}
-        found.sort(key=lambda each: (self._wakes[each.conversation_id], each.lowest_offset(), each.conversation_id))
-        return found[:limit]
+        which = 0 if column == "wake_ms" else 1
+        found = [each for name, each in self.taken.items() if self._wakes.get(name, _NEVER_DUE)[which] <= now_ms]
+        order = {each.conversation_id: self._wakes[each.conversation_id][which] for each in found}
+        found.sort(key=lambda each: (order[each.conversation_id], each.lowest_offset(), each.conversation_id))
+        return found
 
     def _take_up(self, is_taken: pa.BooleanArray) -> None:
         found = self._resting.filter(is_taken)
         if not len(found):
             return
         self._resting = self._resting.filter(pc.invert(is_taken))
-        for wake, blob in zip(found.column("wake_ms").to_pylist(), found.column("snapshot").to_pylist(), strict=True):
+        columns = (found.column(name).to_pylist() for name in ("wake_ms", "again_ms", "snapshot"))
+        for wake, again, blob in zip(*columns, strict=True):
             conversation = snapshot.restore(_decode(blob))
             name = conversation.conversation_id
             self.taken[name] = conversation
-            self._wakes[name] = wake
+            self._wakes[name] = wake, again
             self.held_before[name] = held_by(conversation)
 
     def looked_at(self, conversation: Conversation) -> None:
         """Notes that a conversation that was due has been looked at."""
         self._due.discard(conversation.conversation_id)
+        self._looked_at.add(conversation.conversation_id)
+
+    def find(self, conversation_id: str) -> Conversation | None:
+        """Takes up a conversation; returns None if there is none."""
+        self.take_up([conversation_id])
+        return self.taken.get(conversation_id)
 
     def add(self, conversation: Conversation) -> None:
         """Adds a new conversation."""
@@ -157,22 +178,31 @@ class ConversationStore:
         """Removes a conversation that was taken up."""
         del self.taken[conversation.conversation_id]
 
-    def pack(self, settings: ConversationSettings) -> tuple[bytes, int, tuple[int, int]]:
+    def pack(self, settings: ConversationSettings, now_ms: int) -> tuple[bytes, int, tuple[int, int]]:
         """Returns the conversations as bytes, the earliest wake-up, and the lowest offsets that any refers to."""
         table = self._resting
         if self.taken:
-            table = pa.concat_batches([table, _columns(self.taken.values(), settings, self._due_since())])
+            rows = [self._row(each, settings, now_ms) for each in self.taken.values()]
+            columns = zip(zip(*rows, strict=True), COLUMNS, strict=True)
+            taken = [pa.array(column, field.type) for column, field in columns]
+            table = pa.concat_batches([table, pa.RecordBatch.from_arrays(taken, schema=COLUMNS)])
         if not len(table):
             return b"", FOREVER_MS, (FOREVER_MS, FOREVER_MS)
         return (
             pack_columns(table, _codec),
-            pc.min(table.column("wake_ms")).as_py(),
+            min(pc.min(table.column(name)).as_py() for name in ("wake_ms", "again_ms")),
             (pc.min(table.column("lowest_offset")).as_py(), pc.min(table.column("lowest_incoming")).as_py()),
         )
 
-    def _due_since(self) -> dict[str, int]:
-        """Returns the instants since which those that have not been looked at are due."""
-        return {name: self._wakes[name] for name in self._due}
+    def _row(self, conversation: Conversation, settings: ConversationSettings, now_ms: int) -> tuple[Any, ...]:
+        name = conversation.conversation_id
+        wake, again = wake_ms(conversation, settings), again_ms(conversation, now_ms)
+        before = self._wakes.get(name, _NEVER_DUE)
+        if name in self._due:
+            wake = before[0]
+        if name not in self._looked_at and again != FOREVER_MS:
+            again = min(again, before[1])
+        return _row(conversation, wake, again)
 
     def _numbers(self, column: str) -> npt.NDArray[np.int64]:
         numbers: npt.NDArray[np.int64] = self._resting.column(column).to_numpy(zero_copy_only=False)
@@ -184,17 +214,7 @@ def held_by(conversation: Conversation) -> tuple[int, int]:
     return len(conversation.directions[INITIATOR].waiting), len(conversation.directions[TARGET].waiting)
 
 
-def _columns(
-    conversations: Iterable[Conversation], settings: ConversationSettings, due: Mapping[str, int]
-) -> pa.RecordBatch:
-    rows = [_row(each, settings, due.get(each.conversation_id)) for each in conversations]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), COLUMNS, strict=True)],
-        schema=COLUMNS,
-    )
-
-
-def _row(conversation: Conversation, settings: ConversationSettings, due_since_ms: int | None) -> tuple[Any, ...]:
+def _row(conversation: Conversation, wake: int, again: int) -> tuple[Any, ...]:
     link = conversation.link
     held = [
         _hash((conversation.services[side],)) if conversation.directions[side].waiting else 0
@@ -206,7 +226,7 @@ def _row(conversation: Conversation, settings: ConversationSettings, due_since_m
     ]
     return (
         conversation.conversation_id.encode(),
-        wake_ms(conversation, settings) if due_since_ms is None else due_since_ms,
+        wake,
         conversation.lowest_offset(),
         *held,
         *services,
@@ -214,6 +234,7 @@ def _row(conversation: Conversation, settings: ConversationSettings, due_since_m
         conversation.lowest_incoming(),
         0 if link is None or not conversation.directions[link.far_side].waiting else _hash((link.address,)),
         int(conversation.is_incoming()),
+        again,
     )
 
 

@@ -41,8 +41,8 @@ class RestoredShard(NamedTuple):
     suspects: Sequence[Suspect]
 
 
-# Without addresses, questions and mirrors.
-_LATER: list[Any] = [(), (), (), 0]
+# Without addresses, questions, mirrors, round trip and open questions.
+_LATER: list[Any] = [(), (), (), 0, ()]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -101,7 +101,7 @@ def _open(stored: StateRow) -> RouterShard:
     _, clock_ms, batch_ms, _, head, definitions, conversations = stored
     number, ends, held, batches, samples, done, *later = _decode(head)
     # Format 1 has no addresses, and format 2 only these. The first routers have stored only which are away.
-    away, questions, mirrors, round_trip_ms = [*later, *_LATER[len(later) :]]
+    away, questions, mirrors, round_trip_ms, open_questions = [*later, *_LATER[len(later) :]]
     return RouterShard(
         Clock(clock_ms, batch_ms),
         definitions,
@@ -111,7 +111,7 @@ def _open(stored: StateRow) -> RouterShard:
         held,
         CleanUpState(batches, samples, done),
         away=away if isinstance(away, dict) else dict.fromkeys(away, clock_ms),
-        questions=Questions(questions),
+        questions=Questions(questions, open_questions),
         mirrors=Mirrors(mirrors),
         round_trip_ms=round_trip_ms,
     )
@@ -123,7 +123,8 @@ def _close(shard: RouterShard) -> tuple[StateRow, int]:
     clean = shard.clean_up
     cleaned = clean.batches, clean.samples, clean.done
     away = dict(sorted(shard.away.items()))
-    later = away, shard.questions.snapshot(), shard.mirrors.snapshot(), shard.round_trip_ms
+    questions = shard.questions
+    later = away, questions.snapshot(), shard.mirrors.snapshot(), shard.round_trip_ms, questions.open()
     head = _encode([shard.number, shard.ends, shard.held, *cleaned, *later])
     row = (
         FORMAT_VERSION,

@@ -124,13 +124,14 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     rows += _end_suspects(context, shard, settings.generation, topics, partition)
     for report in reports:
         _take_report(context, store, report)
-    rows += _look_at_due(context, shard, topics, partition)
     place = partition, settings.partitions
+    # Acknowledgements that have come are taken before what is due is sent again.
+    for record, found in incoming:
+        _take_incoming(context, store, record, found, place)
+    rows += _look_at_due(context, shard, topics, partition)
     if partition == _WRITER_OF_SHARED:
         ask_for_routes(context, needed, store, settings.secret, place)
         shard.done[tasks.ASK_FOR_ROUTES.name] += len(needed)
-    for record, found in incoming:
-        _take_incoming(context, store, record, found, place)
     for record, found in messages:
         _take_message(context, store, record, found, place)
     for _, conversation in sorted(store.taken.items()):
@@ -319,7 +320,7 @@ def _finish(
     rows: list[OutputRow] = []
     for conversation, before in views_of(store):
         rows += conversation_rows(conversation, before, topics, partition, clock)
-    shard.packed, wake_ms, lowest = store.pack(settings.conversations)
+    shard.packed, wake_ms, lowest = store.pack(settings.conversations, clock.now_ms)
     shard.wake_ms = min(wake_ms, context.questions.next_ms(), context.mirrors.next_ms())
     ends = shard.ends[0], shard.ends[1]
     deleted = clean_up(shard.clean_up, clock, settings.keep_ms, ends, lowest)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from confluent_kafka import murmur2
 
-from streaming.core.conversations.asking import begin_question
+from streaming.core.conversations.asking import begin_question, keep_question
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.deciding import ask
@@ -30,6 +30,10 @@ class Store(Protocol):
 
     def holds_for(self, services: Collection[str]) -> bool:
         """Returns whether a conversation holds messages for one of these services."""
+        ...
+
+    def find(self, conversation_id: str) -> Conversation | None:
+        """Takes up a conversation; returns None if there is none."""
         ...
 
     def add(self, conversation: Conversation) -> None:
@@ -110,6 +114,11 @@ def ask_for_routes(
         place: The shard's partition, and the number of partitions.
     """
     for report in needed:
+        asked = context.questions.conversation_about((report.database, report.service))
+        question = None if asked is None else store.find(asked)
+        if question is not None:
+            keep_question(context, question)
+            continue
         if context.conversations >= context.settings.max_conversations:
             context.answer(report.database, report.service, is_error=True)
             continue

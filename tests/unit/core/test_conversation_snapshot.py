@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -44,13 +45,13 @@ WHOLE = Conversation(
     "c",
     ("initiator", "target"),
     "instance",
-    [Endpoint(State.CO, "A", 1, "group 1", 77), Endpoint(State.ER, "B", 2, "group 2")],
+    [Endpoint(State.CO, "A", 1, "group 1", 77, "own instance"), Endpoint(State.ER, "B", 2, "group 2")],
     [FULL, Direction(5, 5)],
     99,
     60_000,
     70_000,
     80_000,
-    Link(0, "far instance", "tcp://far:1", 3, 4, 5_000, 6_000, 4_500, 7, True, {9: Ahead(Kind.END, 8, 7_000)}),
+    Link(0, "far instance", "tcp://far:1", 3, 4, 5_000, 6_000, 4_500, 7, 4_600, 8, True, {9: Ahead(1, 8, 7_000)}),
 )
 
 
@@ -99,13 +100,26 @@ def test_a_snapshot_of_the_first_routers_knows_no_last_statement() -> None:
     assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS, link=None)
 
 
-def test_a_snapshot_of_an_earlier_link_knows_no_window_and_no_instant_of_sending() -> None:
+def test_of_an_older_link_it_is_not_known_what_was_not_stored_then() -> None:
     taken = snapshot.take(WHOLE)
     assert WHOLE.link is not None
-    taken[-1].pop()
-    assert snapshot.restore(taken).link == replace(WHOLE.link, window=0)
-    taken[-1].pop()
-    assert snapshot.restore(taken).link == replace(WHOLE.link, window=0, sent_ms=NEVER_MS)
+    expected = WHOLE.link
+    changes: list[dict[str, Any]] = [
+        {"repeats_below": 0},
+        {"quiet_ms": FOREVER_MS},
+        {"window": 0},
+        {"sent_ms": NEVER_MS},
+    ]
+    for older in changes:
+        taken[-1].pop()
+        expected = replace(expected, **older)
+        assert snapshot.restore(taken).link == expected
+
+
+def test_of_an_older_endpoint_the_broker_instance_is_not_known() -> None:
+    taken = snapshot.take(WHOLE)
+    taken[8].pop()
+    assert snapshot.restore(taken).endpoints[0] == replace(WHOLE.endpoints[0], broker_instance=None)  # type: ignore[type-var]
 
 
 def test_a_direction_in_which_nothing_went_wrong_is_one_number() -> None:

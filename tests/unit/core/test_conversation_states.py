@@ -15,7 +15,7 @@ BEGIN             SO      -   -   -   -   -   -
 SEND              -       CO  CO  -   -   -   -
 END               -       CD  DO  CD  -   CD  -
 END_WITH_ERROR    -       CD  DO  CD  -   CD  -
-END_WITH_CLEANUP  -       CD  CD  CD  CD  CD  -
+END_WITH_CLEANUP  -       CD  CD  CD  CD  CD  CD
 SET_TIMER         -       SO  CO  DI  -   ER  -
 FIRST_RECEIVED    CO      -   -   -   -   -   -
 FAR_ENDED         -       -   DI  DI  -   -   -
@@ -29,7 +29,7 @@ STATEMENTS = """
 MESSAGE  CO_CO  CO_CO  -      -      -      -
 END      CD_-   CD_DI  CD_CD  -      CD_CD  -
 ERROR    CD_-   CD_ER  CD_CD  -      CD_CD  -
-CLEANUP  CD_-   CD_CO  CD_CD  CD_CO  CD_CD  -
+CLEANUP  CD_-   CD_CO  CD_CD  CD_CO  CD_CD  CD_CO
 TIMER    SO_-   CO_CO  DI_CD  -      ER_CD  -
 """
 

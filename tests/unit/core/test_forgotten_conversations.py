@@ -12,6 +12,8 @@ from streaming.wire.service_commands import DropRoute
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, got, state
 from tests.support.instances_world import Site
 
+WEEK_MS = 7 * 24 * 3_600_000
+
 
 @pytest.fixture
 def scene() -> Scene:
@@ -48,7 +50,10 @@ def test_a_tombstone_outlives_an_instance_that_cannot_be_reached(scene: Scene) -
     scene.cut()
     scene.go_on(64_000)
     assert got(scene.south) == ["0"], "a message came again after its tombstone"
-    scene.go_on(1_800_000)
+    # North has not shown that it has got the acknowledgement.
+    scene.go_on(WEEK_MS - 1_000)
+    assert state(scene.south, 1) == "CD"
+    scene.go_on(1_000)
     assert state(scene.south, 1) == "ABSENT"
 
 

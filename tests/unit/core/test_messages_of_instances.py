@@ -237,7 +237,7 @@ def test_too_many_messages_to_another_instance_end_both_sides() -> None:
 
 def test_a_far_endpoint_that_is_said_to_be_here_is_gone(scene: Scene) -> None:
     scene.say(begin=True)
-    scene.define(scene.south, AlterDatabase("S", broker_instance="another"))
+    scene.define(scene.south, AlterDatabase("S", is_broker_enabled=False))
     scene.define(
         scene.north, CreateDatabase("S", IN_SOUTH), CreateService("S", STOCK, "stock"), DropRoute("N", "to Stock")
     )

@@ -7,7 +7,21 @@ from streaming.core.conversations.mirrors import Mirrors
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute
 from streaming.wire.service_definitions import decode_role
-from tests.support.instances_scene import IN_SOUTH, NORTH, ORDERS, SOUTH, STOCK, WEST, C, Scene, from_north, got, receive, state, to
+from tests.support.instances_scene import (
+    IN_SOUTH,
+    NORTH,
+    ORDERS,
+    SOUTH,
+    STOCK,
+    WEST,
+    C,
+    Scene,
+    from_north,
+    got,
+    receive,
+    state,
+    to,
+)
 from tests.support.instances_world import Site
 
 PLACE = IN_SOUTH, SOUTH, WEST

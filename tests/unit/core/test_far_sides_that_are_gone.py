@@ -1,0 +1,254 @@
+"""Conversations whose far side is away for long, or for good: nothing comes twice, and nothing is kept for ever."""
+
+from typing import Any
+
+import pytest
+
+from streaming.wire.envelope import Envelope
+from streaming.wire.service_commands import (
+    AlterDatabase,
+    CreateDatabase,
+    CreateService,
+    DropDatabase,
+    DropRoute,
+    DropService,
+    ServiceCommand,
+)
+from tests.support.instances_scene import IN_SOUTH, IN_WEST, NORTH, ORDERS, SOUTH, STOCK, C, Scene, got, state, to
+from tests.support.instances_world import Site
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+WEEK_MS = 7 * 24 * HOUR_MS
+OTHER = "9" + IN_WEST[1:]
+CLOSED = "CD", "CD"
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def say(site: Site, kind: str, **fields: Any) -> None:
+    """One side makes a statement; its router has not read it."""
+    place = (C, True, ORDERS, "N", STOCK) if site.address == NORTH else (C, False, STOCK, "S", ORDERS)
+    site.say(Envelope(kind, *place, **fields))  # type: ignore[arg-type]
+
+
+def route(scene: Scene, site: Site) -> None:
+    """Takes one batch of a router, carries out what it decides, and lets arrive what was sent."""
+    site.route(is_whole=True)
+    while not site.is_idle_transport:
+        site.transport("COMMIT")
+    scene.network.arrive()
+
+
+def wait(scene: Scene, duration_ms: int, step_ms: int = HOUR_MS) -> None:
+    for _ in range(duration_ms // step_ms):
+        scene.go_on(step_ms)
+
+
+def is_kept(site: Site) -> bool:
+    return C in site.shard.conversations
+
+
+@pytest.mark.parametrize("minutes", [20, 40, 600])
+def test_a_router_that_was_down_repeats_nothing_that_was_acknowledged_meanwhile(scene: Scene, minutes: int) -> None:
+    north, south = scene.north, scene.south
+    say(north, "MESSAGE", begin=True)
+    say(north, "END")
+    route(scene, north)
+    route(scene, south)
+    say(south, "END")
+    for _ in range(minutes):
+        scene.network.now_ms += MINUTE_MS
+        route(scene, south)
+    sent = scene.network.counts["sent"]
+    route(scene, north)
+    assert scene.network.counts["sent"] == sent + 1, "more than the word that the acknowledgement has come"
+    scene.go_on()
+    assert got(south) == ["0", "END"]
+    assert state(north, 0) == "CD"
+
+
+def test_a_closed_conversation_is_remembered_until_its_far_side_knows_that_all_has_arrived(scene: Scene) -> None:
+    # North's database is off, so it takes no acknowledgements.
+    scene.cut((SOUTH, NORTH))
+    scene.say(begin=True)
+    scene.say("END")
+    scene.define(scene.north, AlterDatabase("N", is_broker_enabled=False))
+    scene.say("END", by_target=True)
+    scene.cut()
+    wait(scene, WEEK_MS - HOUR_MS)
+    assert is_kept(scene.south)
+    scene.define(scene.north, AlterDatabase("N", is_broker_enabled=True))
+    wait(scene, 2 * MINUTE_MS, MINUTE_MS)
+    assert (got(scene.south), scene.states()) == (["0", "END"], CLOSED)
+    scene.go_on(30 * MINUTE_MS)
+    assert not is_kept(scene.south)
+    assert not is_kept(scene.north)
+
+
+def test_without_its_far_side_it_is_forgotten_after_a_week(scene: Scene) -> None:
+    scene.cut((SOUTH, NORTH))
+    scene.say(begin=True)
+    scene.say("CLEANUP")
+    scene.say("CLEANUP", by_target=True)
+    wait(scene, WEEK_MS - HOUR_MS)
+    assert is_kept(scene.south)
+    wait(scene, HOUR_MS)
+    assert not is_kept(scene.south)
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_the_error_of_a_lifetime_to_a_far_side_that_is_gone_ends_after_a_week(scene: Scene, is_ended: bool) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True, lifetime_s=60)
+    scene.go_on(MINUTE_MS)
+    assert state(scene.north, 0) == "ER"
+    if is_ended:
+        scene.say("END")
+    wait(scene, WEEK_MS - HOUR_MS)
+    assert scene.north.shard.held == 2
+    wait(scene, HOUR_MS)
+    assert scene.north.shard.held == 0
+    assert [*scene.north.dead_letters.values()] == ["the far side was not heard of for a week"]
+    scene.say("CLEANUP")
+    scene.go_on(30 * MINUTE_MS)
+    assert not is_kept(scene.north)
+
+
+def test_what_waits_for_a_far_side_that_is_heard_of_does_not_end(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.define(scene.south, AlterDatabase("S", is_broker_enabled=False))
+    scene.say("ERROR")
+    wait(scene, WEEK_MS - HOUR_MS)
+    # South says something, but does not acknowledge.
+    scene.north.receive(
+        Envelope(
+            "ACK",
+            C,
+            False,
+            STOCK,
+            "S",
+            ORDERS,
+            from_broker_instance=IN_SOUTH,
+            receive_sequence_number=1,
+            hops_remaining=9,
+        )
+    )
+    wait(scene, WEEK_MS - HOUR_MS)
+    assert scene.north.shard.held == 1
+    scene.define(scene.south, AlterDatabase("S", is_broker_enabled=True))
+    wait(scene, 2 * MINUTE_MS, MINUTE_MS)
+    assert (got(scene.south), scene.north.shard.held) == (["0", "ERROR"], 0)
+
+
+def test_an_open_conversation_waits_for_its_far_side_for_longer_than_a_week(scene: Scene) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True)
+    wait(scene, 2 * WEEK_MS)
+    assert scene.north.shard.held == 1
+    scene.say("END")
+    wait(scene, 2 * WEEK_MS)
+    assert (scene.north.shard.held, state(scene.north, 0)) == (2, "DO")
+    scene.cut()
+    scene.go_on(MINUTE_MS + 4_000)
+    assert got(scene.south) == ["0", "END"]
+
+
+def test_the_lifetime_ends_what_a_closed_endpoint_still_tells(scene: Scene) -> None:
+    scene.say(begin=True, lifetime_s=3_600)
+    scene.cut((NORTH, SOUTH))
+    scene.define(scene.north, DropService("N", ORDERS))
+    assert (state(scene.north, 0), scene.north.shard.held) == ("CD", 1)
+    scene.go_on(HOUR_MS)
+    assert scene.north.shard.held == 0
+
+
+@pytest.mark.parametrize("ended", ["", "END", "ERROR"])
+def test_cleanup_ends_anything(scene: Scene, ended: str) -> None:
+    scene.cut((NORTH, SOUTH))
+    scene.say(begin=True, lifetime_s=60)
+    if ended:
+        scene.say(ended)
+    scene.go_on(MINUTE_MS)
+    scene.say("CLEANUP")
+    assert (state(scene.north, 0), scene.north.shard.held) == ("CD", 0)
+    scene.say("CLEANUP")
+    assert not scene.north.dead_letters
+    wait(scene, HOUR_MS)
+    assert not is_kept(scene.north)
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        (DropDatabase("S"),),
+        (DropDatabase("S"), CreateDatabase("S", OTHER), CreateService("S", STOCK, "stock"), to(ORDERS, NORTH, "S")),
+        (DropService("S", STOCK),),
+    ],
+)
+def test_dropping_a_database_tells_the_far_side_in_another_instance(
+    scene: Scene, commands: tuple[ServiceCommand, ...]
+) -> None:
+    scene.say(begin=True)
+    scene.say(by_target=True)
+    scene.define(scene.south, *commands)
+    scene.go_on(4_000)
+    assert (got(scene.north), state(scene.north, 0)) == (["0", "ERROR"], "ER")
+    assert scene.south.shard.held == 0
+    scene.say("END")
+    scene.go_on(30 * MINUTE_MS)
+    scene.go_on(30 * MINUTE_MS)
+    assert not is_kept(scene.north)
+    assert not is_kept(scene.south)
+
+
+def test_dropping_the_initiators_database_tells_the_target(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.define(scene.north, DropDatabase("N"))
+    assert (got(scene.south), scene.states()) == (["0", "ERROR"], ("CD", "ER"))
+    assert scene.north.shard.held == 0
+
+
+def test_a_dropped_database_that_has_sent_nothing_yet_is_told_to_nobody(scene: Scene) -> None:
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"), DropRoute("N", "AutoCreatedLocal"))
+    scene.say(begin=True)
+    scene.define(scene.north, DropDatabase("N"))
+    assert scene.north.shard.held == 0
+
+
+@pytest.mark.parametrize("is_north", [False, True])
+@pytest.mark.parametrize("is_said", [False, True])
+def test_another_broker_instance_of_a_database_ends_its_conversations_on_both_sides(
+    scene: Scene, is_north: bool, is_said: bool
+) -> None:
+    scene.say(begin=True)
+    scene.say(by_target=True)
+    site, database = (scene.north, "N") if is_north else (scene.south, "S")
+    scene.define(site, AlterDatabase(database, broker_instance=OTHER))
+    scene.go_on(4_000)
+    assert scene.states() == ("ER", "ER")
+    if is_said:
+        scene.say()
+        scene.say(by_target=True)
+    own, far = ["0", "ERROR -8462"], ["0", "ERROR"]
+    assert (got(scene.north), got(scene.south)) == ((own, far) if is_north else (far, own))
+    for by_target in (False, True):
+        scene.say("END", by_target=by_target)
+    wait(scene, 2 * HOUR_MS)
+    assert (scene.north.shard.held, scene.south.shard.held) == (0, 0)
+    # A conversation that begins after the change has the new identity.
+    scene.north.say(Envelope("MESSAGE", "d", True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+    assert scene.north.shard.conversation("d").link.far_instance == (IN_SOUTH if is_north else OTHER)  # type: ignore[union-attr]
+
+
+def test_a_database_that_is_away_and_comes_back_is_the_same(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.define(scene.south, AlterDatabase("S", mirroring_role="MIRROR"))
+    scene.say()
+    scene.define(scene.south, AlterDatabase("S", mirroring_role="PRINCIPAL"))
+    scene.go_on(4_000)
+    assert (got(scene.south), scene.states()) == (["0", "1"], ("CO", "CO"))
