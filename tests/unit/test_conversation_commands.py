@@ -139,12 +139,17 @@ def test_what_waits_is_summed_up_by_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "states"),
-    [("END", "SO CO DI ER"), ("ERROR", "SO CO DI ER"), ("CLEANUP", "SO CO DI DO ER")],
+    ("kind", "held", "states"),
+    [
+        ("END", 1, "SO CO DI ER"),
+        ("ERROR", 1, "SO CO DI ER"),
+        ("CLEANUP", 0, "SO CO DI DO ER"),
+        ("CLEANUP", 1, "SO CO DI DO ER CD"),
+    ],
 )
-def test_statements_are_sent_only_where_the_state_allows_them(kind: Any, states: str) -> None:
+def test_statements_are_sent_only_where_the_state_allows_them(kind: Any, held: int, states: str) -> None:
     ending = Ending(kind)
-    allowed = [name for name in [*State.__members__, "XX"] if ending.is_allowed(endpoint(state=name))]
+    allowed = [name for name in [*State.__members__, "XX"] if ending.is_allowed(endpoint(state=name), held)]
     assert allowed == states.split()
 
 
@@ -169,7 +174,7 @@ KINDS: tuple[Any, ...] = ("END", "ERROR", "CLEANUP")
 
 def test_what_cannot_be_ended_is_named() -> None:
     rows = [endpoint(state="DO"), endpoint(is_initiator=False, state="CD"), endpoint()]
-    assert [*not_allowed(Ending("END"), rows)] == [
+    assert [*not_allowed(Ending("END"), [(row, 0) for row in rows])] == [
         "the initiator is in state DO, which does not allow END; --cleanup ends it",
         "the target is in state CD, which does not allow END",
     ]

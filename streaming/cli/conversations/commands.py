@@ -201,9 +201,10 @@ def end(
     viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, state, idle))
     if conversation is not None and not viewed.endpoints:
         raise _no_conversation(conversation, is_filtered=bool(side or service or state or idle))
-    endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row)}
+    held = {key: viewed.held.get(key, 0) for key in viewed.endpoints}
+    endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row, held[key])}
     if conversation is not None:
-        for line in ending.not_allowed(statement, [*viewed.endpoints.values()]):
+        for line in ending.not_allowed(statement, [(row, held[key]) for key, row in viewed.endpoints.items()]):
             say(f"conversation {conversation}: {line}", err=True)
     if not endpoints:
         typer.echo("no endpoint to end")

@@ -36,9 +36,11 @@ class Ending:
     error_code: int | None = None
     error_text: str | None = None
 
-    def is_allowed(self, row: EndpointRow) -> bool:
-        """Returns whether the state of an endpoint allows the statement."""
+    def is_allowed(self, row: EndpointRow, held: int) -> bool:
+        """Returns whether an endpoint allows the statement; a closed one, only if it still holds messages."""
         state = State.__members__.get(row.state, State.ABSENT)
+        if state is State.CD and not held:
+            return False
         return after(state, _TRIGGERS[self.kind]) is not None
 
     def is_done(self, row: EndpointRow) -> bool:
@@ -156,10 +158,10 @@ class _Waiting:
         return True
 
 
-def not_allowed(ending: Ending, rows: Sequence[EndpointRow]) -> Iterator[str]:
-    """Yields a line for each endpoint whose state does not allow the statement."""
-    for row in rows:
+def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
+    """Yields a line for each endpoint that does not allow the statement; with each the number of messages it holds."""
+    for row, held in rows:
         side = "initiator" if row.is_initiator else "target"
-        advice = "" if row.state == State.CD.name else "; --cleanup ends it"
-        if not ending.is_allowed(row):
+        advice = "; --cleanup ends it" if Ending("CLEANUP").is_allowed(row, held) else ""
+        if not ending.is_allowed(row, held):
             yield f"the {side} is in state {row.state}, which does not allow {ending.kind}{advice}"
