@@ -1,12 +1,11 @@
 """Step 2 of a routing decision: in which order the matching routes are tried."""
 
-from collections.abc import Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
 from streaming.core.routing.conversation import Conversation
-from streaming.core.routing.routing_table import Route
-from streaming.core.routing.stable_hash import stable_hash
+from streaming.core.routing.routing_table import Route, RouteGroup
+from streaming.core.routing.stable_hash import Spread
 
 MIRRORED, IS_LOCAL, NETWORK, IS_TRANSPORT = range(4)
 KINDS = ("with a mirror address", "LOCAL", "with a network address", "TRANSPORT")
@@ -21,23 +20,31 @@ def kind(route: Route) -> int:
     return IS_TRANSPORT if route.address == TRANSPORT else NETWORK
 
 
-def in_order(routes: Sequence[Route], conversation: Conversation) -> Sequence[Route]:
-    """Returns the routes in the order in which they are tried.
+def in_order(group: RouteGroup, conversation: Conversation) -> Iterator[Route]:
+    """Yields routes that match together in the order in which they are tried.
 
     Routes with the same broker instance, service, address and mirror address are one. First come routes with a mirror
     address, then LOCAL, then network addresses, then TRANSPORT. Among equals the highest hash comes first (R5).
     """
-    if len(routes) == 1:
-        return routes
+    if group.spreads is None:
+        group.spreads = _spreads(group.routes)
+    for spread in group.spreads:
+        yield spread.first(conversation.conversation_id)
+        yield from spread.others(conversation.conversation_id)
+
+
+def _spreads(routes: Sequence[Route]) -> list[Spread[Route]]:
+    """Returns the different routes of each kind."""
     different: dict[tuple[str | None, ...], Route] = {}
     for route in routes:
         key = (route.broker_instance, route.service_name, _comparable(route.address), _comparable(route.mirror_address))
         different.setdefault(key, route)
-    if len(different) == 1:
-        return routes[:1]
-    hashed = [(stable_hash(conversation.conversation_id, *key), route) for key, route in different.items()]
-    hashed.sort(key=itemgetter(0), reverse=True)
-    return sorted([route for _, route in hashed], key=kind)
+    found = []
+    for each in range(len(KINDS)):
+        equal = [(route, key) for key, route in different.items() if kind(route) == each]
+        if equal:
+            found.append(Spread(equal))
+    return found
 
 
 def _comparable(address: str | None) -> str | None:

@@ -19,6 +19,7 @@ from streaming.core.routing.definition_rules import (
     require_valid_route,
 )
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_SERVICE, Route, RoutingTable
+from streaming.core.routing.stable_hash import Spread
 
 MSDB = "msdb"
 AUTO_CREATED_LOCAL = "AutoCreatedLocal"
@@ -51,6 +52,8 @@ class Definitions:
         # Databases with an enabled broker by broker instance, and the services in databases that are here.
         self._enabled_by_instance: dict[str, str] = {}
         self._here_by_service: dict[str, tuple[Service, ...]] = {}
+        # The same; without those that have changed since they were asked for.
+        self._spreads: dict[str, Spread[Service]] = {}
         self._expiries: list[tuple[int, str, str]] = []
 
     @classmethod
@@ -72,6 +75,14 @@ class Definitions:
     def services_here(self, name: str) -> tuple[Service, ...]:
         """Returns the services of this name in databases that are here, in order of the databases' names."""
         return self._here_by_service.get(name, ())
+
+    def some_service_here(self, name: str, conversation_id: str) -> Service:
+        """Returns the one of `services_here` that a conversation picks (R5). There must be one."""
+        spread = self._spreads.get(name)
+        if spread is None:
+            spread = Spread((service, (name, service.database)) for service in self._here_by_service[name])
+            self._spreads[name] = spread
+        return spread.first(conversation_id)
 
     def database_here(self, broker_instance: str) -> str | None:
         """Returns the name of the database with this broker instance; None if it is not here."""
@@ -381,6 +392,7 @@ class Definitions:
             )
 
     def _look_where_service_is(self, name: str) -> None:
+        self._spreads.pop(name, None)
         by_database = self._services.get(name, {})
         here = tuple(by_database[database] for database in sorted(by_database) if self.databases[database].is_here)
         if here:

@@ -1,6 +1,5 @@
 """Explanations of routing decisions: each step, and why each route was passed over."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streaming.core.routing.choosing import KINDS, in_order, kind
@@ -8,7 +7,7 @@ from streaming.core.routing.conversation import Question
 from streaming.core.routing.databases import Service
 from streaming.core.routing.locating import NO_BROKER_INSTANCE
 from streaming.core.routing.matching import ASK_RULE, ASSUMING_RULE, NO_RULE, Case
-from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RouteGroup
 from streaming.core.times import iso_time
 
 # A table may have thousands of routes.
@@ -64,7 +63,7 @@ class Explanation:
         there = f"queue {service.queue}" if service is not None else "it has no such service"
         self._add("reply", f"a target's message goes to the broker instance it names, database {database}: {there}")
 
-    def matched(self, case: Case, database: str, rule: int, found: Sequence[Route], is_outside: bool) -> None:
+    def matched(self, case: Case, database: str, rule: int, found: RouteGroup, is_outside: bool) -> None:
         """Adds the rules of step 1 up to the one that decided, with the routes that each has passed over."""
         reason = "for messages from outside" if is_outside else "the sender's database"
         routes = "1 route" if len(case.table.routes) == 1 else f"{len(case.table.routes):,} routes"
@@ -76,9 +75,9 @@ class Explanation:
         elif rule == NO_RULE:
             self._add("rule 7", "no rule has found a route")
         else:
-            names = ", ".join(route.name or "an assumed route with the address LOCAL" for route in found)
+            names = ", ".join(route.name or "an assumed route with the address LOCAL" for route in found.routes)
             step = self._add(f"rule {rule}", f"{_sought(case, rule)}: {names}")
-            self._pass_over(step, case, rule, {route.name for route in found})
+            self._pass_over(step, case, rule, {route.name for route in found.routes})
             self._add_order(case, found)
 
     def located(self, route: Route, service: Service | int) -> None:
@@ -135,11 +134,11 @@ class Explanation:
             step.passed_over[name] = _reason(case, case.table.routes[name], rule)
         step.others = max(0, len(names) - MAX_PASSED_OVER)
 
-    def _add_order(self, case: Case, found: Sequence[Route]) -> None:
-        if len(found) > 1:
-            ordered = in_order(found, case.conversation)
+    def _add_order(self, case: Case, found: RouteGroup) -> None:
+        if len(found.routes) > 1:
+            ordered = [*in_order(found, case.conversation)]
             order = ", ".join(f"{_name(route)} ({KINDS[kind(route)]})" for route in ordered)
-            same = len(found) - len(ordered)
+            same = len(found.routes) - len(ordered)
             self._add("order", order + (f"; {same} with the same destination" if same else ""))
 
 

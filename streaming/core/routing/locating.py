@@ -4,7 +4,6 @@ from streaming.core.routing.conversation import Conversation
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
-from streaming.core.routing.stable_hash import stable_hash
 
 NO_BROKER_INSTANCE = 9795
 NO_SERVICE = 9796
@@ -32,4 +31,4 @@ def locate(definitions: Definitions, conversation: Conversation, route: Route) -
         own = definitions.service(conversation.from_database, name)
         if own is not None:
             return own
-    return max(here, key=lambda service: stable_hash(conversation.conversation_id, name, service.database))
+    return definitions.some_service_here(name, conversation.conversation_id)

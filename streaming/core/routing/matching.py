@@ -15,8 +15,7 @@ from collections.abc import Callable
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Conversation, Question
 from streaming.core.routing.definitions import Definitions
-from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RoutingTable
-from streaming.core.routing.stable_hash import stable_hash
+from streaming.core.routing.routing_table import BROKER_CONFIGURATION, NO_ROUTES, Route, RouteGroup, RoutingTable
 
 ASK_RULE = 4
 ASSUMING_RULE = 6
@@ -51,27 +50,23 @@ class Case:
         self.is_literal = is_literal
 
 
-def rule_1(case: Case) -> list[Route]:
+def rule_1(case: Case) -> RouteGroup:
     """Returns the routes for the conversation's service and broker instance."""
     instance = case.conversation.to_broker_instance
-    return case.table.for_instance(case.conversation.to_service, instance) if instance is not None else []
+    return case.table.for_instance(case.conversation.to_service, instance) if instance is not None else NO_ROUTES
 
 
-def rule_2(case: Case) -> list[Route]:
+def rule_2(case: Case) -> RouteGroup:
     """Returns the routes for the conversation's service that name no broker instance."""
     return case.table.for_service(case.conversation.to_service)
 
 
-def rule_3(case: Case) -> list[Route]:
+def rule_3(case: Case) -> RouteGroup:
     """Returns the routes for the conversation's service and one of the broker instances that routes name (R5)."""
     conversation = case.conversation
     if conversation.to_broker_instance is not None:
-        return []
-    by_instance = case.table.instances_of(conversation.to_service)
-    if len(by_instance) <= 1:
-        return next(iter(by_instance.values()), [])
-    picked = max(by_instance, key=lambda each: stable_hash(conversation.conversation_id, conversation.to_service, each))
-    return by_instance[picked]
+        return NO_ROUTES
+    return case.table.for_some_instance(conversation.to_service, conversation.conversation_id)
 
 
 def waits_for_answer(case: Case) -> bool:
@@ -83,29 +78,29 @@ def waits_for_answer(case: Case) -> bool:
     return case.table.has_service(BROKER_CONFIGURATION)
 
 
-def rule_5(case: Case) -> list[Route]:
+def rule_5(case: Case) -> RouteGroup:
     """Returns the routes without service and broker instance."""
     return case.table.for_any()
 
 
-def rule_6(case: Case) -> list[Route]:
+def rule_6(case: Case) -> RouteGroup:
     """Returns an assumed route with the address LOCAL, if a database here has the service."""
     conversation = case.conversation
     if conversation.to_broker_instance is None or not case.definitions.services_here(conversation.to_service):
-        return []
-    return [Route("", "", conversation.to_service, None, None, LOCAL, None)]
+        return NO_ROUTES
+    return RouteGroup([Route("", "", conversation.to_service, None, None, LOCAL, None)])
 
 
 # Rule 4 finds no routes.
-RULES: dict[int, Callable[[Case], list[Route]]] = {1: rule_1, 2: rule_2, 3: rule_3, 5: rule_5, ASSUMING_RULE: rule_6}
+RULES: dict[int, Callable[[Case], RouteGroup]] = {1: rule_1, 2: rule_2, 3: rule_3, 5: rule_5, ASSUMING_RULE: rule_6}
 
 
-def match(case: Case) -> tuple[int, list[Route]]:
+def match(case: Case) -> tuple[int, RouteGroup]:
     """Returns the rule that decides, and the routes that it finds: none with rules 4 and 7."""
     for number, rule in RULES.items():
         if number == ASK_RULE + 1 and waits_for_answer(case):
-            return ASK_RULE, []
+            return ASK_RULE, NO_ROUTES
         found = rule(case)
-        if found:
+        if found.routes:
             return number, found
-    return NO_RULE, []
+    return NO_RULE, NO_ROUTES

@@ -110,7 +110,7 @@ class _Resolution:
         explanation = self._explanation
         if explanation is not None:
             explanation.matched(case, database, rule, found, is_outside)
-        if not found:
+        if not found.routes:
             is_asked = rule == ASK_RULE
             asks = is_asked and question is Question.NOT_ASKED
             return self._undelivered(ROUTE_ASKED_FOR if is_asked else NO_ROUTE, rule, database, asks=asks)

@@ -1,7 +1,10 @@
 """The routes of one database, indexed by what a conversation may name."""
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from streaming.core.routing.stable_hash import Spread
 
 # The service that is asked for missing routes (dynamic routing).
 BROKER_CONFIGURATION = "SQL/ServiceBroker/BrokerConfiguration"
@@ -32,6 +35,31 @@ class Route:
     mirror_address: str | None
 
 
+class RouteGroup:
+    """Routes of one table that match together: they name the same service and broker instance.
+
+    Attributes:
+        routes: The routes, in order of names: the result of a decision must not depend on the order of statements.
+        spreads: The routes as `choosing` tries them; None: it has not tried them since they changed.
+    """
+
+    __slots__ = ("routes", "spreads")
+
+    def __init__(self, routes: Sequence[Route] = ()) -> None:
+        self.routes: list[Route] = [*routes]
+        self.spreads: list[Spread[Route]] | None = None
+
+    def add(self, route: Route) -> None:
+        """Adds a route."""
+        insort(self.routes, route, key=_name)
+        self.spreads = None
+
+    def remove(self, name: str) -> None:
+        """Removes a route."""
+        del self.routes[bisect_left(self.routes, name, key=_name)]
+        self.spreads = None
+
+
 class RoutingTable:
     """Routes by name, and those that have not expired by service and broker instance.
 
@@ -40,16 +68,17 @@ class RoutingTable:
         live: The names of the routes that have not expired.
     """
 
-    __slots__ = ("_exact", "_plain", "_wildcards", "live", "routes")
+    __slots__ = ("_exact", "_plain", "_spreads", "_wildcards", "live", "routes")
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
         self.live: set[str] = set()
         # service -> broker instance -> routes; service -> routes without a broker instance; routes without a service.
-        # Each in order of names: the result of a decision must not depend on the order of statements.
-        self._exact: dict[str, dict[str, list[Route]]] = {}
-        self._plain: dict[str, list[Route]] = {}
-        self._wildcards: list[Route] = []
+        self._exact: dict[str, dict[str, RouteGroup]] = {}
+        self._plain: dict[str, RouteGroup] = {}
+        self._wildcards = RouteGroup()
+        # Service -> what `_exact` has of it; without those that have changed since they were asked for.
+        self._spreads: dict[str, Spread[RouteGroup]] = {}
 
     def put(self, route: Route, *, is_expired: bool) -> None:
         """Adds a route, or replaces the one of its name."""
@@ -58,7 +87,7 @@ class RoutingTable:
         if not is_expired:
             self.live.add(route.name)
             if route.service_name is not None or route.broker_instance is None:  # others match nothing
-                insort(self._group(route), route, key=_name)
+                self._group(route).add(route)
 
     def remove(self, name: str) -> None:
         """Removes a route, if there is one of this name."""
@@ -75,47 +104,62 @@ class RoutingTable:
         if route.service_name is None and route.broker_instance is not None:
             return
         group = self._group(route)
-        del group[bisect_left(group, name, key=_name)]
+        group.remove(name)
         service, instance = route.service_name, route.broker_instance
-        if group or service is None:
+        if group.routes or service is None:
             return
         if instance is None:
             del self._plain[service]
         else:
+            self._spreads.pop(service, None)
             del self._exact[service][instance]
             if not self._exact[service]:
                 del self._exact[service]
 
-    def for_instance(self, service: str, broker_instance: str) -> list[Route]:
+    def for_instance(self, service: str, broker_instance: str) -> RouteGroup:
         """Returns the routes for exactly this service and broker instance."""
-        return self._exact.get(service, _NO_INSTANCES).get(broker_instance, _NO_ROUTES)
+        return self._exact.get(service, _NO_INSTANCES).get(broker_instance, NO_ROUTES)
 
-    def for_service(self, service: str) -> list[Route]:
+    def for_service(self, service: str) -> RouteGroup:
         """Returns the routes for exactly this service that name no broker instance."""
-        return self._plain.get(service, _NO_ROUTES)
+        return self._plain.get(service, NO_ROUTES)
 
-    def instances_of(self, service: str) -> dict[str, list[Route]]:
-        """Returns the routes for exactly this service that name a broker instance, by that."""
-        return self._exact.get(service, _NO_INSTANCES)
+    def for_some_instance(self, service: str, conversation_id: str) -> RouteGroup:
+        """Returns the routes for exactly this service and the broker instance that the conversation picks (R5)."""
+        by_instance = self._exact.get(service)
+        if by_instance is None:
+            return NO_ROUTES
+        spread = self._spreads.get(service)
+        if spread is None:
+            spread = self._spreads[service] = Spread(
+                (group, (service, instance)) for instance, group in by_instance.items()
+            )
+        return spread.first(conversation_id)
 
     def has_service(self, service: str) -> bool:
         """Returns whether a route is for exactly this service."""
         return service in self._plain or service in self._exact
 
-    def for_any(self) -> list[Route]:
+    def for_any(self) -> RouteGroup:
         """Returns the routes without service name and broker instance."""
         return self._wildcards
 
-    def _group(self, route: Route) -> list[Route]:
-        if route.service_name is None:
+    def _group(self, route: Route) -> RouteGroup:
+        """Returns the group of a route; a new one if there is none."""
+        service, instance = route.service_name, route.broker_instance
+        if service is None:
             return self._wildcards
-        if route.broker_instance is None:
-            return self._plain.setdefault(route.service_name, [])
-        return self._exact.setdefault(route.service_name, {}).setdefault(route.broker_instance, [])
+        if instance is None:
+            return self._plain.setdefault(service, RouteGroup())
+        by_instance = self._exact.setdefault(service, {})
+        if instance not in by_instance:
+            by_instance[instance] = RouteGroup()
+            self._spreads.pop(service, None)
+        return by_instance[instance]
 
 
-_NO_ROUTES: list[Route] = []
-_NO_INSTANCES: dict[str, list[Route]] = {}
+NO_ROUTES = RouteGroup()
+_NO_INSTANCES: dict[str, RouteGroup] = {}
 
 
 def _name(route: Route) -> str:

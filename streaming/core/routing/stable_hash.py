@@ -1,6 +1,10 @@
 """The hash by which a conversation picks one of several equal destinations (R5)."""
 
+from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 _BYTES = 8
 
@@ -11,6 +15,49 @@ def stable_hash(*texts: str | None) -> bytes:
     The destination with the highest hash is picked (rendezvous hashing). So load spreads, a conversation keeps its
     choice, and a new destination takes few conversations away from the others.
     """
+    return blake2b(_joined(texts), digest_size=_BYTES).digest()
+
+
+class Spread(Generic[T]):
+    """Equal destinations, over which conversations spread.
+
+    There may be thousands. So what does not depend on the conversation is prepared once, and the choice of the last
+    conversation is remembered: a batch decides about most messages more than once.
+    """
+
+    def __init__(self, destinations: Iterable[tuple[T, tuple[str | None, ...]]]) -> None:
+        """Prepares destinations, each with the texts that follow the conversation's identifier in its hash."""
+        found = [*destinations]
+        self._destinations = [destination for destination, _ in found]
+        self._texts = [_joined(("", *texts)) for _, texts in found]
+        self._last: tuple[str, T] | None = None
+
+    def first(self, conversation_id: str) -> T:
+        """Returns the destination that a conversation picks."""
+        if len(self._destinations) == 1:
+            return self._destinations[0]
+        if self._last is None or self._last[0] != conversation_id:
+            hashes = self._hashes(conversation_id)
+            self._last = conversation_id, self._destinations[hashes.index(max(hashes))]
+        return self._last[1]
+
+    def others(self, conversation_id: str) -> list[T]:
+        """Returns the other destinations, in the order in which the conversation would pick them."""
+        hashes = self._hashes(conversation_id)
+        order = sorted(range(len(hashes)), key=hashes.__getitem__, reverse=True)
+        return [self._destinations[index] for index in order[1:]]
+
+    def _hashes(self, conversation_id: str) -> list[bytes]:
+        """Returns what `stable_hash` returns for the conversation and each destination's texts."""
+        begun = blake2b(conversation_id.encode(), digest_size=_BYTES)
+        hashes = []
+        for text in self._texts:
+            one = begun.copy()
+            one.update(text)
+            hashes.append(one.digest())
+        return hashes
+
+
+def _joined(texts: Iterable[str | None]) -> bytes:
     # Names have no control characters.
-    data = "\x00".join(["\x01" if text is None else text for text in texts])
-    return blake2b(data.encode(), digest_size=_BYTES).digest()
+    return "\x00".join(["\x01" if text is None else text for text in texts]).encode()

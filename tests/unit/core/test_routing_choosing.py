@@ -8,7 +8,7 @@ from streaming.core.routing.addresses import LOCAL, TRANSPORT
 from streaming.core.routing.choosing import in_order
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.definitions import MSDB, Definitions
-from streaming.core.routing.routing_table import Route
+from streaming.core.routing.routing_table import Route, RouteGroup
 from streaming.core.routing.stable_hash import stable_hash
 from tests.support.routing_scene import (
     ELSEWHERE,
@@ -44,6 +44,11 @@ MANY = range(2000)
 def spread(definitions: Definitions) -> dict[str, str | None]:
     """Returns the route of each of many conversations."""
     return {f"c{number}": decide(definitions, own(conversation_id=f"c{number}")).route for number in MANY}
+
+
+def ordered(*routes: Route) -> list[Route]:
+    """Returns routes that match together in the order in which they are tried."""
+    return [*in_order(RouteGroup(routes), own())]
 
 
 def test_a_route_with_a_mirror_address_is_chosen_first() -> None:
@@ -157,7 +162,7 @@ def test_routes_with_the_same_destination_are_one() -> None:
 
 
 def test_routes_of_which_all_have_the_same_destination_are_one() -> None:
-    assert in_order([NETWORK, NETWORK], own()) == [NETWORK]
+    assert ordered(NETWORK, NETWORK) == [NETWORK]
 
 
 @pytest.mark.parametrize(
@@ -171,12 +176,12 @@ def test_routes_of_which_all_have_the_same_destination_are_one() -> None:
     ],
 )
 def test_routes_that_differ_in_service_broker_instance_address_or_mirror_are_two(other: Route) -> None:
-    assert len(in_order([MIRRORED, other], own())) == 2
+    assert len(ordered(MIRRORED, other)) == 2
 
 
 def test_the_order_of_the_kinds_does_not_depend_on_the_order_of_the_statements() -> None:
     for routes in ([ANY_TRANSPORT, ANY_NETWORK, ANY_LOCALLY], [ANY_LOCALLY, ANY_NETWORK, ANY_TRANSPORT]):
-        assert in_order(routes, own()) == [ANY_LOCALLY, ANY_NETWORK, ANY_TRANSPORT]
+        assert ordered(*routes) == [ANY_LOCALLY, ANY_NETWORK, ANY_TRANSPORT]
 
 
 def test_r5_conversations_spread_over_equal_routes() -> None:
