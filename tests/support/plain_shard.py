@@ -240,14 +240,15 @@ class PlainShard:
         """Adds a question of the router."""
         self.touched[conversation.conversation_id] = conversation
 
-    def holds_for(self, services: Collection[str]) -> bool:
-        """Returns whether a conversation holds messages for one of these services."""
+    def held_of(self, services: Collection[str]) -> set[str]:
+        """Returns those of these services for which a conversation holds messages."""
         found = [self.conversation(each) for each in self.conversations]
-        return any(
-            each.directions[side].waiting and each.services[side] in services
+        return {
+            each.services[side]
             for each in found
             for side in (INITIATOR, TARGET)
-        )
+            if each.directions[side].waiting and each.services[side] in services
+        }
 
     def mark(self, changes: Changes) -> None:
         """Makes the conversations due that changed definitions concern."""

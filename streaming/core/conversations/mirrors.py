@@ -51,10 +51,12 @@ class Mirrors:
     def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
         """Restores what `snapshot` has returned, also with lists for tuples; without it, none has been used."""
         self._pairs: dict[Place, _Pair] = {}
+        # Address -> broker instance -> the places that have both, in the order in which they were used first.
+        self._places: dict[str, dict[str, dict[Place, None]]] = {}
         for place, answers, asked_ms, is_awaited in snapshot:
             instance, address, mirror = place
             found: list[Answer] = [(answer[0], answer[1]) for answer in answers]
-            self._pairs[instance, address, mirror] = _Pair(found, asked_ms, is_awaited)
+            self._add((instance, address, mirror), _Pair(found, asked_ms, is_awaited))
 
     def __bool__(self) -> bool:
         """Returns whether any has been used."""
@@ -66,14 +68,14 @@ class Mirrors:
 
     def principal(self, place: Place) -> str | None:
         """Returns the address of the principal; None if none is known. Then messages wait for one."""
-        pair = self._pairs.setdefault(place, _Pair())
+        pair = self._pair(place)
         index = pair.principal()
         pair.is_awaited = index is None
         return None if index is None else place[1 + index]
 
     def ask(self, place: Place, now_ms: int) -> bool:
         """Notes that a place is to be asked. Returns whether it is, because it was not asked a moment ago."""
-        pair = self._pairs.setdefault(place, _Pair())
+        pair = self._pair(place)
         if now_ms < pair.asked_ms + ASK_AGAIN_MS:
             return False
         pair.asked_ms = now_ms
@@ -81,16 +83,15 @@ class Mirrors:
 
     def take_answer(self, instance: str, address: str, answer: Answer) -> list[Place]:
         """Takes what an address says about a broker instance. Returns the places that have another principal now."""
-        return self._change(
-            [place for place in self._pairs if place[0] == instance and address in place[1:]], address, answer
-        )
+        return self._change(self._places.get(address, {}).get(instance, ()), address, answer)
 
     def lose(self, address: str) -> list[Place]:
         """Forgets what an address has answered, because it cannot be reached.
 
         Returns the places that have lost their principal. They may be asked at once.
         """
-        changed = self._change([place for place in self._pairs if address in place[1:]], address, _NO_ANSWER)
+        found = [place for places in self._places.get(address, {}).values() for place in places]
+        changed = self._change(found, address, _NO_ANSWER)
         for place in changed:
             self._pairs[place].asked_ms = NEVER_MS
         return changed
@@ -114,8 +115,21 @@ class Mirrors:
         """Forgets the places that no route names any more."""
         for place in [place for place in self._pairs if place not in places]:
             del self._pairs[place]
+            for address in place[1:]:
+                del self._places[address][place[0]][place]
 
-    def _change(self, places: list[Place], address: str, answer: Answer) -> list[Place]:
+    def _pair(self, place: Place) -> _Pair:
+        """Returns the knowledge about a place, also about a new one."""
+        pair = self._pairs.get(place)
+        return self._add(place, _Pair()) if pair is None else pair
+
+    def _add(self, place: Place, pair: _Pair) -> _Pair:
+        self._pairs[place] = pair
+        for address in place[1:]:
+            self._places.setdefault(address, {}).setdefault(place[0], {})[place] = None
+        return pair
+
+    def _change(self, places: Iterable[Place], address: str, answer: Answer) -> list[Place]:
         changed = []
         for place in places:
             pair = self._pairs[place]

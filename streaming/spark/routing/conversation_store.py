@@ -90,10 +90,12 @@ class ConversationStore:
         wakes = np.where(is_due, 0, self._numbers("wake_ms"))
         self._resting = self._resting.set_column(1, COLUMNS.field("wake_ms"), pa.array(wakes))
 
-    def holds_for(self, services: Collection[str]) -> bool:
-        """Returns whether a conversation that is not taken up holds messages for one of these services."""
+    def held_of(self, services: Collection[str]) -> set[str]:
+        """Returns those of these services for which a conversation that is not taken up holds messages."""
         hashes = _hashes((name,) for name in services)
-        return any(np.isin(self._numbers(column), hashes).any() for column in ("held_to_initiator", "held_to_target"))
+        columns = self._numbers("held_to_initiator"), self._numbers("held_to_target")
+        held = {found for column in columns for found in column[np.isin(column, hashes)].tolist()}
+        return {name for name in services if _hash((name,)) in held}
 
     @property
     def incoming(self) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Protocol
 
@@ -28,8 +28,8 @@ class Store(Protocol):
         """Makes the conversations due that changed definitions concern."""
         ...
 
-    def holds_for(self, services: Collection[str]) -> bool:
-        """Returns whether a conversation holds messages for one of these services."""
+    def held_of(self, services: Collection[str]) -> set[str]:
+        """Returns those of these services for which a conversation holds messages."""
         ...
 
     def find(self, conversation_id: str) -> Conversation | None:
@@ -75,9 +75,10 @@ def take_news(
             routed.add(report.service)
         else:
             changed += _take_role(context, report, away)
-    routed |= _services_at(context.definitions, changed)
+    services = _services_at(context.definitions, [*changed, *context.mirrors.due(context.now_ms)])
+    routed.update(*[services[place] for place in changed if place in services])
     store.mark(Changes(changes.services, changes.routed | routed, is_all))
-    _ask_for_principals(context, store, changed)
+    _ask_for_principals(context, store, changed, services)
     return [*needed.values()]
 
 
@@ -89,13 +90,17 @@ def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dic
     return [] if report.is_connected else context.mirrors.lose(report.address)
 
 
-def _ask_for_principals(context: Context, store: Store, changed: list[Place]) -> None:
+def _ask_for_principals(
+    context: Context, store: Store, changed: list[Place], services: Mapping[Place, set[str]]
+) -> None:
     """Asks for the principals that were lost, and again for those for which messages wait."""
     for place in dict.fromkeys(changed):
         if context.mirrors.principal(place) is None:
             ask(context, place)
-    for place in context.mirrors.due(context.now_ms):
-        if store.holds_for(_services_at(context.definitions, [place])):
+    due = context.mirrors.due(context.now_ms)
+    held = store.held_of({name for place in due for name in services.get(place, ())})
+    for place in due:
+        if not held.isdisjoint(services.get(place, ())):
             ask(context, place)
         else:
             context.mirrors.rest(place)
@@ -144,6 +149,12 @@ def _mirrored(definitions: Definitions) -> Iterable[tuple[Place, str]]:
                 yield (route.broker_instance or "", route.address, route.mirror_address), route.service_name or ""
 
 
-def _services_at(definitions: Definitions, places: Iterable[Place]) -> set[str]:
-    wanted = set(places)
-    return {service for place, service in _mirrored(definitions) if place in wanted} if wanted else set()
+def _services_at(definitions: Definitions, places: Collection[Place]) -> dict[Place, set[str]]:
+    """Returns the services that routes lead to each place."""
+    found: dict[Place, set[str]] = {}
+    if places:
+        wanted = {*places}
+        for place, service in _mirrored(definitions):
+            if place in wanted:
+                found.setdefault(place, set()).add(service)
+    return found
