@@ -221,6 +221,21 @@ def test_an_answer_is_explained_with_the_initiators_broker_instance() -> None:
     assert explained.decision.service is not None
 
 
+def test_an_answer_to_another_instance_is_explained_with_the_broker_instance_that_it_names() -> None:
+    far = "ffffffff-0000-4000-8000-000000000000"
+    # Database A here has a service of that name, too.
+    target = endpoint(is_initiator=False, service="Stock", database="B", far_broker_instance=far)
+    viewed = Viewed({"c/target": target}, {"c/target": b"{}"}, [])
+    answer = transmission(
+        is_initiator=False, from_service="Stock", from_database="B", to_service="Orders", to_broker_instance=far
+    )
+    found = facts("c", viewed, [(answer, {})], source())
+    [explained] = found.explained
+    assert explained is not None
+    assert explained.decision.number == 9795
+    assert f"in another instance, broker instance {far}" in text_of(found.view())
+
+
 def test_what_the_router_itself_sends_is_not_explained() -> None:
     found = facts("c", Viewed({}, {}, []), [(transmission(from_database=None), {})], source())
     assert found.explained == [None]

@@ -75,7 +75,9 @@ def test_only_endpoints_that_may_still_send_count() -> None:
     states = ("SO", "CO", "DI", "DO", "ER", "CD", "XX")
     rows = [endpoint(state=state, database=A, far_broker_instance=IN_B) for state in states]
     answering = endpoint(is_initiator=False, database=B, far_service="Orders", far_database=A)
-    assert open_conversations([*rows, answering], definitions) == {
+    far = endpoint(is_initiator=False, database=B, far_service="Orders", far_broker_instance=ELSEWHERE)
+    assert open_conversations([*rows, answering, far], definitions) == {
         Conversation("diagnosed", "Stock", IN_B, True, A): 2,
         Conversation("diagnosed", "Orders", IN_A, False, B): 1,
+        Conversation("diagnosed", "Orders", ELSEWHERE, False, B): 1,
     }

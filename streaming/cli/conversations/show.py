@@ -51,7 +51,7 @@ class ConversationFacts:
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
         for side in (True, False):
-            lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else ["there is none yet"]
+            lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
             table.add_row(SIDES[side], Text("\n".join(map(printable, lines))))
         for (row, _), explained in zip(self.held, self.explained, strict=True):
             # The explanation has more than one line, and escapes for what a terminal would act upon.
@@ -61,6 +61,13 @@ class ConversationFacts:
         if not self.held:
             table.add_row("held", Text("nothing"))
         return Group(Text(printable(self.conversation_id), "bold"), table)
+
+    def _absent(self, side: bool) -> str:
+        """Returns where an endpoint is of which there is no row. A conversation without an initiator has none here."""
+        other = self.endpoints.get(not side)
+        if not side or other is None:
+            return "there is none yet"
+        return f"in another instance, broker instance {other[0].far_broker_instance or '-'}"
 
     def _endpoint(self, row: EndpointRow) -> list[str]:
         lines = [

@@ -175,10 +175,8 @@ def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) ->
     for row in rows:
         if after(State.__members__.get(row.state, State.ABSENT), Trigger.SEND) is None:
             continue
-        instance = row.far_broker_instance
-        if not row.is_initiator:
-            # A target's messages name the initiator's broker instance.
-            far = definitions.databases.get(row.far_database or "")
-            instance = None if far is None else far.broker_instance
+        # A target's messages name the initiator's broker instance.
+        far = None if row.is_initiator else definitions.databases.get(row.far_database or "")
+        instance = row.far_broker_instance if far is None else far.broker_instance
         found[Conversation("diagnosed", row.far_service, instance, row.is_initiator, row.database)] += 1
     return found

@@ -219,6 +219,12 @@ class Conversation:
         """Returns the topic that has the messages to a side."""
         return Source.MESSAGES if self.link is None or self.link.far_side == side else Source.INCOMING
 
+    def next_try_ms(self, side: int) -> int:
+        """Returns the instant at which what waits for a side is tried again; FOREVER_MS: none is set."""
+        if self.link is not None and self.link.far_side == side:
+            return self.link.resend_ms
+        return self.directions[side].retry_ms or FOREVER_MS
+
     def references(self) -> int:
         """Returns the number of messages that are held."""
         held = len(self.directions[INITIATOR].waiting) + len(self.directions[TARGET].waiting)

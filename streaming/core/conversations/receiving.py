@@ -225,10 +225,12 @@ def _take_what_it_knows(context: Context, conversation: Conversation, link: Link
 
 def _pin(conversation: Conversation, link: Link, envelope: IncomingEnvelope) -> None:
     """Notes the far side's broker instance. The conversation names its target's from now on."""
-    link.far_instance = envelope.from_broker_instance or ""
+    found = envelope.from_broker_instance or ""
+    if link.far_instance != found:
+        link.far_instance = found
+        conversation.is_view_stale = True
     if link.far_side == TARGET:
         conversation.to_broker_instance = envelope.from_broker_instance
-        conversation.is_view_stale = True
 
 
 def _take_repeat(

@@ -58,6 +58,7 @@ class ConversationStore:
     Attributes:
         taken: The conversations taken up as Python objects, by id.
         held_before: For each of them the number of messages that each direction held when it was taken up.
+        tries_before: For each of them the instants at which these were to be tried again.
     """
 
     def __init__(self, stored: bytes = b"") -> None:
@@ -70,6 +71,7 @@ class ConversationStore:
         self._looked_at: set[str] = set()
         self.taken: dict[str, Conversation] = {}
         self.held_before: dict[str, tuple[int, int]] = {}
+        self.tries_before: dict[str, tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._resting) + len(self.taken)
@@ -159,7 +161,7 @@ class ConversationStore:
             name = conversation.conversation_id
             self.taken[name] = conversation
             self._wakes[name] = wake, again
-            self.held_before[name] = held_by(conversation)
+            self.held_before[name], self.tries_before[name] = held_by(conversation), _tries_of(conversation)
 
     def looked_at(self, conversation: Conversation) -> None:
         """Notes that a conversation that was due has been looked at."""
@@ -175,6 +177,7 @@ class ConversationStore:
         """Adds a new conversation."""
         self.taken[conversation.conversation_id] = conversation
         self.held_before[conversation.conversation_id] = (0, 0)
+        self.tries_before[conversation.conversation_id] = (FOREVER_MS, FOREVER_MS)
 
     def remove(self, conversation: Conversation) -> None:
         """Removes a conversation that was taken up."""
@@ -216,6 +219,11 @@ def held_by(conversation: Conversation) -> tuple[int, int]:
     return len(conversation.directions[INITIATOR].waiting), len(conversation.directions[TARGET].waiting)
 
 
+def _tries_of(conversation: Conversation) -> tuple[int, int]:
+    """Returns the instants at which what waits for the initiator and for the target is tried again."""
+    return conversation.next_try_ms(INITIATOR), conversation.next_try_ms(TARGET)
+
+
 def _row(conversation: Conversation, wake: int, again: int) -> tuple[Any, ...]:
     link = conversation.link
     held = [
@@ -254,5 +262,6 @@ def views_of(store: ConversationStore) -> Iterator[tuple[Conversation, tuple[int
     """Yields the conversations whose views must be written, with the numbers of messages that they held before."""
     for name, conversation in store.taken.items():
         before = store.held_before[name]
-        if conversation.is_view_stale or before != held_by(conversation):
+        is_shown = before == held_by(conversation) and store.tries_before[name] == _tries_of(conversation)
+        if conversation.is_view_stale or not is_shown:
             yield conversation, before

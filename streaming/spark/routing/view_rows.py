@@ -111,7 +111,7 @@ def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dic
         "database": endpoint.database,
         "far_service": conversation.services[TARGET - side],
         "far_database": None if far is None else far.database,
-        "far_broker_instance": conversation.to_broker_instance if side == INITIATOR else None,
+        "far_broker_instance": _far_broker_instance(conversation, TARGET - side),
         "conversation_group_id": endpoint.group_id,
         "send_sequence": conversation.directions[TARGET - side].next_sequence,
         "receive_sequence": conversation.directions[side].due_sequence,
@@ -125,23 +125,30 @@ def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dic
 def _transmission_fields(conversation: Conversation, to: int, held: int, clock: Clock) -> dict[str, Any]:
     """Returns a row of sys.transmission_queue: the messages of one direction that are held, and why."""
     direction, sender = conversation.directions[to], conversation.endpoints[TARGET - to]
-    link, reason, next_ms = conversation.link, direction.reason, direction.retry_ms
+    link, reason = conversation.link, direction.reason
     if link is not None and link.far_side == to and not reason:
-        reason, next_ms = f"sent to {link.address}, which has not acknowledged it yet", link.resend_ms
+        reason = f"sent to {link.address}, which has not acknowledged it yet"
     return {
         "conversation_id": conversation.conversation_id,
         "is_initiator": to == TARGET,
         "from_service": conversation.services[TARGET - to],
         "from_database": None if sender is None else sender.database,
         "to_service": conversation.services[to],
-        "to_broker_instance": conversation.to_broker_instance if to == TARGET else None,
+        "to_broker_instance": _far_broker_instance(conversation, to),
         "messages": held,
         "held_since": _time(direction.held_since_ms, clock),
         "number": direction.number,
         "reason": reason,
-        "next_try": _time(next_ms, clock) if next_ms else None,
+        "next_try": _time(conversation.next_try_ms(to), clock),
         "update_time": iso_time(clock.batch_ms),
     }
+
+
+def _far_broker_instance(conversation: Conversation, side: int) -> str | None:
+    """Returns the broker instance that messages to a side name; None to an initiator in this instance."""
+    if side == TARGET:
+        return conversation.to_broker_instance
+    return (conversation.link.far_instance or None) if conversation.link is not None else None
 
 
 def _time(instant_ms: int, clock: Clock) -> str | None:
