@@ -1,10 +1,8 @@
 """Asks again for each message that is held whether the reason that the router shows is true."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from streaming.core.conversations.conversation import TARGET, Conversation
-from streaming.core.conversations.deciding import place_of
 from streaming.core.conversations.decisions import Decision, Deliver
 from streaming.core.conversations.delivering import RETURN_AWAITED
 from streaming.core.conversations.mirrors import Mirrors
@@ -135,12 +133,8 @@ def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: rout
     if conversation.directions[to].number != ROUTE_ASKED_FOR:
         # It was matched, and perhaps sent, after an answer. It is matched again after the next one, or when sent again.
         states = dict.fromkeys(states, Question.ANSWERED)
-    decision = resolve(shard.definitions, shard.instance, asked, questions=states)
-    place = place_of(decision)
-    if place is None:
-        return decision
-    principal = Mirrors(shard.mirrors.snapshot()).principal(place)
-    return replace(decision, address=principal, outcome=Outcome.DELAYED if principal is None else Outcome.REMOTE)
+    principal_of = Mirrors(shard.mirrors.snapshot()).principal
+    return resolve(shard.definitions, shard.instance, asked, questions=states, principal_of=principal_of)
 
 
 def places_of(decisions: Iterable[Decision]) -> set[Place]:

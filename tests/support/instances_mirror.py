@@ -84,9 +84,10 @@ class Mirrored:
                 site.commands.append(AlterDatabase(DATABASE, mirroring_role=role))
 
     def heal(self) -> None:
-        """Makes one of them the principal."""
-        for site, role in zip(self._copies, self._random.choice(_ROLES[:2]), strict=True):
-            site.commands.append(AlterDatabase(DATABASE, mirroring_role=role))
+        """Makes one of them the new principal: an old one does not count any more."""
+        for site in self._copies:
+            site.commands.append(AlterDatabase(DATABASE, mirroring_role="MIRROR"))
+        self._random.choice(self._copies).commands.append(AlterDatabase(DATABASE, mirroring_role="PRINCIPAL"))
 
     def check(self) -> None:
         """Checks what each side has got, and that nothing is pending where the database is the principal."""

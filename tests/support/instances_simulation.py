@@ -201,6 +201,7 @@ class Simulation:
     def heal(self) -> None:
         """Brings everything back, and goes on until nothing changes any more."""
         self.network.is_bad, self.network.cuts = False, set()
+        self.network.now_ms += 1_000
         for site in self.sites.values():
             site.missing = set()
             site.commands.append(AlterDatabase(DATABASE, is_broker_enabled=True))

@@ -126,6 +126,7 @@ class Site:
         dead_letters: Reasons of dead letters, by the body.
         drops: Number -> how many records were dropped.
         asked: How often it has asked for roles.
+        asked_addresses: The addresses that it has asked.
     """
 
     def __init__(self, network: Network, address: str, settings: ConversationSettings) -> None:
@@ -140,6 +141,7 @@ class Site:
         self.dead_letters: dict[bytes, str] = {}
         self.drops: Counter[int | None] = Counter()
         self.asked = 0
+        self.asked_addresses: list[str] = []
         self._reports: list[ShardReport] = []
         self._log: list[DecisionBatch] = []
         self._read = [0, 0]
@@ -297,7 +299,9 @@ class Site:
                 news.append(news_of(decision))
             elif isinstance(decision, AskRole):
                 self.asked += 1
-                news += [self._role(decision.broker_instance, at) for at in (decision.address, decision.mirror_address)]
+                addresses = dict.fromkeys((decision.address, decision.mirror_address))
+                self.asked_addresses += addresses
+                news += [self._role(decision.broker_instance, at) for at in addresses]
         return done, dead, drops, news
 
     def _role(self, instance: str, address: str) -> RoleReport:

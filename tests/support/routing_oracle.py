@@ -84,10 +84,9 @@ class _Message:
         ]
 
     def is_this_instance(self, remote: Record) -> bool:
-        """Returns true for an address of this instance, and for 'a mirrored route with an address of this instance'."""
+        """Returns true for an address of this instance; of a mirrored route, only the network address decides."""
         own = [network_address(address) for address in self.definitions["instance"]["addresses"]]
-        addresses = [remote["address"], remote["mirror_address"]]
-        return any(network_address(address) in own for address in addresses if address is not None)
+        return network_address(remote["address"]) in own
 
 
 # Which routing table

@@ -4,12 +4,9 @@ A decision may lack a route, for which the configuration service is asked, or th
 which both of its addresses are asked.
 """
 
-from dataclasses import replace
-
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.decisions import AskRole, NeedRoute
-from streaming.core.conversations.mirrors import Place
-from streaming.core.routing.conversation import Conversation, Decision, Outcome
+from streaming.core.routing.conversation import Conversation, Decision, Place
 from streaming.core.routing.resolving import resolve
 
 
@@ -24,29 +21,32 @@ def decide(context: Context, conversation: Conversation, *, was_held: bool = Fal
     service = conversation.to_service
     questions = context.questions.states(service, was_held=was_held or conversation.from_database is None)
     is_literal = context.settings.is_literal and not was_held
-    decision = resolve(context.definitions, context.instance, conversation, questions=questions, is_literal=is_literal)
+    decision = resolve(
+        context.definitions,
+        context.instance,
+        conversation,
+        questions=questions,
+        is_literal=is_literal,
+        principal_of=context.mirrors.principal,
+    )
     if (
         decision.asks
         and decision.table is not None
         and context.questions.need((decision.table, service), context.now_ms)
     ):
         context.decisions.append(NeedRoute(decision.table, service, conversation.to_broker_instance))
-    place = place_of(decision)
-    return decision if place is None else _to_principal(context, conversation, decision, place)
-
-
-def place_of(decision: Decision) -> Place | None:
-    """Returns the place to which a mirrored route leads; None: the route has no mirror."""
-    if decision.mirror_address is None:
-        return None
-    return decision.broker_instance or "", decision.route_address or decision.address or "", decision.mirror_address
+    place = _place_of(decision)
+    if place is not None and decision.address is None:
+        ask(context, place)
+    return decision
 
 
 def doubt_principal(context: Context, decision: Decision) -> None:
-    """Asks which address of a mirrored route has the principal, because the one that is known seems not to answer."""
-    place = place_of(decision)
-    if place is not None:
-        ask(context, place)
+    """Asks whether the principal of a mirrored route is still one, because it seems not to answer."""
+    place = _place_of(decision)
+    asked = None if place is None else context.mirrors.doubt(place, context.now_ms)
+    if asked is not None:
+        context.decisions.append(AskRole(*asked))
 
 
 def ask(context: Context, place: Place) -> None:
@@ -55,10 +55,8 @@ def ask(context: Context, place: Place) -> None:
         context.decisions.append(AskRole(*place))
 
 
-def _to_principal(context: Context, conversation: Conversation, decision: Decision, place: Place) -> Decision:
-    principal = context.mirrors.principal(place)
-    if principal is not None:
-        return replace(decision, address=principal, route_address=decision.address)
-    ask(context, place)
-    outcome = Outcome.DROPPED if conversation.from_database is None else Outcome.DELAYED
-    return replace(decision, outcome=outcome, address=None)
+def _place_of(decision: Decision) -> Place | None:
+    """Returns the place to which a mirrored route leads; None: the route has no mirror."""
+    if decision.mirror_address is None or decision.route_address is None:
+        return None
+    return decision.broker_instance or "", decision.route_address, decision.mirror_address

@@ -16,7 +16,7 @@ from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
 LET_GO = "it is being let go"
-NO_PRINCIPAL = "neither of the two addresses of its route says that it has the principal of the database"
+NO_PRINCIPAL = "neither of the two addresses of its route says that it has the newest principal of the database"
 ASKED_IN_VAIN = f"the configuration service could not tell a route ({QUESTION_FAILED}); it will be asked again"
 
 

@@ -1,21 +1,27 @@
 """Mirrored routes: which of a route's two addresses has the principal of its database.
 
 Before a mirrored route is used, both addresses are asked. Messages go to the one that says that it is the principal; of
-two, to the one with the higher epoch. While none says so, nothing is sent, and both are asked again every 10 s. They
-are also asked when the principal cannot be reached, and when what was sent to it is not acknowledged in time.
+two, to the one with the higher epoch. One with a lower epoch than the last principal is an old one, which does not know
+of the new one yet: it gets nothing. While no address has the principal, nothing is sent, and both are asked again every
+10 s. They are also asked when the principal cannot be reached.
+
+When what was sent to the principal is not acknowledged in time, it is asked whether it still is one. The other address
+is asked with it every 5 minutes at most: it may have a new principal, of which an old one without a router never hears.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
+from streaming.core.routing.conversation import Place
 from streaming.core.routing.databases import PRINCIPAL
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 ASK_AGAIN_MS = 10_000
+# Well above the longest time after which a message is sent again, 64 s.
+ASK_PARTNER_AGAIN_MS = 300_000
 
-# A broker instance, its address and its mirror's address.
-Place = tuple[str, str, str]
 # The role that an address has reported, and its epoch; no role: it cannot be asked.
 Answer = tuple[str | None, int]
 
@@ -30,19 +36,31 @@ class _Pair:
         answers: The last answers of the address and of its mirror.
         asked_ms: The instant at which they were asked last.
         is_awaited: Whether messages wait for a principal.
+        believed: The epoch of the last principal.
+        doubted_ms: The instant at which both were asked last although the principal is known.
     """
 
     answers: list[Answer] = field(default_factory=lambda: [_NO_ANSWER, _NO_ANSWER])
     asked_ms: int = NEVER_MS
     is_awaited: bool = False
+    believed: int = 0
+    doubted_ms: int = NEVER_MS
 
     def principal(self) -> int | None:
         """Returns the index of the principal; None: there is none."""
-        found = [index for index, (role, _) in enumerate(self.answers) if role == PRINCIPAL]
+        found = [
+            index for index, (role, epoch) in enumerate(self.answers) if role == PRINCIPAL and epoch >= self.believed
+        ]
         return max(found, key=lambda index: (self.answers[index][1], -index), default=None)
 
+    def believe(self) -> None:
+        """Notes the epoch of the principal."""
+        index = self.principal()
+        if index is not None:
+            self.believed = self.answers[index][1]
 
-Snapshot = list[tuple[Place, list[Answer], int, bool]]
+
+Snapshot = list[tuple[Place, list[Answer], int, bool, int, int]]
 
 
 class Mirrors:
@@ -53,10 +71,12 @@ class Mirrors:
         self._pairs: dict[Place, _Pair] = {}
         # Address -> broker instance -> the places that have both, in the order in which they were used first.
         self._places: dict[str, dict[str, dict[Place, None]]] = {}
-        for place, answers, asked_ms, is_awaited in snapshot:
+        for place, answers, asked_ms, is_awaited, *later in snapshot:
             instance, address, mirror = place
             found: list[Answer] = [(answer[0], answer[1]) for answer in answers]
-            self._add((instance, address, mirror), _Pair(found, asked_ms, is_awaited))
+            # The first versions had neither the epoch of the last principal nor the instant of the last doubt.
+            pair = self._add((instance, address, mirror), _Pair(found, asked_ms, is_awaited, *later))
+            pair.believe()
 
     def __bool__(self) -> bool:
         """Returns whether any has been used."""
@@ -64,7 +84,10 @@ class Mirrors:
 
     def snapshot(self) -> Snapshot:
         """Returns the places as plain values."""
-        return [(place, pair.answers, pair.asked_ms, pair.is_awaited) for place, pair in sorted(self._pairs.items())]
+        return [
+            (place, pair.answers, pair.asked_ms, pair.is_awaited, pair.believed, pair.doubted_ms)
+            for place, pair in sorted(self._pairs.items(), key=itemgetter(0))
+        ]
 
     def principal(self, place: Place) -> str | None:
         """Returns the address of the principal; None if none is known. Then messages wait for one."""
@@ -81,20 +104,35 @@ class Mirrors:
         pair.asked_ms = now_ms
         return True
 
+    def doubt(self, place: Place, now_ms: int) -> Place | None:
+        """Notes that the principal of a place seems not to answer.
+
+        Returns the place that is to be asked, because it was not asked a moment ago. If only the principal is to be
+        asked, both of its addresses are the principal's.
+        """
+        pair = self._pair(place)
+        index = pair.principal()
+        if not self.ask(place, now_ms):
+            return None
+        if index is None or now_ms >= pair.doubted_ms + ASK_PARTNER_AGAIN_MS:
+            pair.doubted_ms = now_ms
+            return place
+        return place[0], place[1 + index], place[1 + index]
+
     def take_answer(self, instance: str, address: str, answer: Answer) -> list[Place]:
-        """Takes what an address says about a broker instance. Returns the places that have another principal now."""
+        """Takes what an address says about a broker instance.
+
+        Returns the places that have another principal now. Those that had one before may be asked at once.
+        """
         return self._change(self._places.get(address, {}).get(instance, ()), address, answer)
 
     def lose(self, address: str) -> list[Place]:
         """Forgets what an address has answered, because it cannot be reached.
 
-        Returns the places that have lost their principal. They may be asked at once.
+        Returns the places that have another principal now. They may be asked at once.
         """
         found = [place for places in self._places.get(address, {}).values() for place in places]
-        changed = self._change(found, address, _NO_ANSWER)
-        for place in changed:
-            self._pairs[place].asked_ms = NEVER_MS
-        return changed
+        return self._change(found, address, _NO_ANSWER)
 
     def due(self, now_ms: int) -> list[Place]:
         """Returns the places that are to be asked again, because messages wait for a principal."""
@@ -135,6 +173,9 @@ class Mirrors:
             pair = self._pairs[place]
             before = pair.principal()
             pair.answers[place.index(address, 1) - 1] = answer
+            pair.believe()
             if pair.principal() != before:
                 changed.append(place)
+                if before is not None:
+                    pair.asked_ms = NEVER_MS
         return changed

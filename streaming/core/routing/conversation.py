@@ -5,6 +5,9 @@ from enum import Enum, StrEnum
 
 from streaming.core.routing.databases import Service
 
+# A broker instance, and the address and the mirror address of routes to it.
+Place = tuple[str, str, str]
+
 
 class Outcome(StrEnum):
     """The fate of a message."""
@@ -66,11 +69,13 @@ class Decision:
         table: The database of the table matched last; None: no table was matched.
         route: The name of the route chosen in that table; None: none was, or the rule only assumed one.
         service: The service that the message is delivered to.
-        address: The network address that it is sent to.
+        address: The network address that it is sent to; of a route with a mirror, that of the principal. If no
+            principals are given, the route's own.
         mirror_address: The address of the mirror.
-        route_address: The route's own address, if the message is sent to the mirror instead; None: it is `address`.
         broker_instance: The broker instance that a route with a mirror names.
-        number: The number of Service Broker's message that says why it is DELAYED or DROPPED.
+        route_address: The own address of a route with a mirror.
+        number: The number of Service Broker's message that says why it is DELAYED or DROPPED; None: no principal of a
+            route with a mirror is known.
         asks: Whether the configuration service is to be asked for a route.
     """
 

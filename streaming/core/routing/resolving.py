@@ -8,11 +8,11 @@ A message that cannot go is DELAYED if it is an own one, also after it came back
 because its sender keeps it and sends it again (R2).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
 from streaming.core.routing.choosing import in_order
-from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Question
+from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Place, Question
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import Explanation
 from streaming.core.routing.locating import NO_SERVICE, locate
@@ -36,6 +36,7 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
     *,
     questions: Mapping[str, Question] = _NO_QUESTIONS,
     is_literal: bool = False,
+    principal_of: Callable[[Place], str | None] | None = None,
     explanation: Explanation | None = None,
 ) -> Decision:
     """Decides where a message goes.
@@ -47,15 +48,25 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
         questions: Name of a database -> the state of its question to the configuration service about the
             conversation's service. A database that is missing has not asked.
         is_literal: Whether a pending question holds only the conversation that asked it (R3).
+        principal_of: Returns the address of the principal of a route with a mirror; None if none is known. Without it,
+            the decision is the one for a principal at the route's own address.
         explanation: Is told each step; it costs time, so only people ask for it.
     """
-    return _Resolution(definitions, instance, conversation, questions, is_literal, explanation).decide()
+    return _Resolution(definitions, instance, conversation, questions, is_literal, principal_of, explanation).decide()
 
 
 class _Resolution:
     """One decision."""
 
-    __slots__ = ("_conversation", "_definitions", "_explanation", "_instance", "_is_literal", "_questions")
+    __slots__ = (
+        "_conversation",
+        "_definitions",
+        "_explanation",
+        "_instance",
+        "_is_literal",
+        "_principal_of",
+        "_questions",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917  (the arguments of `resolve`)
         self,
@@ -64,6 +75,7 @@ class _Resolution:
         conversation: Conversation,
         questions: Mapping[str, Question],
         is_literal: bool,
+        principal_of: Callable[[Place], str | None] | None,
         explanation: Explanation | None,
     ) -> None:
         self._definitions = definitions
@@ -71,6 +83,7 @@ class _Resolution:
         self._conversation = conversation
         self._questions = questions
         self._is_literal = is_literal
+        self._principal_of = principal_of
         self._explanation = explanation
 
     def decide(self) -> Decision:
@@ -138,17 +151,25 @@ class _Resolution:
 
     def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> Decision | None:
         """Decides about a message whose chosen route has a network address; None: an own message comes back."""
-        own = self._instance.addresses
-        mirror = route.mirror_address
-        is_this = normal_form(address) in own or (mirror is not None and normal_form(mirror) in own)
+        is_this = normal_form(address) in self._instance.addresses
         if self._explanation is not None:
             self._explanation.towards(route, address, is_this, is_outside)
-        if is_outside and (is_this or not self._instance.is_forwarding):
-            number = LOOP if self._instance.is_forwarding else FORWARDING_OFF
-            return self._undelivered(number, rule, table, route.name)
+        if is_outside and not self._instance.is_forwarding:
+            return self._undelivered(FORWARDING_OFF, rule, table, route.name)
+        mirror, instance = route.mirror_address, route.broker_instance
+        destination, own_address = address, None
+        if mirror is not None and not is_this:
+            own_address = address
+            if self._principal_of is not None:
+                principal = self._principal_of((instance or "", address, mirror))
+                if principal is None:
+                    outcome = self._held()
+                    return Decision(outcome, rule, table, route.name, None, None, mirror, instance, own_address)
+                destination = principal
+                is_this = normal_form(principal) in self._instance.addresses
         if is_this:
-            return None
-        return Decision(Outcome.REMOTE, rule, table, route.name, None, address, mirror, route.broker_instance)
+            return self._undelivered(LOOP, rule, table, route.name) if is_outside else None
+        return Decision(Outcome.REMOTE, rule, table, route.name, None, destination, mirror, instance, own_address)
 
     def _undelivered(
         self,
@@ -159,8 +180,10 @@ class _Resolution:
         *,
         asks: bool = False,
     ) -> Decision:
-        is_own = self._conversation.from_database is not None
         if self._explanation is not None:
-            self._explanation.undelivered(number, is_own)
-        outcome = Outcome.DELAYED if is_own else Outcome.DROPPED
-        return Decision(outcome, rule, table, route, number=number, asks=asks)
+            self._explanation.undelivered(number, self._conversation.from_database is not None)
+        return Decision(self._held(), rule, table, route, number=number, asks=asks)
+
+    def _held(self) -> Outcome:
+        """Returns the fate of a message that cannot go (R2)."""
+        return Outcome.DROPPED if self._conversation.from_database is None else Outcome.DELAYED

@@ -60,7 +60,13 @@ class Connections:
         self._connections: dict[str, InstanceConnection] = {}
         self._forwarder: Forwarder[Forwarded] = Forwarder(settings.forward_bytes)
         self._overdue: Counter[int] = Counter()
-        self._roles = RoleAsker(settings.cluster_of, lambda report: self._report(report.address, report), say)
+        self._roles = RoleAsker(
+            settings.cluster_of,
+            self._is_suppressed,
+            settings.times.after_failure_ms,
+            lambda report: self._report(report.address, report),
+            say,
+        )
 
     def __iter__(self) -> Iterator[InstanceConnection]:
         yield from self._connections.values()
@@ -104,6 +110,10 @@ class Connections:
     def ask_role(self, decision: AskRole) -> None:
         """Asks two instances which of them is a database's principal. Their answers become reports to the router."""
         self._roles.ask(decision)
+
+    def _is_suppressed(self, address: str) -> bool:
+        connection = self._connections.get(address)
+        return connection is not None and Clock.now_ms() < connection.state.suppressed_until_ms
 
     def _counted(self, address: str) -> InstanceConnection | None:
         """Returns the connection of an address. If there is none, what was for it counts as dropped."""

@@ -1,7 +1,8 @@
 """Asks other instances for the roles of their databases: which of two is the principal.
 
 An instance answers through its topic service-definitions. Each address is read by a thread of its own, so one that does
-not answer holds up nothing else.
+not answer holds up nothing else. A destination that is left alone is not asked, and one that could not be read is left
+alone as after any attempt that has failed. The router has heard that it does not answer, and goes on asking.
 """
 
 import threading
@@ -12,6 +13,7 @@ from streaming.core.conversations.decisions import AskRole
 from streaming.core.routing.addresses import topic_prefix
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.kafka.periodic_tasks import Clock
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire.service_commands import MirroringRole
 from streaming.wire.service_decisions import RoleReport
@@ -27,6 +29,8 @@ class RoleAsker:
     def __init__(
         self,
         cluster_of: Callable[[str], Cluster],
+        is_suppressed: Callable[[str], bool],
+        rest_ms: int,
         report: Callable[[RoleReport], None],
         say: Callable[[str], None],
     ) -> None:
@@ -34,21 +38,31 @@ class RoleAsker:
 
         Args:
             cluster_of: Returns the Kafka cluster of an address.
+            is_suppressed: Returns whether the destination with an address is left alone.
+            rest_ms: How long an address is left alone that could not be read.
             report: Takes the answers.
             say: Writes a line to the log: once for each reason why an address does not answer.
         """
         self._cluster_of = cluster_of
+        self._is_suppressed = is_suppressed
+        self._rest_ms = rest_ms
         self._report = report
         self._say = say
         self._lock = threading.Lock()
         # Address -> the broker instances that are asked for, while a thread reads it.
         self._asked: dict[str, set[str]] = {}
         self._problems: dict[str, str] = {}
+        # Address -> the instant before which it is left alone.
+        self._rests_until_ms: dict[str, int] = {}
 
     def ask(self, decision: AskRole) -> None:
-        """Asks both addresses. The answers come later."""
-        for address in (decision.address, decision.mirror_address):
+        """Asks both addresses, except those that are left alone. The answers come later."""
+        for address in dict.fromkeys((decision.address, decision.mirror_address)):
+            if self._is_suppressed(address):
+                continue
             with self._lock:
+                if Clock.now_ms() < self._rests_until_ms.get(address, 0):
+                    continue
                 is_new = address not in self._asked
                 self._asked.setdefault(address, set()).add(decision.broker_instance)
             if is_new:
@@ -64,6 +78,7 @@ class RoleAsker:
             wanted = self._asked.pop(address)
             is_news = bool(problem) and self._problems.get(address) != problem
             self._problems[address] = problem
+            self._rests_until_ms[address] = Clock.now_ms() + self._rest_ms if problem else 0
         if is_news:
             self._say(f"{address} does not answer which role its database has: {problem}")
         for instance in sorted(wanted):

@@ -14,8 +14,8 @@ from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.deciding import ask
 from streaming.core.conversations.looking import forget_reachable, note_reachable
-from streaming.core.conversations.mirrors import Place
 from streaming.core.conversations.questions import Missing
+from streaming.core.routing.conversation import Place
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions
 from streaming.wire.service_decisions import AnsweredReport, ConnectedReport, NeedRouteReport, News, RoleReport

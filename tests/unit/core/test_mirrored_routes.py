@@ -8,6 +8,7 @@ from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute
 from streaming.wire.service_definitions import decode_role
 from tests.support.instances_scene import (
+    IN_NORTH,
     IN_SOUTH,
     NORTH,
     ORDERS,
@@ -47,9 +48,9 @@ def mirrored() -> Scene:
     return scene
 
 
-def begin(scene: Scene, name: str) -> None:
+def begin(scene: Scene, name: str, instance: str | None = None) -> None:
     """Begins another conversation in North."""
-    scene.north.say(Envelope("MESSAGE", name, True, ORDERS, "N", STOCK, begin=True))
+    scene.north.say(Envelope("MESSAGE", name, True, ORDERS, "N", STOCK, instance, begin=True))
     scene.go_on()
 
 
@@ -203,6 +204,129 @@ def test_both_sides_learn_that_messages_were_received_by_the_mirror_in_between()
     assert scene.states() == ("ER", "ER")
     assert (got(scene.south), got(scene.north)) == (["0", "ERROR -8462"], ["ERROR"])
     assert not any(scene.north.shard.conversation(C).directions[1].waiting)
+
+
+def test_an_old_principal_does_not_get_what_the_newer_one_has_got_when_that_one_is_cut_off() -> None:
+    scene = mirrored()
+    scene.network.now_ms += 1_000
+    role(scene, scene.west, "PRINCIPAL")
+    # South was not told, and still says that it is the principal.
+    scene.say(begin=True)
+    assert (got(scene.south), got(scene.west)) == ([], ["0"])
+    scene.cut((NORTH, WEST))
+    scene.north.connected(WEST, is_connected=False)
+    scene.say()
+    begin(scene, "d")
+    for _ in range(3):
+        scene.go_on(10_000)
+    assert (got(scene.south), reason(scene)) == ([], NO_PRINCIPAL)
+    scene.cut()
+    scene.go_on(10_000)
+    assert (got(scene.south), sorted(got(scene.west))) == ([], ["0", "0", "1"])
+
+
+def test_an_old_principal_becomes_a_new_one_by_a_new_role() -> None:
+    scene = mirrored()
+    scene.network.now_ms += 1_000
+    role(scene, scene.west, "PRINCIPAL")
+    scene.say(begin=True)
+    role(scene, scene.west, "MIRROR")
+    begin(scene, "d", IN_SOUTH)
+    scene.go_on(10_000)
+    assert got(scene.south) == []
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    scene.go_on(10_000)
+    assert [each.conversation_id for each, _ in scene.south.delivered] == ["d"]
+
+
+def test_the_epoch_of_the_last_principal_survives_a_snapshot_and_is_that_of_the_answers_in_an_old_one() -> None:
+    mirrors = Mirrors()
+    assert mirrors.principal(PLACE) is None
+    mirrors.take_answer(IN_SOUTH, SOUTH, ("PRINCIPAL", 2))
+    mirrors.take_answer(IN_SOUTH, WEST, ("PRINCIPAL", 3))
+    old = [each[:4] for each in mirrors.snapshot()]
+    for again in (Mirrors(mirrors.snapshot()), Mirrors(old)):
+        assert again.principal(PLACE) == WEST
+        again.lose(WEST)
+        assert again.principal(PLACE) is None
+        assert Mirrors(again.snapshot()).principal(PLACE) is None
+        assert again.take_answer(IN_SOUTH, SOUTH, ("PRINCIPAL", 4)) == [PLACE]
+        assert again.principal(PLACE) == SOUTH
+
+
+def test_the_other_address_is_not_asked_for_each_repetition_while_the_principal_is_known() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    scene.cut((SOUTH, NORTH))
+    scene.say()
+    before = len(scene.north.asked_addresses)
+    for _ in range(120):
+        scene.go_on(1_000)
+    asked = scene.north.asked_addresses[before:]
+    assert (asked.count(WEST), asked.count(SOUTH)) == (1, 3)
+    # After five minutes it is asked again: a new principal is found although the old one still says that it is it.
+    role(scene, scene.west, "PRINCIPAL")
+    for _ in range(30):
+        scene.go_on(10_000)
+    begin(scene, "d")
+    assert [each.conversation_id for each, _ in scene.west.delivered] == ["d"]
+
+
+def test_a_principal_that_is_no_longer_one_says_so_when_it_does_not_acknowledge() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    scene.cut((SOUTH, NORTH))
+    scene.say()
+    for _ in range(30):
+        scene.go_on(1_000)
+    scene.cut()
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    begin(scene, "d")
+    scene.go_on(60_000)
+    scene.go_on(10_000)
+    assert [each.conversation_id for each, _ in scene.west.delivered] == ["d"]
+
+
+def of_west(scene: Scene) -> list[str]:
+    """Returns the conversations in the queue of West's database M."""
+    return [each.conversation_id for each, _ in scene.west.delivered if each.queue == "stock of the mirror"]
+
+
+def begin_in_west(scene: Scene, name: str) -> None:
+    """Begins a conversation of a program of West, to the service that South and West mirror."""
+    scene.west.say(Envelope("MESSAGE", name, True, "Local", "S", STOCK, IN_SOUTH, begin=True))
+    scene.go_on()
+
+
+def test_a_mirrored_route_leads_to_the_principal_from_the_instance_with_the_mirror() -> None:
+    scene = mirrored()
+    mirror = to(STOCK, SOUTH, "S", broker_instance=IN_SOUTH, mirror_address=WEST)
+    scene.define(scene.west, CreateService("S", "Local", "local"), mirror)
+    scene.define(scene.south, to("Local", WEST, "S"))
+    begin_in_west(scene, "a")
+    assert ([each.conversation_id for each, _ in scene.south.delivered], of_west(scene)) == (["a"], [])
+    assert not scene.west.shard.conversation("a").directions[1].waiting
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    begin_in_west(scene, "b")
+    scene.go_on(10_000)
+    scene.go_on(10_000)
+    assert ([each.conversation_id for each, _ in scene.south.delivered], of_west(scene)) == (["a"], ["b"])
+
+
+def test_only_the_addresses_of_a_route_are_asked_when_a_repeat_comes_without_a_principal() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    route = to(ORDERS, NORTH, "S", broker_instance=IN_NORTH, mirror_address=WEST)
+    scene.define(scene.south, DropRoute("S", f"to {ORDERS}"), route)
+    scene.cut((SOUTH, NORTH), (SOUTH, WEST))
+    scene.say()
+    for _ in range(4):
+        scene.go_on(10_000)
+    assert scene.south.drops[11218] > 0
+    assert {*scene.south.asked_addresses} == {NORTH, WEST}
 
 
 def test_a_message_that_is_sent_on_goes_to_the_principal_or_is_dropped() -> None:

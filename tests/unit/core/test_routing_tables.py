@@ -5,9 +5,11 @@ from collections import Counter
 import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
-from streaming.core.routing.conversation import Conversation, Instance, Outcome
+from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Place
 from streaming.core.routing.databases import MIRROR
 from streaming.core.routing.definitions import MSDB
+from streaming.core.routing.resolving import resolve
+from streaming.core.routing.routing_table import Route
 from tests.support.routing_scene import (
     ELSEWHERE,
     FORWARDING,
@@ -110,10 +112,48 @@ def test_another_topic_prefix_is_another_instance() -> None:
     assert decide(definitions, own(), Instance(frozenset({f"{HERE}/other"}))).table == MSDB
 
 
-def test_a_mirrored_route_with_an_address_of_this_instance_counts_as_this_instance() -> None:
-    for address, mirror in ((HERE, HOST_1), (HOST_1, HERE)):
-        mirrored = route("r", STOCK, address, instance=IN_B, mirror=mirror)
-        assert decide(scene(mirrored, MSDB_LOCAL, service(B)), own()).outcome is Outcome.LOCAL
+def mirrored(address: str, mirror: str, database: str = A) -> Route:
+    return route("r", STOCK, address, instance=IN_B, mirror=mirror, database=database)
+
+
+def to_principal(route: Route, conversation: Conversation, principal: str | None) -> Decision:
+    definitions = scene(route, MSDB_LOCAL, service(B))
+    asked: list[Place] = []
+
+    def principal_of(place: Place) -> str | None:
+        asked.append(place)
+        return principal
+
+    decision = resolve(definitions, FORWARDING, conversation, principal_of=principal_of)
+    assert asked == ([] if route.address == HERE else [(IN_B, route.address, route.mirror_address)])
+    return decision
+
+
+def test_a_mirrored_route_whose_network_address_is_this_instance_counts_as_this_instance() -> None:
+    assert decide(scene(mirrored(HERE, HOST_1), MSDB_LOCAL, service(B)), own()).outcome is Outcome.LOCAL
+    assert to_principal(mirrored(HERE, HOST_1), own(), HOST_1).outcome is Outcome.LOCAL
+
+
+def test_a_mirrored_route_whose_mirror_address_is_this_instance_leads_to_the_principal() -> None:
+    decision = decide(scene(mirrored(HOST_1, HERE), MSDB_LOCAL, service(B)), own())
+    assert (decision.outcome, decision.address, decision.mirror_address) == (Outcome.REMOTE, HOST_1, HERE)
+    decision = to_principal(mirrored(HOST_1, HERE), own(), HOST_1)
+    assert (decision.outcome, decision.address, decision.route_address) == (Outcome.REMOTE, HOST_1, HOST_1)
+    decision = to_principal(mirrored(HOST_1, HOST_2), own(), HOST_2)
+    assert (decision.outcome, decision.address, decision.route_address) == (Outcome.REMOTE, HOST_2, HOST_1)
+
+
+def test_a_message_to_a_principal_that_is_this_instance_comes_back() -> None:
+    decision = to_principal(mirrored(HOST_1, HERE), own(), HERE)
+    assert (decision.outcome, decision.table, decision.service) == (Outcome.LOCAL, MSDB, service(B))
+
+
+@pytest.mark.parametrize(("conversation", "outcome"), [(own(), Outcome.DELAYED), (incoming(), Outcome.DROPPED)])
+def test_without_a_principal_a_message_has_no_destination(conversation: Conversation, outcome: Outcome) -> None:
+    table = A if conversation.from_database else MSDB
+    decision = to_principal(mirrored(HOST_1, HERE, table), conversation, None)
+    assert (decision.outcome, decision.address, decision.number) == (outcome, None, None)
+    assert (decision.route_address, decision.mirror_address) == (HOST_1, HERE)
 
 
 def test_a_transport_route_to_this_instance_comes_back() -> None:
@@ -150,10 +190,10 @@ def test_r7_a_message_whose_address_is_this_instance_again_goes_nowhere(at: Inst
     assert (back.outcome, back.route, back.number) == (Outcome.DELAYED, "again", number)
 
 
-def test_r7_counts_a_mirrored_route_with_an_address_of_this_instance() -> None:
-    again = route("again", STOCK, HOST_1, instance=IN_B, mirror=HERE, database=MSDB)
-
-    assert decide(scene(again), incoming(), FORWARDING).number == 11285
+def test_r7_counts_a_mirrored_route_whose_network_address_or_principal_is_this_instance() -> None:
+    assert decide(scene(mirrored(HERE, HOST_1, MSDB)), incoming(), FORWARDING).number == 11285
+    assert to_principal(mirrored(HOST_1, HERE, MSDB), incoming(), HERE).number == 11285
+    assert to_principal(mirrored(HOST_1, HERE, MSDB), incoming(), HOST_1).outcome is Outcome.REMOTE
 
 
 # Replies of targets
