@@ -134,7 +134,10 @@ def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: rout
         # It was matched, and perhaps sent, after an answer. It is matched again after the next one, or when sent again.
         states = dict.fromkeys(states, Question.ANSWERED)
     principal_of = Mirrors(shard.mirrors.snapshot()).principal
-    return resolve(shard.definitions, shard.instance, asked, questions=states, principal_of=principal_of)
+    returned = conversation.link.returned if conversation.link is not None and conversation.is_far(to) else ()
+    return resolve(
+        shard.definitions, shard.instance, asked, questions=states, principal_of=principal_of, returned=returned
+    )
 
 
 def places_of(decisions: Iterable[Decision]) -> set[Place]:

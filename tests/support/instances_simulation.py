@@ -64,6 +64,8 @@ class Simulation:
         self.network = Network(self.random)
         limits = settings(self.random)
         self.sites = {address: Site(self.network, address, limits) for address in ADDRESSES}
+        # Addresses that the instances do not know as their own.
+        self.network.sites |= {alias(address): site for address, site in self.sites.items()}
         # Conversation -> the initiator's and the target's instance.
         self.conversations: dict[str, tuple[str, str]] = {}
         self.services: dict[str, tuple[str, str]] = {}
@@ -180,9 +182,11 @@ class Simulation:
             site.commands += routes(site.address)
             return
         service = self.random.choice([*SERVICES.values(), TOLD])
+        by_alias = self.random.choice([*SERVICES.values()])  # they have other routes at the end
         commands: list[ServiceCommand] = [
             DropRoute(DATABASE, service),
             DropRoute("msdb", service),
+            CreateRoute(DATABASE, f"{by_alias} by an alias", alias(site.address), service_name=by_alias),
             AlterDatabase(DATABASE, is_broker_enabled=False),
         ]
         site.commands.append(self.random.choice(commands))
@@ -298,6 +302,11 @@ class Simulation:
         if own is State.ER:
             assert Kind.ERROR in kinds, f"{name}: {side} was not told of its error"
         assert len(refused) + len(messages) <= len(self.said[name, TARGET - side])
+
+
+def alias(address: str) -> str:
+    """Returns another address of an instance."""
+    return f"{address}1"
 
 
 def routes(address: str) -> list[ServiceCommand]:

@@ -99,7 +99,9 @@ def test_the_next_try_of_what_is_not_acknowledged_is_never_past(is_answer: bool)
     said = [from_outside("a"), answer(0, "a")] if is_answer else [message(0, "a", begin=True, **FROM_STOCK)]
     rows = [*commands(0, *STOCK_AND_ROUTE, route), *said]
     key = b"a/target" if is_answer else b"a/initiator"
-    state, view, tries = None, None, set()
+    state: Any = None
+    view: dict[str, Any] | None = None
+    tries: set[str] = set()
     for second in range(200):
         taken = run(state, rows if not second else [], SETTINGS, at_ms=1_000 * (second + 1))
         state, view = taken.state or state, shown(taken, key) or view

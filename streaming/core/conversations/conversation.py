@@ -105,6 +105,8 @@ class Link:
         repeats_below: The far side may repeat its messages with lower numbers: it has not shown that it knows that they
             have arrived. 0: it repeats none.
         has_told_end: Whether the far side has acknowledged that this side has ended.
+        returned: The addresses from which messages have come back to this instance. Routes to them are passed over, and
+            if no other is left, they are tried again from time to time.
         ahead: Number -> message from the far side that cannot be accepted yet: an earlier one is missing, or its
             delivery cannot be made.
         owes_acknowledgement: Whether the far side must be told what has been received. Not part of the stored state.
@@ -123,6 +125,7 @@ class Link:
     repeats_below: int = 0
     has_told_end: bool = False
     ahead: dict[int, Ahead] = field(default_factory=dict)
+    returned: list[str] = field(default_factory=list)
     owes_acknowledgement: bool = False
 
 

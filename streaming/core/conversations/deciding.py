@@ -4,19 +4,24 @@ A decision may lack a route, for which the configuration service is asked, or th
 which both of its addresses are asked.
 """
 
+from collections.abc import Collection
+
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.decisions import AskRole, NeedRoute
 from streaming.core.routing.conversation import Conversation, Decision, Place
 from streaming.core.routing.resolving import resolve
 
 
-def decide(context: Context, conversation: Conversation, *, was_held: bool = False) -> Decision:
+def decide(
+    context: Context, conversation: Conversation, *, was_held: bool = False, returned: Collection[str] = ()
+) -> Decision:
     """Decides where a message goes. The address of a mirrored route is that of the principal.
 
     Args:
         context: The context.
         conversation: The conversation, as the message names it.
         was_held: Whether its messages are held already.
+        returned: The addresses from which its messages have come back to this instance.
     """
     service = conversation.to_service
     questions = context.questions.states(service, was_held=was_held or conversation.from_database is None)
@@ -28,6 +33,7 @@ def decide(context: Context, conversation: Conversation, *, was_held: bool = Fal
         questions=questions,
         is_literal=is_literal,
         principal_of=context.mirrors.principal,
+        returned=returned,
     )
     if (
         decision.asks

@@ -11,7 +11,7 @@ from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import NUMBERS
 from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
-from streaming.core.routing.resolving import ROUTE_ASKED_FOR
+from streaming.core.routing.resolving import LOOP, ROUTE_ASKED_FOR
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
@@ -36,6 +36,9 @@ def hold_undecided(context: Context, conversation: Conversation, to: int, decisi
     reason = NO_PRINCIPAL if number is None else NUMBERS[number]
     if number == ROUTE_ASKED_FOR and context.questions.has_failed(conversation.services[to]):
         reason = ASKED_IN_VAIN
+    link = conversation.link
+    if number == LOOP and link is not None and link.returned:
+        reason += f": it came back to this instance from {link.returned[-1]}"
     hold(context, conversation, conversation.directions[to], number, reason)
 
 
@@ -64,7 +67,9 @@ def route(context: Context, conversation: Conversation, to: int, database: str) 
         to == TARGET,
         database,
     )
-    return decide(context, named, was_held=conversation.directions[to].held_since_ms != FOREVER_MS)
+    was_held = conversation.directions[to].held_since_ms != FOREVER_MS
+    returned = conversation.link.returned if conversation.link is not None and conversation.is_far(to) else ()
+    return decide(context, named, was_held=was_held, returned=returned)
 
 
 def far_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:

@@ -38,7 +38,7 @@ from streaming.core.conversations.delivering import (
 )
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import find_own_service, new_endpoint, own_broker_instance, route
-from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement
+from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement, take_return
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
@@ -130,15 +130,18 @@ def _take_other(
         hops = min(envelope.hops_remaining or 0, context.settings.max_hops) - 1
         if hops < 0:
             _drop(context, envelope, offset, LOOP)
+            _take_back(context, conversation, envelope, own)
         else:
             context.decisions.append(Forward(offset, decision.address or "", hops))
         return conversation
     service = decision.service
     if decision.outcome is not Outcome.LOCAL or service is None:
         _drop(context, envelope, offset, decision.number)
+        _take_back(context, conversation, envelope, own)
         return conversation
     if conversation is not None:
         _drop(context, envelope, offset, LOOP)  # the initiator's own message, by way of another instance
+        _take_back(context, conversation, envelope, own)
         return conversation
     # As long as the first message is not acknowledged, a later one may come before it.
     if own == TARGET and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
@@ -150,6 +153,18 @@ def _take_other(
         answer_stranger(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
     _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     return None
+
+
+def _take_back(context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, own: int) -> None:
+    """Takes a message that was dropped. If the conversation's endpoint here has sent it, its route leads back here."""
+    link, sequence = None if conversation is None else conversation.link, envelope.message_sequence_number
+    if conversation is None or link is None or link.far_side != own or conversation.services != _services(envelope):
+        return
+    if sequence is None and envelope.type != "ACK":
+        sequence = RESET
+    if take_return(conversation, link, sequence):
+        link.owes_acknowledgement |= sequence is None
+        deliver_what_can_go(context, conversation, own)
 
 
 def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offset: int) -> Conversation | None:

@@ -100,6 +100,7 @@ def _take_link(link: Link) -> Snapshot:
         link.window,
         link.quiet_ms,
         link.repeats_below,
+        link.returned,
     ]
 
 
@@ -107,10 +108,10 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
     if taken is None:
         return None
     far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
-    # The first versions had no instant of sending, the next ones no window. Before format 4 closed
-    # conversations were forgotten whatever their far side knew.
-    later = [NEVER_MS, 0, FOREVER_MS, 0]
-    has_told_end, ahead, sent_ms, window, quiet_ms, repeats_below = rest + later[len(rest) - 2 :]
+    # The first versions had no instant of sending, the next ones no window. Before format 4 closed conversations were
+    # forgotten whatever their far side knew, and nothing was noted of messages that come back.
+    later = [NEVER_MS, 0, FOREVER_MS, 0, []]
+    has_told_end, ahead, sent_ms, window, quiet_ms, repeats_below, returned = rest + later[len(rest) - 2 :]
     return Link(
         far_side,
         far_instance,
@@ -125,6 +126,7 @@ def _restore_link(taken: Snapshot | None) -> Link | None:
         repeats_below,
         has_told_end,
         {sequence: Ahead(kind, offset, received_ms) for sequence, kind, offset, received_ms in ahead},
+        [*returned],
     )
 
 

@@ -23,6 +23,7 @@ from streaming.core.conversations.holding import (
     route,
 )
 from streaming.core.routing.conversation import Decision, Outcome
+from streaming.core.routing.resolving import LOOP
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 ON_THEIR_WAY = "messages of the conversation are on their way, which is the limit"
@@ -44,11 +45,13 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         nothing_is_held(conversation, direction)
         return False
     link.quiet_ms = min(link.quiet_ms, context.now_ms)
+    if link.returned and not link.address and context.now_ms >= link.resend_ms:
+        link.returned, link.window = [], 1  # one message tries whether they still come back
     decision = route(context, conversation, link.far_side, sender.database)
     if decision.outcome is Outcome.LOCAL:
         return True
     if decision.outcome is not Outcome.REMOTE:
-        link.address, link.resend_ms = "", FOREVER_MS
+        _wait(context, link, decision)
         hold_undecided(context, conversation, link.far_side, decision)
         return False
     first = direction.waiting[0].sequence
@@ -69,6 +72,15 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
             link.sent_ms = NEVER_MS  # more likely lost than late: the acknowledgement tells how long nobody was there
     _transmit(context, conversation, link, decision, is_limited)
     return False
+
+
+def _wait(context: Context, link: Link, decision: Decision) -> None:
+    """Notes that messages to the far side cannot go. Those that have come back are tried again from time to time."""
+    if decision.number != LOOP or not link.returned:
+        link.resend_ms = FOREVER_MS
+    elif link.address or link.resend_ms == FOREVER_MS:
+        link.resend_ms = context.now_ms + context.settings.max_resend_ms
+    link.address = ""
 
 
 def _transmit(context: Context, conversation: Conversation, link: Link, decision: Decision, is_limited: bool) -> None:
@@ -134,6 +146,26 @@ def acknowledge(context: Context, conversation: Conversation) -> None:
         if not conversation.directions[link.far_side].waiting:
             link.address = decision.address or ""
         context.decisions.append(_message(context, conversation, link, decision, Item(RESET, Kind.ACK, -1)))
+    elif decision.number == LOOP and not conversation.directions[link.far_side].waiting:
+        link.returned = []  # the next acknowledgement tries whether they still come back
+
+
+def take_return(conversation: Conversation, link: Link, sequence: int | None) -> bool:
+    """Notes that a message to the far side has come back to this instance. Returns whether it is to go elsewhere.
+
+    Only the first message counts: later ones may have been sent to the same address before the first one came back.
+
+    Args:
+        conversation: The conversation.
+        link: Its link.
+        sequence: The number of the message; None: an acknowledgement, which counts if no message waits.
+    """
+    waiting = conversation.directions[link.far_side].waiting
+    first = waiting[0].sequence if waiting else None
+    if not link.address or first != sequence or link.address in link.returned:
+        return False
+    link.returned.append(link.address)
+    return True
 
 
 def take_acknowledgement(context: Context, conversation: Conversation, link: Link, received: int) -> bool:

@@ -104,6 +104,11 @@ class Explanation:
             text += " again" if is_outside else ": the message comes back, and is matched as one from outside"
         self._add("choose", text)
 
+    def leads_back(self, route: Route, used: int) -> None:
+        """Adds: the chosen route leads to this instance in vain. Of the routes used, so many were used before it."""
+        del self.used[used:]
+        self._add("choose", f"{_name(route)} is passed over: it leads to this instance, where the message cannot go on")
+
     def undelivered(self, number: int, is_own: bool) -> None:
         """Adds: the message does not go now."""
         fate = "DELAYED: it is matched again later" if is_own else "DROPPED: its sender keeps it and sends it again"

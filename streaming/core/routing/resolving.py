@@ -8,16 +8,16 @@ A message that cannot go is DELAYED if it is an own one, also after it came back
 because its sender keeps it and sends it again (R2).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
-from streaming.core.routing.choosing import in_order
+from streaming.core.routing.choosing import in_order, kind
 from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Place, Question
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import Explanation
 from streaming.core.routing.locating import NO_SERVICE, locate
 from streaming.core.routing.matching import ASK_RULE, Case, match
-from streaming.core.routing.routing_table import Route
+from streaming.core.routing.routing_table import Route, RouteGroup
 
 NO_ROUTE = 9750
 ROUTE_ASKED_FOR = 9770
@@ -37,6 +37,7 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
     questions: Mapping[str, Question] = _NO_QUESTIONS,
     is_literal: bool = False,
     principal_of: Callable[[Place], str | None] | None = None,
+    returned: Collection[str] = (),
     explanation: Explanation | None = None,
 ) -> Decision:
     """Decides where a message goes.
@@ -50,9 +51,12 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
         is_literal: Whether a pending question holds only the conversation that asked it (R3).
         principal_of: Returns the address of the principal of a route with a mirror; None if none is known. Without it,
             the decision is the one for a principal at the route's own address.
+        returned: The addresses from which messages of the conversation have come back to this instance.
         explanation: Is told each step; it costs time, so only people ask for it.
     """
-    return _Resolution(definitions, instance, conversation, questions, is_literal, principal_of, explanation).decide()
+    return _Resolution(
+        definitions, instance, conversation, questions, is_literal, principal_of, returned, explanation
+    ).decide()
 
 
 class _Resolution:
@@ -66,6 +70,7 @@ class _Resolution:
         "_is_literal",
         "_principal_of",
         "_questions",
+        "_returned",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917  (the arguments of `resolve`)
@@ -76,6 +81,7 @@ class _Resolution:
         questions: Mapping[str, Question],
         is_literal: bool,
         principal_of: Callable[[Place], str | None] | None,
+        returned: Collection[str],
         explanation: Explanation | None,
     ) -> None:
         self._definitions = definitions
@@ -84,6 +90,7 @@ class _Resolution:
         self._questions = questions
         self._is_literal = is_literal
         self._principal_of = principal_of
+        self._returned = returned
         self._explanation = explanation
 
     def decide(self) -> Decision:
@@ -94,8 +101,7 @@ class _Resolution:
             if self._explanation is not None:
                 self._explanation.sender_is_not_here(database)
             return self._undelivered(SENDER_NOT_HERE)
-        decision = self._by_table(database, is_outside=False)
-        return self._from_outside() if decision is None else decision
+        return self._by_table(database, is_outside=False)
 
     def _from_outside(self) -> Decision:
         """Decides about a message from outside, or one that came back."""
@@ -104,9 +110,7 @@ class _Resolution:
         # A reply goes straight to the broker instance that it names.
         database = self._definitions.database_here(wanted) if wanted and not conversation.is_initiator else None
         if database is None:
-            decision = self._by_table(MSDB, is_outside=True)
-            assert decision is not None  # noqa: S101 - only own messages come back; told to the type checker
-            return decision
+            return self._by_table(MSDB, is_outside=True)
         service = self._definitions.service(database, conversation.to_service)
         if self._explanation is not None:
             self._explanation.reply(database, service)
@@ -114,8 +118,8 @@ class _Resolution:
             return self._undelivered(NO_SERVICE)
         return Decision(Outcome.LOCAL, service=service)
 
-    def _by_table(self, database: str, *, is_outside: bool) -> Decision | None:
-        """Decides by the routes of a database; returns None for an own message that comes back."""
+    def _by_table(self, database: str, *, is_outside: bool) -> Decision:
+        """Decides by the routes of a database."""
         question = self._questions.get(database, Question.NOT_ASKED)
         table = self._definitions.tables[database]
         case = Case(self._definitions, table, self._conversation, question, self._is_literal)
@@ -127,35 +131,60 @@ class _Resolution:
             is_asked = rule == ASK_RULE
             asks = is_asked and question is Question.NOT_ASKED
             return self._undelivered(ROUTE_ASKED_FOR if is_asked else NO_ROUTE, rule, database, asks=asks)
-        number = 0
+        return self._choose(rule, database, found, is_outside=is_outside)
+
+    def _choose(self, rule: int, table: str, found: RouteGroup, *, is_outside: bool) -> Decision:
+        """Decides by the first route that can be used.
+
+        If that one leads to this instance, where the message cannot go on, one of its equals may lead elsewhere.
+        """
+        explanation, number, used = self._explanation, 0, 0
+        tried: Route | None = None
+        back: Decision | None = None
         for route in in_order(found, self._conversation):
+            if tried is not None:
+                if kind(tried) != kind(route):
+                    break
+                if explanation is not None:
+                    explanation.leads_back(tried, used)
             if route.address == LOCAL:
                 service = locate(self._definitions, self._conversation, route)
                 if explanation is not None:
                     explanation.located(route, service)
                 if not isinstance(service, int):
-                    return Decision(Outcome.LOCAL, rule, database, route.name or None, service)
+                    return Decision(Outcome.LOCAL, rule, table, route.name or None, service)
                 number = number or service
                 continue
-            address = route.address
-            if address == TRANSPORT:
-                named = transport_address(self._conversation.to_service)
-                if named is None:
-                    if explanation is not None:
-                        explanation.passed_over(route, "the service's name is not an address", NOT_AN_ADDRESS)
-                    number = number or NOT_AN_ADDRESS
-                    continue
-                address = named
-            return self._towards(rule, database, route, address, is_outside=is_outside)
-        return self._undelivered(number, rule, database)
+            address = self._address_of(route)
+            if address is None:
+                number = number or NOT_AN_ADDRESS
+                continue
+            used = len(explanation.used) if explanation is not None else 0
+            decision, is_back = self._towards(rule, table, route, address, is_outside=is_outside)
+            if not is_back:
+                return decision
+            tried, back = route, back or decision
+        return back or self._undelivered(number, rule, table)
 
-    def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> Decision | None:
-        """Decides about a message whose chosen route has a network address; None: an own message comes back."""
+    def _address_of(self, route: Route) -> str | None:
+        """Returns the network address of a route; None if it is in the service's name, which has none."""
+        if route.address != TRANSPORT:
+            return route.address
+        named = transport_address(self._conversation.to_service)
+        if named is None and self._explanation is not None:
+            self._explanation.passed_over(route, "the service's name is not an address", NOT_AN_ADDRESS)
+        return named
+
+    def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> tuple[Decision, bool]:
+        """Decides about a message whose chosen route has a network address.
+
+        Returns the decision, and whether the message cannot go because the route leads to this instance.
+        """
         is_this = normal_form(address) in self._instance.addresses
         if self._explanation is not None:
             self._explanation.towards(route, address, is_this, is_outside)
         if is_outside and not self._instance.is_forwarding:
-            return self._undelivered(FORWARDING_OFF, rule, table, route.name)
+            return self._undelivered(FORWARDING_OFF, rule, table, route.name), False
         mirror, instance = route.mirror_address, route.broker_instance
         destination, own_address = address, None
         if mirror is not None and not is_this:
@@ -164,12 +193,17 @@ class _Resolution:
                 principal = self._principal_of((instance or "", address, mirror))
                 if principal is None:
                     outcome = self._held()
-                    return Decision(outcome, rule, table, route.name, None, None, mirror, instance, own_address)
+                    return Decision(outcome, rule, table, route.name, None, None, mirror, instance, own_address), False
                 destination = principal
                 is_this = normal_form(principal) in self._instance.addresses
-        if is_this:
-            return self._undelivered(LOOP, rule, table, route.name) if is_outside else None
-        return Decision(Outcome.REMOTE, rule, table, route.name, None, destination, mirror, instance, own_address)
+        if is_this and not is_outside:
+            decision = self._from_outside()
+            return decision, decision.outcome is Outcome.DELAYED
+        if is_this or destination in self._returned:
+            return self._undelivered(LOOP, rule, table, route.name), True
+        return Decision(
+            Outcome.REMOTE, rule, table, route.name, None, destination, mirror, instance, own_address
+        ), False
 
     def _undelivered(
         self,

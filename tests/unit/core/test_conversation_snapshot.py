@@ -51,7 +51,22 @@ WHOLE = Conversation(
     60_000,
     70_000,
     80_000,
-    Link(0, "far instance", "tcp://far:1", 3, 4, 5_000, 6_000, 4_500, 7, 4_600, 8, True, {9: Ahead(1, 8, 7_000)}),
+    Link(
+        0,
+        "far instance",
+        "tcp://far:1",
+        3,
+        4,
+        5_000,
+        6_000,
+        4_500,
+        7,
+        4_600,
+        8,
+        True,
+        {9: Ahead(Kind.END, 8, 7_000)},
+        ["tcp://a:1"],
+    ),
 )
 
 
@@ -105,6 +120,7 @@ def test_of_an_older_link_it_is_not_known_what_was_not_stored_then() -> None:
     assert WHOLE.link is not None
     expected = WHOLE.link
     changes: list[dict[str, Any]] = [
+        {"returned": []},
         {"repeats_below": 0},
         {"quiet_ms": FOREVER_MS},
         {"window": 0},
