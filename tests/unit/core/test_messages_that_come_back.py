@@ -2,9 +2,10 @@
 
 import pytest
 
-from streaming.core.conversations.conversation import TARGET, Conversation
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.explanation import NUMBERS
+from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, CreateService, DropRoute
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, forwarding, got, to
@@ -71,6 +72,7 @@ def test_what_has_come_back_is_tried_again_from_time_to_time_with_one_message() 
     for _ in range(4):
         scene.say()
     assert scene.network.counts["sent"] == 1
+    assert conversation(scene).next_try_ms(INITIATOR) == FOREVER_MS
     wait(scene, 63)
     assert (scene.network.counts["sent"], conversation(scene).next_try_ms(TARGET)) == (1, 1_064_000)
     wait(scene, 180)
