@@ -126,6 +126,18 @@ def test_a_short_list_says_how_many_there_are() -> None:
     assert "2 services: 2 messages" in shown
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (transmission(), "within 10 s"),
+        (transmission(next_try="2026-01-31T12:00:25.000Z"), "2026-01-31 12:00:25"),
+        (transmission(held_since=None, next_try="2026-01-31T12:00:04.000Z"), "2026-01-31 12:00:04"),
+    ],
+)
+def test_the_next_try_is_shown_of_everything_that_waits(row: Any, expected: str) -> None:
+    assert showing.next_try(row) == expected
+
+
 def test_what_waits_is_summed_up_by_reason() -> None:
     rows = [
         transmission(messages=2, held_since="2026-01-31T12:00:00.000Z"),

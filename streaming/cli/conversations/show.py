@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streaming.cli.conversations.showing import SIDES, instant, plural, why
+from streaming.cli.conversations.showing import SIDES, instant, next_try, plural, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Result, Source, one_case, results
 from streaming.core.routing.definitions import Definitions
@@ -86,14 +86,12 @@ class ConversationFacts:
 
 
 def _held(row: TransmissionRow) -> list[str]:
-    lines = [
+    return [
         f"{plural(row.messages, 'message')} from the {SIDES[row.is_initiator]} to {row.to_service} since "
         f"{instant(row.held_since)}",
         why(row.number, row.reason),
+        f"next try {next_try(row)}",
     ]
-    if row.next_try is not None:
-        lines.append(f"next try {instant(row.next_try)}")
-    return lines
 
 
 def facts(

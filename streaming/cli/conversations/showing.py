@@ -26,6 +26,11 @@ def instant(time: str | None) -> str:
     return time[:19].replace("T", " ") if time else "-"
 
 
+def next_try(row: TransmissionRow) -> str:
+    """Returns when messages that wait are tried again. The router looks at all that is held every 10 s."""
+    return instant(row.next_try) if row.next_try is not None or row.held_since is None else "within 10 s"
+
+
 def why(number: int | None, reason: str) -> str:
     """Returns the reason for which messages are held, with its number."""
     return reason if number is None else f"{number}: {reason}"
@@ -91,7 +96,7 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int) -> Renderabl
                 "why": why(row.number, row.reason),
                 "conversation": row.conversation_id,
                 "from side": SIDES[row.is_initiator],
-                "next try": instant(row.next_try),
+                "next try": next_try(row),
             }
             for row in rows[:limit]
         ]
