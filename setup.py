@@ -22,6 +22,7 @@ COMPILED = (
     "core/activation/sessions",
     "core/activation/shard",
     "core/activation/snapshot",
+    "core/activation/task_starts",
     "core/activation/tasks",
     "core/conversations/answering",
     "core/conversations/context",

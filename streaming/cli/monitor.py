@@ -57,7 +57,7 @@ def monitor(
         Duration,
         duration(
             "--external-activation-timeout",
-            "Notify a queue with unread messages again if no RECEIVE follows within this time. `none`: never.",
+            "Request another reader of unread messages if no RECEIVE follows within this time. `none`: never.",
             may_be_none=True,
         ),
     ] = durations.of(_CORE.external_activation_timeout_ms),

@@ -90,8 +90,8 @@ ExternalActivationTimeout = Annotated[
     Duration | None,
     part_of_definition(
         "--external-activation-timeout",
-        "Notify again this long (30s, 2m) after a notification if no RECEIVE has come and messages are unread; `none`: "
-        "never. If never set, the monitor's option applies.",
+        "Request another reader this long (30s, 2m) after the last if no RECEIVE has come and messages are unread; "
+        "`none`: never. If never set, the monitor's option applies.",
         parser=durations.parse_or_none,
         metavar="DURATION",
     ),

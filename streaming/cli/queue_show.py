@@ -36,7 +36,8 @@ def explanation(facts: QueueFacts) -> list[str]:
             next_check_at=_time(row["next_check_time"]),
             tasks_running=row["tasks_running"],
             max_queue_readers=row["max_queue_readers"],
-            is_procedure_failed=row["is_procedure_failed"],
+            failures=row.get("task_failures", 0),
+            next_start_at=_time(row.get("next_start_time")),
             has_notifications=bool(_notifications(facts)),
         )
     )

@@ -150,16 +150,13 @@ def failure(row: dict[str, Any]) -> str | None:
     since = f" since {clock(row['failing_since'])[:8]} UTC" if row.get("failing_since") else ""
     procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
     why = f": {row['task_failure']}" if row.get("task_failure") else ""
-    if row["is_procedure_failed"]:
-        return (
-            f"{procedure} has failed{since}{why}; no task is started until a reader calls RECEIVE, or `queue alter` "
-            "switches --activation OFF and then ON, or names another --procedure"
-        )
     failures = row.get("task_failures", 0)
-    if failures:
-        times = "has failed" if failures == 1 else f"has failed {failures} times in a row"
-        return f"{procedure} {times}{since}, and is tried again{why}"
-    return None
+    if not failures:
+        return None
+    times = "has failed" if failures == 1 else f"has failed {failures} times in a row"
+    next_start = row.get("next_start_time")
+    again = f", and is tried again at {clock(next_start)[:8]} UTC" if next_start else ""
+    return f"{procedure} {times}{since}{again}{why}"
 
 
 def state_name(row: dict[str, Any]) -> str:
@@ -221,7 +218,7 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
     if row["max_queue_readers"] is None:
         return Text("-")
     running, most = row["tasks_running"], row["max_queue_readers"]
-    if row["is_procedure_failed"] or row.get("task_failures"):
+    if row.get("task_failures"):
         return Text(f"{running}/{most} failed", "bold red")
     return Text(f"{running}/{most}", "yellow" if running >= most else "")
 

@@ -56,8 +56,8 @@ class ActivatedTaskRow(Struct):
 class MonitorRow(Struct, omit_defaults=True):
     """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, with more fields.
 
-    The last four fields are present only if tasks of the queue fail: how many in a row, how the last one failed, since
-    when tasks have failed, and the procedure.
+    The last five fields are present only if tasks of the queue fail: how many in a row, how the last one failed, since
+    when tasks have failed, the procedure, and when the next task is started.
     """
 
     database_name: str
@@ -81,6 +81,7 @@ class MonitorRow(Struct, omit_defaults=True):
     task_failure: str | None = None
     failing_since: Short | None = None
     failing_procedure: ProcedureName | None = None
+    next_start_time: Short | None = None
 
 
 class BatchRecord(Struct):

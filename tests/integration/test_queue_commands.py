@@ -95,7 +95,8 @@ def test_a_procedure_that_no_host_knows_is_shown_with_the_hosts_reason(
         host.wait_until_said("host ready", DEADLINE_S)
         assert "No module named 'no_such_module'" in (tmp_path / "host.log").read_text()
         with monitored.view() as view:
-            view.wait_for(queue, lambda row: row.get("task_failures", 0) >= 2)
+            row = view.wait_for(queue, lambda row: row.get("task_failures", 0) >= 2)
+            assert row["next_start_time"] > row["update_time"] > row["failing_since"]
     expected = "procedure read_pay has failed 2 times in a row since "
     for words in (("queues",), ("tasks",), ("queue", "show", queue)):
         shown = " ".join(shell.run(*words).split())

@@ -114,6 +114,8 @@ class Simulation:
             oracle.may_retry, oracle.failures = True, 0
         if not had_monitor or (queue.definition.is_activation_on and not was_on):
             oracle.monitor_is_new()
+        if queue.monitor.state is State.ABSENT:
+            oracle.tasks_work()
         if queue.unread <= 0:
             oracle.was_empty, oracle.began_ms = True, None
         if queue.definition.external_activation_timeout_ms is not None:
@@ -122,7 +124,7 @@ class Simulation:
     def hear_step(self, step: Step, queue: Queue, oracle: Oracle, was_notified: bool) -> None:
         """Tells the oracle the results of the check at the end of the batch."""
         now_ms = self.clock.now_ms
-        oracle.look_at_the_clock(queue, now_ms)
+        oracle.look_at_the_clock(now_ms)
         started = [task_id for task_id, task in step.tasks.items() if task is not None and not task.is_confirmed]
         oracle.lose(queue, was_notified, now_ms)
         for notification in step.notifications:
@@ -132,11 +134,11 @@ class Simulation:
                 oracle.sequence += 1
                 assert notification.sequence == oracle.sequence, "the sequence has no gaps"
         is_activated = any(one.event_type is EventType.QUEUE_ACTIVATION for one in step.notifications)
+        if queue.sequence != oracle.sequence:
+            oracle.activated(queue.sequence, now_ms)  # no event notification
+            is_activated = True
         for task_id in started:
-            is_retry = queue.sequence == oracle.sequence and not is_activated
-            if not is_retry and not is_activated:
-                oracle.activated(queue.sequence, now_ms)  # no event notification: only the task shows the activation
-                is_activated = True
+            is_retry = not is_activated
             oracle.task_started(queue, task_id, is_retry, now_ms)
             self.tasks += 1
             self.retries += is_retry

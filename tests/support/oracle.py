@@ -43,14 +43,13 @@ class Oracle:
         nobody_ms: Last time that there was neither an event notification to write nor a task to start, which counts as
             a RECEIVE (D9).
         tasks: Running task -> time of its start or of the last report about it.
-        started_for: Task -> the sequence of the activation that started it.
-        has_started: Whether the last activation has started a task.
-        has_failed_to_work: Whether a task has failed to start, or was killed or lost, since the last task was started.
-        cut_off_ms: The last time that a task failed to start, or was killed or lost.
-        failures: How many tasks of unanswered activations failed so in a row. Each doubles the pause before a start.
-        failed_ms: Time of the last of these failures.
+        unanswered: The running tasks that have been started since the last RECEIVE.
+        is_answered: Whether a RECEIVE has come since the last activation.
+        started_ms: Time of the last start of a task.
+        failures: How many tasks in a row have ended without a RECEIVE since their start. Each doubles the pause.
+        paused_until_ms: End of the pause after the last failure after which a start has to wait.
+        has_failed: Whether there was such a failure since the last start.
         may_retry: Whether another procedure has been named since the last activation.
-        may_have_failed: Whether a task was started and no RECEIVE has come since.
     """
 
     settings: CoreSettings
@@ -66,24 +65,31 @@ class Oracle:
     last_empty_ms: int = NEVER_MS
     nobody_ms: int = NEVER_MS
     tasks: dict[str, int] = field(default_factory=dict)
-    started_for: dict[str, int] = field(default_factory=dict)
-    has_started: bool = False
-    has_failed_to_work: bool = False
-    cut_off_ms: int = NEVER_MS
+    unanswered: set[str] = field(default_factory=set)
+    is_answered: bool = True
+    started_ms: int = NEVER_MS
     failures: int = 0
-    failed_ms: int = NEVER_MS
+    paused_until_ms: int = NEVER_MS
+    has_failed: bool = False
     may_retry: bool = False
-    may_have_failed: bool = False
+
+    @property
+    def is_literal(self) -> bool:
+        return self.settings.semantics is Semantics.LITERAL
 
     def monitor_is_new(self) -> None:
         self.activated_ms = self.began_ms = None
         self.has_received = self.has_expired = False
         self.last_empty_ms = NEVER_MS
-        self.failures = 0
+        self.tasks_work()
 
-    def look_at_the_clock(self, queue: Queue, now_ms: int) -> None:
-        """Notes whether T has expired at a check. Without an event notification, T does not apply (D2)."""
-        if self.activated_ms is not None and not self.has_received and queue.definition.notifications:
+    def tasks_work(self) -> None:
+        """Notes a RECEIVE or a change of the monitor: what tasks did before no longer counts."""
+        self.unanswered, self.failures, self.has_failed = set(), 0, False
+
+    def look_at_the_clock(self, now_ms: int) -> None:
+        """Notes whether T has expired at a check."""
+        if self.activated_ms is not None and not self.has_received:
             self.has_expired = self.has_expired or now_ms - self.activated_ms >= self.timeout_ms
 
     def hear(self, event: Event, is_waiting: bool, is_notified: bool, now_ms: int) -> None:
@@ -107,9 +113,8 @@ class Oracle:
 
     def hear_receive(self, event: Receive, is_waiting: bool, now_ms: int) -> None:
         if not (is_waiting and event.result is ReceiveResult.WAITING):
-            self.has_received = not self.has_expired
-            self.may_have_failed = False
-            self.failures = 0
+            self.has_received, self.is_answered = not self.has_expired, True
+            self.tasks_work()
             self.began_ms = now_ms if self.began_ms is None else self.began_ms
         if event.result is ReceiveResult.EMPTY and not event.where:
             self.last_empty_ms = now_ms
@@ -122,10 +127,12 @@ class Oracle:
     def task_ended(self, task_id: str, is_by_itself: bool, is_notified: bool, now_ms: int) -> None:
         if self.tasks.pop(task_id, None) is None:
             return
-        if not is_by_itself:
-            self.has_failed_to_work, self.cut_off_ms = True, now_ms
-            if is_notified and self.has_started and self.started_for.get(task_id) == self.sequence:
-                self.failures, self.failed_ms = self.failures + 1, now_ms
+        if task_id in self.unanswered:
+            self.unanswered.remove(task_id)
+            self.failures += 1
+            if not (is_by_itself and self.is_literal):
+                self.has_failed = True
+                self.paused_until_ms = now_ms + min(5 * SECOND * 2 ** (self.failures - 1), 60 * SECOND)
         if not self.tasks and not is_notified:
             self.was_empty, self.began_ms, self.nobody_ms = True, None, NEVER_MS
 
@@ -142,12 +149,12 @@ class Oracle:
         if self.activated_ms is not None:
             assert self.has_received or self.has_expired, "silence while NOTIFIED until a RECEIVE or T"
             is_quiet = self.has_received and not self.has_expired and not self.was_empty
-            if self.settings.semantics is Semantics.OBSERVED and is_quiet:
+            if not self.is_literal and is_quiet:
                 assert self.began_ms is not None
                 assert now_ms - self.began_ms >= W, "the quiet window is between the RECEIVE and the activation"
         self.activated_ms = now_ms
         self.has_received = self.has_expired = self.was_empty = False
-        self.has_started = self.may_retry = False
+        self.is_answered = self.may_retry = False
         self.began_ms = None
 
     def task_started(self, queue: Queue, task_id: str, is_retry: bool, now_ms: int) -> None:
@@ -156,18 +163,16 @@ class Oracle:
         assert clause is not None
         assert clause.is_on
         assert len(self.tasks) < clause.max_queue_readers, "running <= max_queue_readers"
+        has_paused = self.may_retry or not self.has_failed or now_ms >= self.paused_until_ms
         if is_retry:
-            assert not self.has_received, "no task is started again after a RECEIVE"
-            is_due = self.has_failed_to_work and now_ms - self.cut_off_ms >= 5 * SECOND and self.has_backed_off(now_ms)
-            assert is_due or self.may_retry, "a task is started again only if one before it could not do its work"
-        elif self.failures > 1:
-            assert self.has_backed_off(now_ms) or self.may_retry, "an activation starts no task during a back-off"
-        self.tasks[task_id], self.started_for[task_id] = now_ms, self.sequence
-        self.has_started, self.has_failed_to_work, self.may_have_failed = True, False, True
-
-    def has_backed_off(self, now_ms: int) -> bool:
-        """Returns whether the pause after the last failure is over."""
-        return self.failures == 0 or now_ms - self.failed_ms >= min(5 * SECOND * 2 ** (self.failures - 1), 60 * SECOND)
+            assert not self.is_answered, "no task is started again after a RECEIVE"
+            is_due = self.has_failed or self.may_retry or self.is_literal
+            assert is_due, "a task is started again only if one before it has failed"
+        if self.failures > 1 or (is_retry and not self.is_literal):
+            assert has_paused, "no task is started during a back-off"
+        self.tasks[task_id] = self.started_ms = now_ms
+        self.unanswered.add(task_id)
+        self.has_failed = False
 
     def check(self, queue: Queue, now_ms: int) -> None:
         """Checks the invariants that must hold after every step."""
@@ -175,18 +180,25 @@ class Oracle:
         assert queue.unread + in_transactions == self.total, "the count never drifts"
         assert queue.next_wake_ms() > now_ms, "the next wake-up is in the future"
         assert queue.tasks.running.keys() == self.tasks.keys(), "no task is forgotten or invented"
-        if queue.tasks.is_procedure_failed:
-            assert self.may_have_failed, "a RECEIVE shows that the procedure works"
-            assert not self.tasks, "a procedure fails when all tasks have exited"
-            assert not self.has_failed_to_work, "a task that could not do its work does not count as a failed procedure"
-        elif self.is_stuck(queue):
-            raise AssertionError("no queue is stuck in NOTIFIED")
+        assert queue.tasks.failures == self.failures, "the view shows how often tasks have failed"
+        self.tasks_are_started_for_ever(queue, now_ms)
         self.no_wake_up_is_lost(queue, now_ms)
 
-    def is_stuck(self, queue: Queue) -> bool:
-        """Returns whether the queue is NOTIFIED for ever: messages, no task for them, no time-out, no further check."""
-        is_silent = queue.monitor.state is State.NOTIFIED and queue.unread > 0 and self.has_started
-        return is_silent and self.may_start(queue) and not self.tasks and queue.next_check_ms() > 10**14
+    def tasks_are_started_for_ever(self, queue: Queue, now_ms: int) -> None:
+        """Fails if the queue is NOTIFIED and no task is started in time although one is allowed."""
+        is_unanswered = queue.monitor.state is State.NOTIFIED and queue.unread > 0
+        if not (is_unanswered and self.may_start(queue)):
+            return
+        assert queue.next_check_ms() < 10**14, "no queue is stuck in NOTIFIED"
+        if self.is_literal:
+            is_held_back = self.failures > 1 and self.has_failed and now_ms < self.paused_until_ms
+            is_quiet = now_ms - max(self.last_empty_ms, self.started_ms) >= W and not queue.sessions.waiting()
+            assert is_held_back or not is_quiet, "`literal` starts a task every few seconds"
+        elif self.has_failed:
+            assert now_ms < self.paused_until_ms, "a failed task is started again"
+        elif not queue.definition.notifications and self.activated_ms is not None:
+            since_ms = now_ms - max(self.activated_ms, self.started_ms)
+            assert since_ms < self.timeout_ms, "another task is started after T without a RECEIVE"
 
     def may_start(self, queue: Queue) -> bool:
         """Returns whether the definition and the number of running tasks allow a further task."""
@@ -194,14 +206,13 @@ class Oracle:
         return clause is not None and clause.is_on and len(self.tasks) < clause.max_queue_readers
 
     def no_wake_up_is_lost(self, queue: Queue, now_ms: int) -> None:
-        may_start = self.may_start(queue) and not queue.tasks.is_procedure_failed
-        if not queue.definition.notifications and not may_start:
+        if not queue.definition.notifications and not self.may_start(queue):
             self.nobody_ms = now_ms
         if queue.monitor.state in (State.ABSENT, State.NOTIFIED) or queue.unread <= 0 or queue.sessions.waiting():
             return
         window_ms = queue.monitor.quiet_window_ms(self.settings)
-        assert W <= window_ms <= 10 * MINUTE
+        assert W <= window_ms <= (W if self.is_literal else 10 * MINUTE)
         quiet_since_ms = max(self.last_empty_ms, self.nobody_ms)
-        if self.settings.semantics is Semantics.OBSERVED and self.began_ms is not None:
+        if not self.is_literal and self.began_ms is not None:
             quiet_since_ms = max(quiet_since_ms, self.began_ms)
         assert now_ms - quiet_since_ms < window_ms, "no wake-up is lost"

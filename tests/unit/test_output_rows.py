@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from streaming.core.activation import snapshot
+from streaming.core.times import iso_time
 from streaming.spark.activation.sources import Source
 from tests.support.fake_spark import (
     SETTINGS,
@@ -310,6 +311,22 @@ class TestMonitors:
             "next_check_time": "2023-11-14T21:13:24.123Z",
             "update_time": "2023-11-14T21:13:20.123Z",
         }
+
+    def test_how_often_tasks_have_failed_since_when_and_when_the_next_one_starts(self) -> None:
+        shard = FakeShard()
+        clause = {"procedure_name": "p", "max_queue_readers": 1}
+        shard.batch(START, command("CREATE_QUEUE", activation=clause), arrival())
+        [first] = rows_of_tasks(shard)
+        shard.batch(START + SECOND, task("TASK_EXITED", task_id=first, exit_code=1))
+        shard.batch(START + 6 * SECOND)
+        [second] = rows_of_tasks(shard)
+        row = rows(shard.batch(START + 7 * SECOND, task("TASK_EXITED", task_id=second, exit_code=1)))["Q"]
+        assert (row["task_failures"], row["is_procedure_failed"]) == (2, True)
+        assert row["task_failure"] == "it exited without calling RECEIVE"
+        assert (row["failing_since"], row["failing_procedure"]) == (iso_time(START + SECOND), "p")
+        assert row["next_start_time"] == iso_time(START + 17 * SECOND)
+        row = rows(shard.batch(START + 8 * SECOND, receive("MESSAGES", messages=1)))["Q"]
+        assert not {"task_failures", "task_failure", "failing_since", "next_start_time"} & row.keys()
 
     def test_a_queue_that_is_off(self) -> None:
         shard = FakeShard()

@@ -229,13 +229,14 @@ QUOTED = Situation(
     next_check_at="10:23:41 UTC",
     tasks_running=0,
     max_queue_readers=None,
-    is_procedure_failed=False,
+    failures=0,
+    next_start_at=None,
     has_notifications=True,
 )
 FAILING = {
-    "is_procedure_failed": False,
     "task_failures": 3,
     "failing_since": "2026-01-31T10:18:24.000Z",
+    "next_start_time": "2026-01-31T10:19:01.000Z",
     "failing_procedure": "read_payments",
 }
 

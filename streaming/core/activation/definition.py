@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from streaming.core.activation.events import QueueOptions, RefusedEventError
 from streaming.core.activation.room import text_bytes
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION, MAX_EVENT_NOTIFICATIONS
-from streaming.core.times import FOREVER_MS
 
 
 @dataclass(slots=True)
@@ -99,9 +98,7 @@ class QueueDefinition:
         return self.is_on and (self.is_activation_on or bool(self.notifications))
 
     def timeout_ms(self, default_ms: int) -> int:
-        """Returns T, or FOREVER_MS if it never expires. T applies only to queues with an event notification (D2)."""
-        if not self.notifications:
-            return FOREVER_MS
+        """Returns T, or FOREVER_MS if it never expires (D2)."""
         own_ms = self.external_activation_timeout_ms
         return default_ms if own_ms is None else own_ms
 

@@ -20,7 +20,8 @@ class Situation:
         next_check_at: When the monitor checks again without an event.
         tasks_running: The number of running tasks of internal activation.
         max_queue_readers: The task limit; None without internal activation.
-        is_procedure_failed: Whether all its tasks exited without a RECEIVE.
+        failures: How many of its tasks in a row ended without a RECEIVE.
+        next_start_at: When the next task is started after a failure.
         has_notifications: Whether it has an event notification.
     """
 
@@ -34,7 +35,8 @@ class Situation:
     next_check_at: str | None
     tasks_running: int
     max_queue_readers: int | None
-    is_procedure_failed: bool
+    failures: int
+    next_start_at: str | None
     has_notifications: bool
 
 
@@ -76,20 +78,20 @@ def _who_waits(readers: int) -> str:
 
 
 def _notified(now: Situation) -> list[str]:
-    sentences = [
-        f"Activation {now.activations} was at {now.activated_at}, and no RECEIVE has come since: that reader is still "
-        "expected, so no other is requested."
-    ]
+    sentences = [f"Activation {now.activations} was at {now.activated_at}, and no RECEIVE has come since"]
+    most = now.max_queue_readers
+    if most is None:
+        sentences[0] += ": that reader is still expected, so no other is requested"
+    sentences[0] += "."
     if now.unread <= 0:
         sentences.append("Nothing is unread any more.")
-    if now.is_procedure_failed:
-        sentences.append(
-            "All tasks exited without calling RECEIVE, so none is started until a reader calls RECEIVE, or `queue "
-            "alter` switches --activation OFF and then ON, or names another --procedure."
-        )
+    if now.failures and now.next_start_at is not None:
+        sentences.append(f"The task has failed. If no RECEIVE comes first, the next one starts at {now.next_start_at}.")
+    elif most is not None and now.tasks_running >= most:
+        sentences.append(f"No task is started before one exits, because max_queue_readers, {most}, tasks run.")
     elif now.next_check_at is not None:
         sentences.append(f"If no RECEIVE comes first, the monitor looks again at {now.next_check_at}.")
-    elif now.max_queue_readers is None:
+    else:
         sentences.append("It stays so until a RECEIVE comes: its time-out never expires.")
     return sentences
 

@@ -7,14 +7,14 @@ writes are true at the end of the batch. After an outage each queue that still n
 from collections.abc import Callable
 from typing import Any
 
-from streaming.core.activation import events
+from streaming.core.activation import events, task_starts
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.events import Event, ReceiveResult
 from streaming.core.activation.notification import EventType, Notification
 from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
 from streaming.core.activation.sessions import Sessions
-from streaming.core.activation.settings import MAX_MESSAGES, POISON_ROLLBACKS, TASK_RETRY_MS, CoreSettings
+from streaming.core.activation.settings import MAX_MESSAGES, POISON_ROLLBACKS, TASK_RETRY_MS, CoreSettings, Semantics
 from streaming.core.activation.tasks import NameTask, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -113,7 +113,7 @@ class Queue:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
             monitor.fire(Trigger.RECEIVE, now_ms)
-            self.tasks.forgive()
+            self.tasks.answered()
         if result is ReceiveResult.EMPTY and not event.where:
             monitor.nothing_was_found(now_ms)
         if event.messages:
@@ -160,9 +160,9 @@ class Queue:
     def _task_ended(self, task_id: str, by_itself: bool, why: str, now_ms: int) -> None:
         if (task := self.tasks.end(task_id)) is None:
             return
-        # D9: the activation that started a task is unanswered until a reader calls RECEIVE.
-        if self.monitor.state is State.NOTIFIED and self.tasks.started_sequence == self.sequence:
-            self.tasks.failed(task, by_itself, why, now_ms)
+        # D9: under `literal`, the exit of all tasks is a check like any other, and no pause follows.
+        has_pause = not by_itself or self.settings.semantics is Semantics.OBSERVED
+        self.tasks.failed(task, by_itself, why, has_pause, now_ms)
         if not self.tasks.running:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
@@ -196,10 +196,10 @@ class Queue:
             self.sessions.end_all_waits()
         if self.definition.is_monitored and (is_renewed or not has_monitor):
             self.monitor.fire(Trigger.MONITOR_CREATED, now_ms)
-            self.tasks.forgive()
+            self.tasks.answered()
         elif has_monitor and not self.definition.is_monitored:
             self.monitor.fire(Trigger.MONITOR_DROPPED, now_ms)
-            self.tasks.forgive()
+            self.tasks.answered()
 
     # the count
 
@@ -256,8 +256,9 @@ class Queue:
         if lacks_room := self.tasks.lacks_room(clause):
             work.can_activate = bool(self.definition.notifications)
         trigger, reason = self.monitor.check(work, now_ms, self.settings)
-        is_activation_due = trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED)
-        if is_activation_due and (lacks_room or self.tasks.is_at_limit(clause)):
+        is_for_tasks = trigger is None and task_starts.is_necessary(self.monitor, work, now_ms, self.settings)
+        is_due = is_for_tasks or trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED)
+        if is_due and (lacks_room or self.tasks.is_at_limit(clause)):
             self.tasks.limit_reached += 1
         is_to_look_again = lacks_room and trigger is Trigger.TASK_LIMIT_REACHED
         self.tasks.room_check_ms = now_ms + TASK_RETRY_MS if is_to_look_again else FOREVER_MS
@@ -266,27 +267,18 @@ class Queue:
             if self.definition.notifications:
                 expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
                 self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms)
-            if now_ms >= self.tasks.back_off_until_ms():
-                self.tasks.retry_ms = FOREVER_MS  # this retry was for the previous activation
-                self._start_task(now_ms, name_task)
-        elif self._is_task_to_be_retried and self.tasks.retry_ms <= now_ms:
+        is_activated = is_for_tasks or reason is not None
+        if now_ms >= (self.tasks.back_off_until_ms() if is_activated else self.next_start_ms()):
             self._start_task(now_ms, name_task)
         self._has_arrived = False  # rule A holds only until the end of its batch
-
-    @property
-    def _is_task_to_be_retried(self) -> bool:
-        """Returns whether a task is started again at `retry_ms`, because the activation is unanswered (D9)."""
-        is_unanswered = self.monitor.state is State.NOTIFIED and self.unread > 0
-        return is_unanswered and self.tasks.is_to_be_retried(self.definition.activation, self.sequence)
 
     def _start_task(self, now_ms: int, name_task: NameTask) -> None:
         clause = self.tasks.startable(self.definition.activation)
         if clause is None:
             return
-        if self.room.is_used_up_for_commands:
-            self.tasks.retry_ms = now_ms + TASK_RETRY_MS
-        else:
-            self.tasks.start(clause, self.sequence, name_task, now_ms)
+        self.tasks.start(clause, self.sequence, name_task, now_ms)
+        if not self.definition.notifications:
+            self.monitor.last_activated_ms = now_ms  # a task that is started again has T from its own start
 
     def take_notifications(self) -> list[Notification]:
         """Returns the notifications made since the last call, in order."""
@@ -311,7 +303,7 @@ class Queue:
             unread=self.unread,
             has_arrived=self._has_arrived,
             waiting=self.sessions.waiting(),
-            timeout_ms=self.definition.timeout_ms(self.settings.external_activation_timeout_ms),
+            timeout_ms=task_starts.timeout_ms(self.definition, self.tasks, self.unread, self.settings),
             can_activate=bool(self.definition.notifications)
             or self.tasks.startable(self.definition.activation) is not None,
         )
@@ -327,6 +319,7 @@ class Queue:
             self.tasks.limit_reached,
             self.tasks.is_procedure_failed,
             self.tasks.failures,
+            self.tasks.retry_ms,
             self.sequence,
             monitor.last_empty_ms,
             monitor.last_activated_ms,
@@ -353,8 +346,15 @@ class Queue:
             decision_ms,
             self.sessions.next_due_ms(self.settings),
             self.tasks.next_due_ms(self.settings),
-            self.tasks.retry_ms if self._is_task_to_be_retried else FOREVER_MS,
+            self.next_start_ms(),
         )
+
+    def next_start_ms(self) -> int:
+        """Returns when a task is started next for the unanswered activation, without an event; otherwise FOREVER_MS."""
+        clause = self.definition.activation
+        if clause is None:  # most queues have none
+            return FOREVER_MS
+        return task_starts.next_ms(self.monitor, self.tasks, clause, self._work(), self.settings)
 
     def next_wake_ms(self) -> int:
         """Returns the latest instant of the next step: for a check, for the view, or to forget the queue."""

@@ -117,7 +117,7 @@ class Work:
         has_arrived: The premise of rule A: in this batch a message arrived on the empty queue, and some are still
             unread.
         waiting: The number of sessions that wait without WHERE.
-        timeout_ms: T; FOREVER_MS if it never expires, or if the queue has no event notification.
+        timeout_ms: T; FOREVER_MS if it never expires, or if its end would change nothing.
         can_activate: Whether the queue has an event notification, or a task can be started.
     """
 
@@ -187,9 +187,9 @@ class QueueMonitor:
             self.useless_activations += 1
 
     def quiet_window_ms(self, settings: CoreSettings) -> int:
-        """Returns W of this queue. The third and each further useless activation in a row doubles it (D12)."""
+        """Returns W of this queue. The third and each further useless activation doubles it, if `observed` (D12)."""
         doublings = self.useless_activations - USELESS_ACTIVATIONS_TOLERATED
-        if doublings <= 0:
+        if doublings <= 0 or settings.semantics is Semantics.LITERAL:
             return settings.quiet_window_ms
         longest_ms = max(MAX_QUIET_WINDOW_MS, settings.quiet_window_ms)
         return min(settings.quiet_window_ms << min(doublings, 32), longest_ms)
@@ -225,15 +225,19 @@ class QueueMonitor:
     def _decide(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger, Reason | None]:
         if work.unread <= 0:
             return Trigger.NOTHING_UNREAD, None
+        reason = self.reason_now(work, now_ms, settings)
+        if reason is None:
+            return Trigger.NOT_NECESSARY, None
+        return (Trigger.ACTIVATED, reason) if work.can_activate else (Trigger.TASK_LIMIT_REACHED, None)
+
+    def reason_now(self, work: Work, now_ms: int, settings: CoreSettings) -> Reason | None:
+        """Returns why one more reader of unread messages would have useful work, by rule A or B; otherwise None."""
         # D3: sessions that already wait take the messages, if there are at least as many sessions as messages.
         is_taken_care_of = settings.semantics is Semantics.OBSERVED and work.unread <= work.waiting
-        rule_a = work.has_arrived and not is_taken_care_of
-        rule_b = work.waiting == 0 and now_ms >= self.quiet_until_ms(settings)
-        if not (rule_a or rule_b):
-            return Trigger.NOT_NECESSARY, None
-        if not work.can_activate:
-            return Trigger.TASK_LIMIT_REACHED, None
-        return Trigger.ACTIVATED, Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE if rule_a else Reason.MESSAGES_ACCUMULATING
+        if work.has_arrived and not is_taken_care_of:
+            return Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE
+        is_quiet = work.waiting == 0 and now_ms >= self.quiet_until_ms(settings)
+        return Reason.MESSAGES_ACCUMULATING if is_quiet else None
 
     def next_decision_ms(self, work: Work, settings: CoreSettings) -> int:
         """Returns the next instant at which a check could decide differently without an event, or FOREVER_MS."""

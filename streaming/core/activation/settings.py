@@ -37,8 +37,8 @@ QUEUE_BYTES = 512
 COMMANDS_QUEUES_FACTOR = 2
 COMMANDS_ROOM_PERCENT = 150
 
-# D9: the pause before a task is started again that failed to start, was killed or was lost. Each further failure in a
-# row doubles the pause, like the back-off of the activator's programs.
+# D9: the pause before a task is started again that ended without a RECEIVE. Each further failure in a row doubles the
+# pause, like the back-off of the activator's programs.
 TASK_RETRY_MS = 5_000
 MAX_TASK_RETRY_MS = 60_000
 # The number of characters kept of a task's failure; a host may report a longer one.
@@ -48,7 +48,7 @@ MAX_QUEUE_READERS = 32_767
 
 
 class Semantics(StrEnum):
-    """The choice for D1 and D3: Service Broker's observed behaviour, or the literal text of its documentation."""
+    """The choice for D1, D2, D3, D9 and D12: Service Broker's observed behaviour, or the text of its documentation."""
 
     OBSERVED = "observed"
     LITERAL = "literal"
@@ -61,7 +61,7 @@ class CoreSettings:
     Attributes:
         quiet_window_ms: W of rule B.
         external_activation_timeout_ms: T of a queue that does not set its own; FOREVER_MS: never expires.
-        semantics: Decides D1 and D3.
+        semantics: Decides D1, D2, D3, D9 and D12.
         session_lease_ms: How long a wait lasts after the session's last record.
         transaction_lease_ms: How long transactions stay open after the session's last record.
         task_lease_ms: How long a task counts as running after its host's last record.

@@ -15,7 +15,7 @@ from streaming.core.activation.settings import CoreSettings
 from streaming.core.activation.tasks import Task, Tasks
 from streaming.core.times import NEVER_MS
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 Snapshot = list[Any]
 
@@ -78,17 +78,49 @@ def upgrade(snapshot: Snapshot, version: int) -> Snapshot:
     return snapshot
 
 
+def has_tasks(snapshot: Snapshot) -> bool:
+    """Returns whether a snapshot of this FORMAT_VERSION has tasks, or what is kept of tasks."""
+    return snapshot[-1] is not None
+
+
 def _add_tasks(snapshot: Snapshot) -> Snapshot:
     return [*snapshot, None]
 
 
 def _as_it_is(snapshot: Snapshot) -> Snapshot:
-    """Changes nothing: version 3 changed only shards, and `_restore_tasks` accepts tasks without version 4's fields."""
+    """Changes nothing: version 3 changed only shards, and `_start_again` accepts tasks without version 4's fields."""
     return snapshot
 
 
+def _start_again(snapshot: Snapshot) -> Snapshot:
+    """Makes failed procedures due, and replaces the last activation that started a task by the first unanswered one."""
+    *queue, tasks = snapshot
+    if tasks is None:
+        return snapshot
+    state, sequence = queue[1][0], queue[6]
+    running, started_sequence, retry_ms, is_procedure_failed, limit_reached, *failed = tasks
+    # A queue that has not changed since version 3 lacks these fields.
+    failures, failing_since_ms, failure = failed or (0, NEVER_MS, None)
+    is_unanswered = state == State.NOTIFIED and started_sequence == sequence
+    if is_procedure_failed:
+        retry_ms, failures = 0, failures + 1
+    return [
+        *queue,
+        [
+            running,
+            started_sequence if is_unanswered else 0,
+            retry_ms,
+            is_procedure_failed,
+            limit_reached,
+            failures,
+            failing_since_ms,
+            failure,
+        ],
+    ]
+
+
 # version -> the step that converts it to the next version
-_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is, 3: _as_it_is}
+_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is, 3: _as_it_is, 4: _start_again}
 
 
 def _take_definition(definition: QueueDefinition) -> Snapshot:
@@ -126,15 +158,15 @@ def _restore_session(snapshot: Snapshot) -> Session:
 
 
 def _take_tasks(tasks: Tasks) -> Snapshot | None:
-    """Returns the tasks as plain values; None, the usual case, if the queue never had a task."""
-    if not (tasks.running or tasks.started_sequence or tasks.limit_reached):
+    """Returns the tasks as plain values; None, the usual case, if there is nothing to keep."""
+    if not (tasks.running or tasks.unanswered_from or tasks.limit_reached):
         return None
     return [
         [
             [task_id, *(getattr(task, name) for name in _TASK_FIELDS), task.lease.from_ms, task.lease.is_extended]
             for task_id, task in tasks.running.items()
         ],
-        tasks.started_sequence,
+        tasks.unanswered_from,
         tasks.retry_ms,
         tasks.is_procedure_failed,
         tasks.limit_reached,
@@ -145,9 +177,8 @@ def _take_tasks(tasks: Tasks) -> Snapshot | None:
 
 
 def _restore_tasks(tasks: Tasks, snapshot: Snapshot) -> None:
-    running, tasks.started_sequence, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached, *failed = snapshot
-    # A queue that has not changed since version 3 lacks these fields.
-    tasks.failures, tasks.failing_since_ms, tasks.failure = failed or (0, NEVER_MS, None)
+    running, tasks.unanswered_from, tasks.retry_ms, tasks.is_procedure_failed, tasks.limit_reached, *failed = snapshot
+    tasks.failures, tasks.failing_since_ms, tasks.failure = failed
     tasks.running = {
         task_id: Task(**dict(zip(_TASK_FIELDS, rest, strict=True)), lease=Lease(from_ms, is_extended))
         for task_id, *rest, from_ms, is_extended in running

@@ -58,12 +58,11 @@ class Tasks:
     Attributes:
         room: The remaining room of the shard.
         running: task_id -> task.
-        started_sequence: The number of the last activation that started a task; 0 if there was none.
+        unanswered_from: The number of the first activation since the last RECEIVE that started a task; 0: none did.
         retry_ms: When a task is to be started again; FOREVER_MS if none is.
-        is_procedure_failed: All tasks exited by themselves without a RECEIVE. No task is started until something
-            changes.
-        failures: The number of tasks in a row that failed to start, were killed or were lost.
-        failing_since_ms: When the first of them failed, or the procedure failed; NEVER_MS: nothing has failed.
+        failures: The number of tasks in a row that ended, for whatever reason, without a RECEIVE since their start.
+        is_procedure_failed: The last of them exited by itself.
+        failing_since_ms: When the first of them ended; NEVER_MS: nothing has failed.
         failure: How the last of them failed; None if nothing has failed, or if there was no room to keep the text.
         limit_reached: How often an activation was necessary and no task could be started, because max_queue_readers
             tasks were running or the room was used up.
@@ -82,13 +81,13 @@ class Tasks:
         "room",
         "room_check_ms",
         "running",
-        "started_sequence",
+        "unanswered_from",
     )
 
     def __init__(self) -> None:
         self.room = ENDLESS
         self.running: dict[str, Task] = {}
-        self.started_sequence = 0
+        self.unanswered_from = 0
         self.retry_ms = FOREVER_MS
         self.is_procedure_failed = False
         self.failures = 0
@@ -104,18 +103,20 @@ class Tasks:
 
     def startable(self, clause: ActivationClause | None) -> ActivationClause | None:
         """Returns the clause if an activation may start a task, provided there is room; otherwise None."""
-        is_held_back = self.is_procedure_failed or self.is_at_limit(clause)
-        return clause if clause is not None and clause.is_on and not is_held_back else None
+        return clause if clause is not None and clause.is_on and not self.is_at_limit(clause) else None
 
     def lacks_room(self, clause: ActivationClause | None) -> bool:
         """Returns whether only the lack of room keeps a task from being started."""
         return self.room.is_used_up_for_commands and self.startable(clause) is not None
 
     def start(self, clause: ActivationClause, sequence: int, name_task: NameTask, now_ms: int) -> None:
-        """Adds a task that the monitor now requests."""
+        """Adds a task that the monitor now requests; looks again later if the room is used up."""
+        if self.room.is_used_up_for_commands:
+            self.retry_ms = now_ms + TASK_RETRY_MS
+            return
         task = Task(clause.procedure_name, clause.execute_as, sequence, now_ms, None, False, Lease(now_ms))
         self._take_up(name_task(sequence), task)
-        self.started_sequence = sequence
+        self.unanswered_from = self.unanswered_from or sequence
         self.retry_ms = FOREVER_MS
 
     def _take_up(self, task_id: str, task: Task) -> None:
@@ -159,25 +160,22 @@ class Tasks:
             self._changed[task_id] = None
         return task
 
-    def failed(self, task: Task, by_itself: bool, why: str, now_ms: int) -> None:
-        """Schedules another start or marks the procedure as failed: a task ended, and no reader has called RECEIVE.
+    def failed(self, task: Task, by_itself: bool, why: str, has_pause: bool, now_ms: int) -> None:
+        """Counts the end of a task as a failure, and schedules another start, if no RECEIVE has come since its start.
 
         Args:
-            task: The task. A task of an earlier activation may have done its work, and does not count as a failure.
+            task: The task.
             by_itself: Whether it exited by itself: it did start, and was neither killed nor lost.
             why: How it ended.
+            has_pause: Whether another start has to wait.
             now_ms: The time.
         """
-        is_failure = task.sequence == self.started_sequence
-        if not by_itself:
-            self.failures += is_failure
-            self.retry_ms = now_ms + min(TASK_RETRY_MS << min(max(self.failures - 1, 0), 32), MAX_TASK_RETRY_MS)
-        elif not self.running and self.retry_ms == FOREVER_MS:
-            self.is_procedure_failed = is_failure = True
-        else:
-            return
-        if not is_failure:
-            return
+        if not 0 < self.unanswered_from <= task.sequence:
+            return  # it may have done its work
+        self.failures += 1
+        self.is_procedure_failed = by_itself
+        if has_pause:
+            self.retry_ms = now_ms + min(TASK_RETRY_MS << min(self.failures - 1, 32), MAX_TASK_RETRY_MS)
         if self.failing_since_ms == NEVER_MS:
             self.failing_since_ms = now_ms
         self._keep_failure(why[:MAX_FAILURE_LENGTH])
@@ -192,27 +190,29 @@ class Tasks:
         """Returns the instant before which no task is started because several have failed, or NEVER_MS."""
         return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
-    def forgive(self) -> None:
-        """Forgets failures and cancels the retry, after a RECEIVE or a change of the monitor."""
+    def answered(self) -> None:
+        """Notes a RECEIVE, or a new monitor: no task that runs now can fail, and failures are forgotten."""
+        self.unanswered_from = 0
+        self._forgive()
+
+    def _forgive(self) -> None:
         self.is_procedure_failed = False
         self.retry_ms = FOREVER_MS
-        if self.failing_since_ms != NEVER_MS:
+        if self.failures:
             self.failures = 0
             self.failing_since_ms = NEVER_MS
             self._keep_failure(None)
 
     def try_another_procedure(self, now_ms: int) -> None:
         """Forgets the failures of the previous procedure; starts a task at once if they held one back."""
-        is_awaited = self.is_procedure_failed or self.retry_ms < FOREVER_MS
-        self.forgive()
+        is_awaited = self.retry_ms < FOREVER_MS
+        self._forgive()
         if is_awaited:
             self.retry_ms = now_ms
 
-    def is_to_be_retried(self, clause: ActivationClause | None, sequence: int) -> bool:
-        """Returns whether a task is started again at `retry_ms` for the activation with this sequence (D9)."""
-        if self.retry_ms == FOREVER_MS or self.startable(clause) is None:
-            return False
-        return all(task.sequence != sequence for task in self.running.values())
+    def last_start_ms(self) -> int:
+        """Returns when the newest of the running tasks was requested, or NEVER_MS."""
+        return max((task.started_ms for task in self.running.values()), default=NEVER_MS)
 
     def lost(self, now_ms: int, settings: CoreSettings) -> list[str]:
         """Returns the tasks whose lease is over."""

@@ -15,7 +15,7 @@ from streaming.core.activation.notification import Notification
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.tasks import Task
-from streaming.core.times import NEVER_MS, Clock, instant_or_none, iso_time
+from streaming.core.times import Clock, instant_or_none, iso_time
 from streaming.spark.activation.shard_settings import ServerNames
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.notifications import ActivationFormat, ActivationRecord, encode, headers_of
@@ -192,10 +192,11 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         update_time=iso_time(clock.batch_ms),
     )
     tasks = queue.tasks
-    if tasks.failing_since_ms != NEVER_MS or tasks.is_procedure_failed:
+    if tasks.failures:
         row.task_failures, row.task_failure = tasks.failures, tasks.failure
         row.failing_since = _time_or_none(clock, tasks.failing_since_ms)
         row.failing_procedure = definition.procedure_name
+        row.next_start_time = _time_or_none(clock, queue.next_start_ms())
     return context.topics.monitors, name.encode(), _encoder.encode(row), None, None
 
 

@@ -40,8 +40,10 @@ def run_shard(
         shard = ShardState(Clock(batch_ms, batch_ms))
     else:
         refuse_newer_state(stored[0], FORMAT_VERSION)
+        # In an older format, queues may be due that were not by the rules of then.
+        is_older = stored[0] < FORMAT_VERSION
         alone = left_alone(stored, batch, batch_ms)
-        if alone is not None and kept is not None:
+        if alone is not None and kept is not None and not is_older:
             return alone
         shard = ShardState.of_row(stored)
     shard.clock.advance(batch_ms)

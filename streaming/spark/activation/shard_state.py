@@ -62,10 +62,12 @@ class ShardState:
         """
         version, clock_ms, batch_ms, wake_ms, stored = row
         refuse_newer_state(version, snapshot.FORMAT_VERSION)
-        queues = (
-            _of_older(stored, version) if version < _COLUMNS_SINCE_VERSION else unpack_columns(stored, QUEUES, _codec)
-        )
-        return cls(Clock(clock_ms, batch_ms), wake_ms, {}, queues, queues.nbytes)
+        is_older = version < snapshot.FORMAT_VERSION
+        queues = _of_older(stored, version) if is_older else unpack_columns(stored, QUEUES, _codec)
+        shard = cls(Clock(clock_ms, batch_ms), wake_ms, {}, queues, queues.nbytes)
+        if is_older:
+            shard.settle_wake()
+        return shard
 
     def take_up(self, names: pa.Array | None = None) -> None:
         """Takes up the queues with these names, in UTF-8, and those that are due; without names, all queues."""
@@ -136,9 +138,14 @@ def _columns(queues: dict[str, tuple[int, bytes]]) -> pa.RecordBatch:
 
 
 def _of_older(stored: bytes, version: int) -> pa.RecordBatch:
-    queues = _older_queues_decoder.decode(stored)
-    upgraded = {
-        name: (wake_ms, msgpack_encoder.encode(snapshot.upgrade(snapshot_decoder.decode(blob), version)))
-        for name, (wake_ms, blob) in queues.items()
-    }
+    """Converts the queues of an older version. Those with tasks are due, as their rules have changed since."""
+    if version < _COLUMNS_SINCE_VERSION:
+        queues = _older_queues_decoder.decode(stored)
+    else:
+        names, *rest = (column.to_pylist() for column in unpack_columns(stored, QUEUES, _codec).columns)
+        queues = {name.decode(): queue for name, *queue in zip(names, *rest, strict=True)}
+    upgraded: dict[str, tuple[int, bytes]] = {}
+    for name, (wake_ms, blob) in queues.items():
+        queue = snapshot.upgrade(snapshot_decoder.decode(blob), version)
+        upgraded[name] = (0 if snapshot.has_tasks(queue) else wake_ms, msgpack_encoder.encode(queue))
     return _columns(upgraded) if upgraded else _NO_QUEUES

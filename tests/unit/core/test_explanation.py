@@ -18,7 +18,8 @@ QUIET = Situation(
     next_check_at="10:05",
     tasks_running=0,
     max_queue_readers=None,
-    is_procedure_failed=False,
+    failures=0,
+    next_start_at=None,
     has_notifications=False,
 )
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
@@ -37,7 +38,11 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         (NOTIFIED, "If no RECEIVE comes first, the monitor looks again at 10:05"),
         (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),
         (replace(NOTIFIED, unread=0), "Nothing is unread any more"),
-        (replace(NOTIFIED, is_procedure_failed=True), "All tasks exited without calling RECEIVE"),
+        (NOTIFIED, "that reader is still expected, so no other is requested"),
+        (replace(NOTIFIED, max_queue_readers=1), "no RECEIVE has come since. If no RECEIVE comes first, the monitor"),
+        (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "the next one starts at 10:03"),
+        (replace(NOTIFIED, max_queue_readers=1, failures=2), "the monitor looks again at 10:05"),
+        (replace(NOTIFIED, max_queue_readers=2, tasks_running=2), "because max_queue_readers, 2, tasks run"),
         (replace(QUIET, waiting=1), "A reader waits in RECEIVE"),
         (replace(QUIET, waiting=2), "2 readers wait in RECEIVE"),
         (replace(QUIET, unread=0), "Nothing is unread"),
@@ -50,7 +55,3 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 )
 def test_the_sentence(now: Situation, part: str) -> None:
     assert part in " ".join(why(now))
-
-
-def test_internal_activation_without_a_time_out_does_not_mention_one() -> None:
-    assert "time-out" not in " ".join(why(replace(NOTIFIED, next_check_at=None, max_queue_readers=1)))

@@ -111,14 +111,13 @@ class TestDecisions:
         assert timeline.activation_times() == [0]
         assert notification.expires_ms is None
 
-    def test_d2_internal_activation_alone_has_no_timeout(self) -> None:
+    def test_d2_internal_activation_alone_has_the_same_timeout(self) -> None:
         timeline = monitored()
-        timeline.at(0, alter(activation=activation(procedure_name="p")))
+        timeline.at(0, alter(activation=activation(procedure_name="p", max_queue_readers=2)))
         timeline.at(SECOND, arrived())
         timeline.at(2 * SECOND, drop_notification())
-        timeline.run_until(DAY)
-        timeline.batch(DAY)
-        assert timeline.state is State.NOTIFIED
+        timeline.run_until(SECOND + T + 1)
+        assert timeline.started == [(SECOND, "1.0"), (SECOND + T, "2.0")]
 
     @pytest.mark.parametrize("new_t_ms", [500, 3 * SECOND, 5 * MINUTE])
     def test_d2_the_timeout_is_what_it_is_now(self, new_t_ms: int) -> None:
@@ -210,6 +209,15 @@ class TestDecisions:
         times = timeline.activation_times()
         windows = [later - earlier - 2 for earlier, later in pairwise(times)]
         assert [ms // SECOND for ms in windows] == [5, 5, 10, 20, 40, 80, 160, 320, 600, 600, 600, 600]
+
+    def test_d12_under_literal_the_quiet_window_stays_w(self) -> None:
+        timeline = monitored(LITERAL)
+        timeline.at(0, arrived())
+        for _ in range(12):
+            timeline.at(timeline.now_ms + 1, empty())
+            while timeline.state is not State.NOTIFIED:
+                timeline.batch(timeline.queue.next_wake_ms())
+        assert {later - earlier - 1 for earlier, later in pairwise(timeline.activation_times())} == {W}
 
     @pytest.mark.parametrize("found", [[arrived()], [received(1)], [ROLLBACK("x", "t")]])
     def test_d12_work_sets_the_quiet_window_back(self, found: list[Event]) -> None:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from streaming.core.activation import snapshot
 from streaming.core.activation.events import Event
+from streaming.core.activation.queue import Queue
 from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
+from streaming.spark.activation.sources import Source
 from streaming.spark.format_versions import UnknownFormatError
 from tests.support.fake_spark import (
     SETTINGS,
@@ -23,6 +25,7 @@ from tests.support.fake_spark import (
     arrival,
     of_topic,
     receive,
+    record,
 )
 from tests.support.histories import LITERAL, Timeline, arrived, random_event, random_pause
 
@@ -123,3 +126,27 @@ def test_a_shard_of_this_or_an_older_format_goes_on(version: int) -> None:
     outputs = shard.batch(LAST_BATCH_MS + 5_000, arrival("invoices"), arrival("alerts", count=2))
     unread = {one.json["queue_name"]: one.json["unread_messages"] for one in of_topic(outputs, "queue-monitors")}
     assert (unread["invoices"], unread["alerts"]) == (3, 3)
+
+
+def test_the_tasks_of_format_4_are_started_again_and_not_waited_for_for_ever() -> None:
+    *plain, queues = json.loads((SNAPSHOTS / "version-4-with-tasks.json").read_text())["state"]
+    shard = FakeShard(SETTINGS, FakeGroupState((*plain, bytes.fromhex(queues))))
+
+    # Each queue has one task and may have two. 2 s before the last batch, the task of `failed` exited by itself, that
+    # of `crashed` was killed, and `answered` called RECEIVE. `slow` has not called it.
+    def started(after_ms: int, *records: Record) -> list[tuple[str, int]]:
+        outputs = shard.batch(LAST_BATCH_MS + after_ms, *records)
+        return [(one.json["queue"], one.json["sequence"]) for one in of_topic(outputs, "queue-tasks")]
+
+    def queue(name: str) -> Queue:
+        _, blob = shard.queues()[name]
+        return snapshot.restore(msgspec.msgpack.decode(blob), SETTINGS.core)
+
+    assert started(1) == [("failed", 1)], "format 4 had given it up"
+    assert started(3_000) == [("answered", 2), ("crashed", 1)]
+    assert started(26_000) == [("slow", 2)]
+    [task_id] = [task_id for task_id, task in queue("answered").tasks.running.items() if task.sequence == 1]
+    exited = record(Source.RECEIVES, {"type": "TASK_EXITED", "queue": "answered", "task_id": task_id})
+    started(27_000, exited)
+    assert queue("answered").tasks.failures == 0, "it had done its work"
+    assert queue("failed").tasks.failures == 1
