@@ -52,7 +52,8 @@ DURATIONS = (
     "check_interval",
 )
 
-Written = dict[str, list[dict[str, Any]]]
+# Milliseconds since 1970 and event type of each record.
+Records = list[tuple[float, str]]
 
 
 @dataclass
@@ -61,6 +62,7 @@ class Play:
 
     monitored: Monitored
     follower: Activations
+    tasks: Activations
     scenarios: dict[str, Scenario]
     slowness: float
 
@@ -74,21 +76,36 @@ class Play:
                 self.monitored.send("queue-commands", slower(command, self.slowness))
         self.monitored.producer.flush()
 
-    def timeline(self) -> Iterator[tuple[int, Monitored, str, dict[str, Any]]]:
+    def timeline(self) -> Iterator[tuple[int, "Play", str, dict[str, Any]]]:
         for queue, scenario in self.scenarios.items():
             for event in scenario.events:
                 value = slower(event["value"], self.slowness)
-                yield event["at_ms"], self.monitored, event["topic"], {**value, "queue": queue}
+                yield event["at_ms"], self, event["topic"], {**value, "queue": queue}
+
+    def send(self, topic: str, value: dict[str, Any]) -> None:
+        """Sends an event; #1 as its task is the first task of the queue."""
+        if "task_id" in value:
+            number = int(value["task_id"].removeprefix("#"))
+            value["task_id"] = self.tasks.wait_for(value["queue"], number)[number - 1]["task_id"]
+        self.monitored.send(topic, value)
+        self.monitored.producer.flush()
+
+    def records(self, queue: str) -> Records:
+        """Returns the notifications and the starts of tasks, in order of the monitor's time."""
+        notified = [(_ms(record["PostTime"]), record["EventType"]) for record in self.follower.of(queue)]
+        lease_ms = CoreSettings().task_lease_ms * self.slowness
+        started = [(_ms(record["expires_at"]) - lease_ms, record["type"]) for record in self.tasks.of(queue)]
+        return sorted(notified + started)
 
     def is_prompt(self, begin_s: float) -> bool:
-        """Returns whether all notifications due at 0 ms are from a batch that began soon after the first events."""
+        """Returns whether all records due at 0 ms are from a batch that began soon after the first events."""
         at_once = [
             queue
             for queue, scenario in self.scenarios.items()
             if scenario.expect[:1] and scenario.expect[0]["due_ms"] == 0
         ]
-        first = [self.follower.of(queue)[:1] for queue in at_once]
-        return all(found and _since_ms(begin_s, found[0]) <= PROMPT_MS * self.slowness for found in first)
+        first = [self.records(queue)[:1] for queue in at_once]
+        return all(found and found[0][0] - begin_s * 1000 <= PROMPT_MS * self.slowness for found in first)
 
 
 def slower(value: dict[str, Any], slowness: float) -> dict[str, Any]:
@@ -119,9 +136,12 @@ class Theatre:
                 monitored = Monitored(self.broker.bootstrap_servers, folder, options, self.spark)
                 stack.enter_context(monitored.running())
                 follower = stack.enter_context(monitored.activations())
+                tasks = stack.enter_context(monitored.started_tasks())
                 found = [each for each in scenarios.load() if each.settings["semantics"] == semantics]
                 plays.append(
-                    Play(monitored, follower, {f"scenario-{at}": each for at, each in enumerate(found)}, slowness)
+                    Play(
+                        monitored, follower, tasks, {f"scenario-{at}": each for at, each in enumerate(found)}, slowness
+                    )
                 )
             yield plays
 
@@ -135,8 +155,8 @@ def _durations(slowness: float) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def written(
     broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[float, float, Written]:
-    """Returns when the scenarios began (seconds since 1970), how slow they were, and the notifications of each."""
+) -> tuple[float, float, dict[str, Records]]:
+    """Returns when the scenarios began (seconds since 1970), how slow they were, and the records of each."""
     theatre = Theatre(broker, spark, tmp_path_factory.mktemp("scenarios"))
     for number in range(MOST_PLAYS):
         slowness = SLOWER ** max(0, number + 1 - PLAYS_IN_OWN_TIME)
@@ -144,10 +164,10 @@ def written(
             _warm_up(plays)
             begin_s = _play(plays, slowness)
             if begin_s is not None:
-                found = {each.id: play.follower.of(queue) for play in plays for queue, each in play.scenarios.items()}
+                found = {each.id: play.records(queue) for play in plays for queue, each in play.scenarios.items()}
                 return begin_s, slowness, found
         print(f"scenarios: play {number}, {slowness:.1f} times as slow, was late")  # noqa: T201  (if the test fails)
-    pytest.fail(f"none of {MOST_PLAYS} plays had all notifications that are due at 0 ms within {PROMPT_MS} ms")
+    pytest.fail(f"none of {MOST_PLAYS} plays had all records that are due at 0 ms within {PROMPT_MS} ms")
 
 
 def _warm_up(plays: list[Play]) -> None:
@@ -183,14 +203,14 @@ def _play(plays: list[Play], slowness: float) -> float | None:
     _sleep_until(begin_s + (until_ms + LATE_MS) / 1000 * slowness)
     for play in plays:
         play.follower.read_all()
+        play.tasks.read_all()
     return begin_s
 
 
-def _send(timeline: list[tuple[int, Monitored, str, dict[str, Any]]], begin_s: float, slowness: float) -> None:
-    for at_ms, monitored, topic, value in timeline:
+def _send(timeline: list[tuple[int, Play, str, dict[str, Any]]], begin_s: float, slowness: float) -> None:
+    for at_ms, play, topic, value in timeline:
         _sleep_until(begin_s + at_ms / 1000 * slowness)  # the event's time; this does not wait for a result
-        monitored.send(topic, value)
-        monitored.producer.flush()
+        play.send(topic, value)
 
 
 def _sleep_until(at_s: float) -> None:
@@ -200,18 +220,26 @@ def _sleep_until(at_s: float) -> None:
 # All of it is in the fixture of the first.
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda scenario: scenario.id)
-def test_scenario_in_real_time(scenario: Scenario, written: tuple[float, float, Written]) -> None:
+def test_scenario_in_real_time(scenario: Scenario, written: tuple[float, float, dict[str, Records]]) -> None:
     begin_s, slowness, of_scenario = written
-    due: list[tuple[int, str]] = [
-        (expected["due_ms"], expected["event_type"]) for expected in scenario.expect for _ in range(expected["copies"])
+    due: list[tuple[float, str]] = [
+        (_real_ms(expected, slowness), expected["event_type"])
+        for expected in scenario.expect
+        for _ in range(expected["copies"])
     ]
-    seen = [(round(_since_ms(begin_s, record) / slowness), record["EventType"]) for record in of_scenario[scenario.id]]
+    seen = [(round(at_ms - begin_s * 1000), event_type) for at_ms, event_type in of_scenario[scenario.id]]
     assert [event_type for _, event_type in seen[: len(due)]] == [event_type for _, event_type in due], seen
     for (at_ms, _), (due_ms, _) in zip(seen, due, strict=False):
-        assert due_ms - EARLY_MS <= at_ms <= due_ms + LATE_MS, (seen, due)
-    # The scenario says nothing about notifications after its end.
-    assert not [at_ms for at_ms, _ in seen[len(due) :] if at_ms < scenario.until_ms], seen
+        assert due_ms - EARLY_MS * slowness <= at_ms <= due_ms + LATE_MS * slowness, (seen, due)
+    # The scenario says nothing about records after its end.
+    assert not [at_ms for at_ms, _ in seen[len(due) :] if at_ms < scenario.until_ms * slowness], seen
 
 
-def _since_ms(begin_s: float, record: dict[str, Any]) -> int:
-    return round((datetime.fromisoformat(record["PostTime"]).timestamp() - begin_s) * 1000)
+def _real_ms(expected: dict[str, Any], slowness: float) -> float:
+    """Returns when a record is due, after the beginning. No setting makes the fixed part of this time longer."""
+    fixed_ms = expected.get("fixed_ms", 0)
+    return float((expected["due_ms"] - fixed_ms) * slowness + fixed_ms)
+
+
+def _ms(iso_time: str) -> float:
+    return datetime.fromisoformat(iso_time).timestamp() * 1000

@@ -7,6 +7,9 @@ from typing import Any
 
 PATH = Path(__file__).parent / "activation.json"
 
+# The type of an expected start of a task, as of its record in queue-tasks.
+TASK = "START_ACTIVATED_TASK"
+
 
 @dataclass(frozen=True)
 class Scenario:

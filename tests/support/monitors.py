@@ -137,6 +137,15 @@ class Monitored:
             tail.close()
 
     @contextmanager
+    def started_tasks(self) -> Iterator["Activations"]:
+        """Follows queue-tasks."""
+        tail = Tail(self.bootstrap_servers, self.topics.tasks, "read_committed")
+        try:
+            yield Activations(tail)
+        finally:
+            tail.close()
+
+    @contextmanager
     def view(self) -> Iterator["View"]:
         """Follows queue-monitors."""
         tail = Tail(self.bootstrap_servers, self.topics.monitors, "read_committed")
@@ -165,7 +174,7 @@ class View:
 
 
 class Activations:
-    """The records of queue-activations so far."""
+    """The records of queue-activations or queue-tasks so far."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
