@@ -8,6 +8,7 @@ from rich.console import Console
 from streaming.cli import queue_facts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import show
+from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.wire.notifications import Activation
 
 # The row of a queue that was set OFF after its second activation.
@@ -54,6 +55,28 @@ def test_a_queue_that_is_off_is_called_so_and_has_its_last_activations() -> None
 
 def test_a_queue_without_notifications_has_no_monitor() -> None:
     assert "no monitor, 3 unread" in shown(OFF | {"is_receive_enabled": True})
+
+
+def test_a_procedure_that_fails_is_shown_with_how_often_since_when_and_when_it_is_tried_next() -> None:
+    failing = {
+        "state": "NOTIFIED",
+        "is_receive_enabled": True,
+        "max_queue_readers": 1,
+        "task_failures": 3,
+        "task_failure": "it exited without calling RECEIVE",
+        "failing_since": "2026-01-02T03:04:05.678Z",
+        "failing_procedure": "read_orders",
+        "next_start_time": "2026-01-02T03:04:45.678Z",
+    }
+    definition = QueueDefinition(activation=ActivationClause(procedure_name="read_orders"))
+    console = Console(file=io.StringIO(), width=200)
+    console.print(show(QueueFacts("orders", 1, definition, OFF | failing)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "If no RECEIVE comes first, the next one starts at 03:04:45 UTC." in text
+    assert (
+        "procedure read_orders has failed 3 times in a row since 03:04:05 UTC, and is tried again at 03:04:45 UTC: it "
+        "exited without calling RECEIVE"
+    ) in text
 
 
 def test_activations_are_looked_for_from_the_beginning_if_the_time_of_the_last_one_was_cleared() -> None:
