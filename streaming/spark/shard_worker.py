@@ -48,18 +48,17 @@ class TakenShard(NamedTuple):
 TakeShard = Callable[[int, tuple[Any, ...] | None, pa.Table, int], TakenShard]
 
 
-def left_alone(stored: tuple[Any, ...], batch: pa.Table, batch_ms: int) -> TakenShard | None:
-    """Returns a shard that a batch neither decodes nor writes; None if the batch must take the shard.
+def left_alone(stored: tuple[Any, ...], batch_ms: int) -> TakenShard | None:
+    """Returns a shard that a batch without events neither decodes nor writes; None if the batch must take the shard.
 
     Args:
         stored: Its state, which begins with the version of its format, its clock, the timestamp of its last batch, and
             its wake-up.
-        batch: Its records.
         batch_ms: The batch's timestamp.
     """
     _, clock_ms, last_batch_ms, wake_ms, *_ = stored
     since_ms = batch_ms - last_batch_ms
-    if not len(batch) and clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
+    if clock_ms + since_ms < wake_ms and 0 <= since_ms < CLOCK_SAVE_INTERVAL_MS:
         return TakenShard([], None, wake_ms - clock_ms - since_ms)
     return None
 

@@ -1,5 +1,7 @@
 """The records of service-incoming, which the transport of one instance writes into the Kafka cluster of another."""
 
+from dataclasses import replace
+
 from confluent_kafka import Message
 
 from streaming.core.connections.forwarder import MAX_FORWARD_MS
@@ -10,6 +12,14 @@ from streaming.wire.delivered import OWN_HEADERS, Row
 from streaming.wire.envelope import HEADER, MAX_INCOMING_BYTES, decode_envelope, encode_envelope
 from streaming.wire.headers import Headers, decoded_headers
 from streaming.wire.service_decisions import NotSentReport
+
+
+def in_time(decision: Transmit, broker_ms: int) -> Transmit | None:
+    """Returns the decision with the rest of the lifetime at an instant of the brokers' clock; None if it is over."""
+    if decision.ends_ms is None:
+        return decision
+    lifetime_ms = decision.ends_ms - broker_ms
+    return replace(decision, lifetime_ms=lifetime_ms) if lifetime_ms > 0 else None
 
 
 def transmitted(decision: Transmit, message: Message | None) -> Row:
@@ -73,7 +83,7 @@ def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None
     Args:
         decision: The decision.
         message: The record of service-incoming.
-        waited_ms: The time since it was written.
+        waited_ms: The time since it was written, by the clock of the broker that has stamped it.
 
     Raises:
         InvalidRecordError: The record has no valid envelope.
@@ -84,8 +94,10 @@ def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None
     if waited_ms > MAX_FORWARD_MS or (time_to_live_ms is not None and waited_ms > time_to_live_ms):
         return None
     envelope.hops_remaining = decision.hops_remaining
-    if envelope.time_to_live_ms is not None:
-        envelope.time_to_live_ms -= waited_ms
+    if time_to_live_ms is not None:
+        envelope.time_to_live_ms = time_to_live_ms - waited_ms
+        if envelope.lifetime_s is not None:
+            envelope.lifetime_s = max(1, -(-envelope.time_to_live_ms // 1000))
     fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
     others = [header for header in headers if header[0] != HEADER]
     return message.key(), message.value(), [(HEADER, encode_envelope(fields, MAX_INCOMING_BYTES)), *others]

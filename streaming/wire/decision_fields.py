@@ -124,6 +124,7 @@ class TransmitFields(Struct, tag="TRANSMIT", tag_field="decision", omit_defaults
     error_code: Int64 | None = None
     error_text: ErrorText | None = None
     body: Body | None = None
+    ends_ms: Natural | None = None
 
     def decision(self) -> Transmit:
         """Returns the core's form."""
@@ -146,6 +147,7 @@ class TransmitFields(Struct, tag="TRANSMIT", tag_field="decision", omit_defaults
             self.error_code,
             self.error_text,
             self.body,
+            self.ends_ms,
         )
 
 
@@ -320,6 +322,7 @@ def _fields_between_instances(decision: Transmit | Forward | Drop) -> dict[str, 
             "error_code": decision.error_code,
             "error_text": decision.error_text,
             "body": decision.body,
+            "ends_ms": decision.ends_ms,
         }
     elif isinstance(decision, Forward):
         fields = {

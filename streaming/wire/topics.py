@@ -16,6 +16,8 @@ _COMPACTED = {"cleanup.policy": "compact"}
 _KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Kafka compacts all but the last segment. These topics have few keys, and a record for each batch or transaction.
 _COMPACTED_SOON = _COMPACTED | {"segment.bytes": str(16 * 1024 * 1024)}
+# A program learns the brokers' clock from the stamps of its own records.
+_STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Topics:
             TopicSpec(self.monitors, True, _COMPACTED),
             TopicSpec(self.dead_letters, False, {}),
             # Every program has its record there; one without services, too.
-            TopicSpec(self.service_maintenance, False, _COMPACTED_SOON),
+            TopicSpec(self.service_maintenance, False, _COMPACTED_SOON | _STAMPED),
         ]
 
     def service_specs(self) -> list[TopicSpec]:

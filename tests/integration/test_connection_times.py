@@ -16,6 +16,7 @@ from streaming.core.connections.connection import ConnectionState, ConnectionTim
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.admin import Admin
+from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
@@ -51,7 +52,7 @@ def test_connections_rest_and_close_within_their_bands(
     idle, lost = f"tcp://{broker.bootstrap_servers}", f"tcp://{HOST}:{relay.port}"
     settings = TransportSettings(own, lambda address: Cluster(address.removeprefix("tcp://")), times=TIMES)
     producer = own.producer({})
-    connections = Connections(settings, Topics(), producer, print)
+    connections = Connections(settings, Topics(), producer, print, BrokerClock())
     publisher = Publisher("transport", producer, Topics())
     tasks = PeriodicTasks(connections.periodic_tasks(), publisher, print, INTERVAL_MS)
     changes: dict[str, list[Change]] = defaultdict(list)

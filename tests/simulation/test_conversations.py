@@ -155,7 +155,8 @@ class Simulation:
                 transport.run(10**9, 10**9, "COMMIT")
             shards = [partition.shard for partition in world.log.partitions]
             wakes = [(each, wake) for each in shards for wake in (*each.wakes.values(), each.questions.next_ms())]
-            wake_ms = min(wake - shard.clock.now_ms for shard, wake in wakes)
+            left = [wake - shard.clock.now_ms for shard, wake in wakes]
+            wake_ms = min(left + [due - world.log.now_ms for each in shards for due in each.dues.values()])
             is_quiet = wake_ms > FOREVER_MS // 2
             if is_quiet and not world.router.has_input and all(each.is_done for each in world.transports):
                 return

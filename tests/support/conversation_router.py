@@ -77,7 +77,8 @@ class Log:
     Attributes:
         random: The source of all that is random.
         partitions: The partitions of service-messages and service-decisions.
-        now_ms: The wall clock.
+        now_ms: The brokers' clock.
+        ahead_ms: How much the clock of the router's machine is ahead.
         commands: The records of service-commands, with their timestamps.
         reports: The records of service-reports.
     """
@@ -85,6 +86,7 @@ class Log:
     random: Random
     partitions: list[Partition]
     now_ms: int = 1_000_000
+    ahead_ms: int = 0
     commands: list[tuple[ServiceCommand, int]] = field(default_factory=list)
     reports: list[ServiceReport] = field(default_factory=list)
 
@@ -129,7 +131,12 @@ class Router:
             self._last, self.planned = self.planned, None
 
     def crash(self) -> None:
-        """Ends the router at any moment, even before it could note that the last batch was done; starts it again."""
+        """Ends the router at any moment, even before it could note that the last batch was done; starts it again.
+
+        It may start on another machine, with another clock.
+        """
+        if self._log.partitions[0].shard.is_moved:
+            self._log.ahead_ms = self._random.choice((0, 0, -90_000, 90_000))
         is_commit_lost = self._random.random() < 0.3
         again = self.planned or (self._last if is_commit_lost else None)
         for partition in self._log.partitions:
@@ -157,7 +164,7 @@ class Router:
         end = partition.read + (unread if is_whole or self._random.random() < 0.5 else self._random.randint(0, unread))
         assert partition.read >= partition.deleted_below, "an unread message was deleted"
         batch = Batch(
-            self._log.now_ms,
+            self._log.now_ms + self._log.ahead_ms,
             commands,
             [
                 _report(each)
@@ -165,6 +172,7 @@ class Router:
                 if not isinstance(each, RefusedReport) or each.partition == partition.number
             ],
             [(offset, *partition.messages[offset]) for offset in range(partition.read, end)],
+            ahead_ms=self._log.ahead_ms,
         )
         shard, before = partition.shard, partition.shard.stored()
         decisions = shard.step(batch)

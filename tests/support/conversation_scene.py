@@ -128,7 +128,8 @@ class Scene:
 
     Attributes:
         shard: The shard.
-        at_ms: The timestamp of the next batch.
+        at_ms: The time of the last batch, by the brokers' clock.
+        ahead_ms: How much the router's clock is ahead.
         offset: The offset of the next message.
         decisions: The decisions of the last batch.
         deliveries: All deliveries so far, by short form without the round.
@@ -137,6 +138,7 @@ class Scene:
     def __init__(self, *commands: ServiceCommand, instance: Instance = INSTANCE, **settings: Any) -> None:
         self.shard = PlainShard(ConversationSettings(**settings), instance)
         self.at_ms = 1_000_000
+        self.ahead_ms = 0
         self.offset = 0
         self.decisions: list[Decision] = []
         self.deliveries: dict[str, Deliver] = {}
@@ -155,7 +157,9 @@ class Scene:
         for each in messages:
             taken.append((self.offset, self.at_ms - age_ms, each))
             self.offset += 1
-        self.decisions = self.shard.step(Batch(self.at_ms, [(each, self.at_ms) for each in commands], reports, taken))
+        stamped = [(each, self.at_ms) for each in commands]
+        batch = Batch(self.at_ms + self.ahead_ms, stamped, reports, taken, ahead_ms=self.ahead_ms)
+        self.decisions = self.shard.step(batch)
         conversations = [self.shard.conversation(each) for each in self.shard.conversations]
         assert self.shard.held == sum(each.references() for each in conversations)
         for decision in self.decisions:

@@ -8,6 +8,7 @@ everything happens once and in order.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET
 from streaming.core.conversations.decisions import DeadLetter, Decision, Deliver, Kind
@@ -20,6 +21,10 @@ ENDINGS = {"END": True, "ERROR": True, "CLEANUP": False}
 
 # A conversation, counted by its accepted BEGINs, and a side.
 Place = tuple[str, int, int]
+
+
+def _is_of_router(decision: Decision) -> bool:
+    return isinstance(decision, Deliver) and decision.offset < 0
 
 
 @dataclass
@@ -72,9 +77,12 @@ class Truth:
             # A first message that is one too many fails, but its conversation has begun.
             if envelope.begin and (not reasons or "are held" in reasons[0]):
                 self.epochs[envelope.conversation_id] += 1
+            # What was due before the statement was made: timers, and the Errors of a lifetime that was over.
+            due = [*takewhile(_is_of_router, own)]
+            places += [self._decided(each, definitions) for each in due]
             if not reasons:
                 self._accept(offset, envelope)
-            places += [self._decided(each, definitions) for each in own]
+            places += [self._decided(each, definitions) for each in own[len(due) :]]
         return places
 
     def _accept(self, offset: int, envelope: Envelope) -> None:

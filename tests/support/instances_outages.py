@@ -87,7 +87,9 @@ class Outages(Simulation):
             each.broker_instance for site in self.sites.values() for each in site.shard.definitions.databases.values()
         }
         link = conversation.link
-        far = None if link is None else link.far_instance or conversation.to_broker_instance
+        if link is None or conversation.directions[TARGET - link.far_side].waiting:
+            return False
+        far = link.far_instance or conversation.to_broker_instance
         return far is not None and far not in here
 
     def run(self) -> Counter[str]:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
+from streaming.core.connections.forwarder import TIME_OVER
 from streaming.core.conversations.carrying import Carrying, DecisionBatch, Failure, Position
 from streaming.core.conversations.conversation import TARGET
 from streaming.core.conversations.decisions import (
@@ -24,7 +25,7 @@ from streaming.core.conversations.decisions import (
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
-from streaming.wire.between_instances import forwarded, transmitted
+from streaming.wire.between_instances import forwarded, in_time, transmitted
 from streaming.wire.decision_fields import fields_of
 from streaming.wire.delivered import Row
 from streaming.wire.envelope import HEADER, Envelope, decode_envelope, decode_incoming
@@ -109,7 +110,7 @@ class Network:
         due = sorted(each for each in self.on_the_way if each[0] <= self.now_ms)
         self.on_the_way = [each for each in self.on_the_way if each[0] > self.now_ms]
         for _, _, receiver, row in due:
-            self.sites[receiver].incoming.append(row)
+            self.sites[receiver].accept(row)
 
 
 class Site:
@@ -127,6 +128,8 @@ class Site:
         drops: Number -> how many records were dropped.
         asked: How often it has asked for roles.
         asked_addresses: The addresses that it has asked.
+        router_ahead_ms: How much the clock of its router's machine is ahead.
+        brokers_ahead_ms: The same of its brokers.
     """
 
     def __init__(self, network: Network, address: str, settings: ConversationSettings) -> None:
@@ -135,6 +138,7 @@ class Site:
         self.shard = PlainShard(settings, Instance(frozenset({address}), is_forwarding=True))
         self.messages: list[tuple[int, Record]] = []
         self.incoming: list[Row] = []
+        self._arrived_ms: list[int] = []
         self.commands: list[ServiceCommand] = []
         self.missing: set[str] = set()
         self.delivered: list[tuple[Deliver, bytes]] = []
@@ -142,12 +146,18 @@ class Site:
         self.drops: Counter[int | None] = Counter()
         self.asked = 0
         self.asked_addresses: list[str] = []
+        self.router_ahead_ms = self.brokers_ahead_ms = 0
         self._reports: list[ShardReport] = []
         self._log: list[DecisionBatch] = []
         self._read = [0, 0]
         self._numbers = 0
         self._carrying = Carrying(Position(), {}, 0)
         network.sites[address] = self
+
+    @property
+    def broker_ms(self) -> int:
+        """Returns the time by its brokers' clock."""
+        return self.network.now_ms + self.brokers_ahead_ms
 
     @property
     def is_idle(self) -> bool:
@@ -185,12 +195,17 @@ class Site:
         """Writes a statement into service-messages; returns its body."""
         body = f"{self.address} {len(self.messages)}".encode()
         record = Record(envelope.conversation_id.encode(), body, [(HEADER, encoder.encode(envelope))])
-        self.messages.append((self.network.now_ms, record))
+        self.messages.append((self.broker_ms, record))
         return body
 
     def receive(self, envelope: Envelope) -> None:
         """Writes a record into service-incoming, as any other instance can."""
-        self.incoming.append((envelope.conversation_id.encode(), b"", [(HEADER, encoder.encode(envelope))]))
+        self.accept((envelope.conversation_id.encode(), b"", [(HEADER, encoder.encode(envelope))]))
+
+    def accept(self, row: Row) -> None:
+        """Takes a record into service-incoming."""
+        self.incoming.append(row)
+        self._arrived_ms.append(self.broker_ms)
 
     def connected(self, address: str, *, is_connected: bool) -> None:
         """Reports whether another instance can be reached."""
@@ -216,9 +231,15 @@ class Site:
         incoming = []
         for offset in range(self._read[1], ends[1]):
             [value] = [value for name, value in self.incoming[offset][2] if name == HEADER]
-            incoming.append((offset, decode_incoming(value, len(value or b""))))
-        now_ms = self.network.now_ms
-        batch = Batch(now_ms, [(each, now_ms) for each in self.commands], self._reports, messages, incoming)
+            incoming.append((offset, self._arrived_ms[offset], decode_incoming(value, len(value or b""))))
+        batch = Batch(
+            self.network.now_ms + self.router_ahead_ms,
+            [(each, self.broker_ms) for each in self.commands],
+            self._reports,
+            messages,
+            incoming,
+            self.router_ahead_ms - self.brokers_ahead_ms,
+        )
         self.commands, self._reports, self._read = [], [], ends
         before = self.shard.stored()
         decisions = self.shard.step(batch)
@@ -281,15 +302,9 @@ class Site:
                 else:
                     value = (decision.body or "").encode() if body is None else body.value()
                     done.append((decision, value or b""))
-            elif isinstance(decision, Transmit):
-                row = transmitted(decision, self._record(Source.MESSAGES, decision.offset))  # type: ignore[arg-type]
-                self.network.send(self.address, decision.address, row)
-            elif isinstance(decision, Forward):
-                found = self._record(Source.INCOMING, decision.offset)
-                sent_on = forwarded(decision, found, 0)  # type: ignore[arg-type]
-                assert sent_on is not None
-                self.network.send(self.address, decision.address, sent_on)
-                self.network.counts["forwarded"] += 1
+            elif isinstance(decision, Transmit | Forward):
+                if not self._send_away(decision):
+                    drops[TIME_OVER] += 1
             elif isinstance(decision, DeadLetter):
                 refused = self._record(decision.source, decision.offset)
                 dead[refused.its_value or b"" if refused else b""] = decision.reason
@@ -303,6 +318,22 @@ class Site:
                 self.asked_addresses += addresses
                 news += [self._role(decision.broker_instance, at) for at in addresses]
         return done, dead, drops, news
+
+    def _send_away(self, decision: Transmit | Forward) -> bool:
+        """Sends a message to another instance. Returns whether there was time left."""
+        row: Row | None
+        if isinstance(decision, Transmit):
+            timely = in_time(decision, self.broker_ms)
+            message = self._record(Source.MESSAGES, decision.offset)
+            row = None if timely is None else transmitted(timely, message)  # type: ignore[arg-type]
+        else:
+            waited_ms = self.broker_ms - self._arrived_ms[decision.offset]
+            message = self._record(Source.INCOMING, decision.offset)
+            row = forwarded(decision, message, waited_ms)  # type: ignore[arg-type]
+            self.network.counts["forwarded"] += row is not None
+        if row is not None:
+            self.network.send(self.address, decision.address, row)
+        return row is not None
 
     def _role(self, instance: str, address: str) -> RoleReport:
         """Returns what another instance says about its database."""

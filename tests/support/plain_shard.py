@@ -5,8 +5,9 @@ compare the product's shard with it.
 """
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from streaming.core.conversations import looking, mirrors, questions, snapshot
 from streaming.core.conversations.context import Context
@@ -66,14 +67,32 @@ class Batch:
         commands: Commands with their records' timestamps.
         reports: Reports about this shard, and requests.
         messages: Offset, timestamp and envelope of each message.
-        incoming: Offset and envelope of each message from another instance.
+        incoming: Offset, timestamp and envelope of each message from another instance.
+        ahead_ms: How much the router's clock, which gives `at_ms`, is ahead of the brokers' clock.
     """
 
     at_ms: int
     commands: Sequence[tuple[ServiceCommand, int]] = ()
     reports: Sequence[ShardReport] = ()
     messages: Sequence[tuple[int, int, Envelope]] = ()
-    incoming: Sequence[tuple[int, Envelope]] = ()
+    incoming: Sequence[tuple[int, int, Envelope]] = ()
+    ahead_ms: int = 0
+
+    @property
+    def tick_ms(self) -> int:
+        """The timestamp of its tick."""
+        return self.at_ms - self.ahead_ms
+
+    @property
+    def broker_ms(self) -> int:
+        """The timestamp of its newest record."""
+        newest = [self.tick_ms, *(each[1] for rows in (self.commands, self.messages, self.incoming) for each in rows)]
+        return max(newest)
+
+    @property
+    def read_ms(self) -> int:
+        """The instant up to which everything that was said has been read before."""
+        return min([self.tick_ms, *(each[1] for rows in (self.messages, self.incoming) for each in rows)])
 
 
 @dataclass(frozen=True)
@@ -85,6 +104,7 @@ class Stored:
     conversations: dict[str, snapshot.Snapshot]
     wakes: dict[str, int]
     agains: dict[str, int]
+    dues: dict[str, int]
     held: int
     away: dict[str, int]
     questions: questions.Snapshot
@@ -103,8 +123,9 @@ class PlainShard:
         clock: Its clock.
         definitions: The definitions.
         conversations: Id -> conversation, as a snapshot.
-        wakes: Id -> the instant at which the conversation is due.
+        wakes: Id -> the instant at which the conversation is due, by the shard's clock.
         agains: Id -> the instant at which what it holds is looked at again.
+        dues: Id -> the instant at which its lifetime is over or a timer is due, by the brokers' clock.
         held: The number of messages that it holds.
         touched: The conversations that the last batch has taken up and not removed, by id.
         away: Address -> the instant until which it counts as not reachable.
@@ -122,6 +143,7 @@ class PlainShard:
     conversations: dict[str, snapshot.Snapshot] = field(default_factory=dict)
     wakes: dict[str, int] = field(default_factory=dict)
     agains: dict[str, int] = field(default_factory=dict)
+    dues: dict[str, int] = field(default_factory=dict)
     held: int = 0
     touched: dict[str, Conversation] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
@@ -130,6 +152,8 @@ class PlainShard:
     questions: Questions = field(default_factory=Questions)
     mirrors: Mirrors = field(default_factory=Mirrors)
     round_trip_ms: int = 0
+    # Whether its router may go on on another machine, with another clock.
+    is_moved: ClassVar[bool] = True
 
     def stored(self) -> Stored:
         """Returns the state; later batches do not change it."""
@@ -141,6 +165,7 @@ class PlainShard:
             {**self.conversations},
             {**self.wakes},
             {**self.agains},
+            {**self.dues},
             self.held,
             {**self.away},
             self.questions.snapshot(),
@@ -153,7 +178,8 @@ class PlainShard:
         """Goes back to a state."""
         self.clock = Clock(*stored.clock)
         self.definitions = definitions_snapshot.restore(stored.definitions)
-        self.conversations, self.wakes, self.agains = {**stored.conversations}, {**stored.wakes}, {**stored.agains}
+        self.conversations, self.wakes, self.dues = {**stored.conversations}, {**stored.wakes}, {**stored.dues}
+        self.agains = {**stored.agains}
         self.held, self.away = stored.held, {**stored.away}
         self.round_trip_ms = stored.round_trip_ms
         self.questions = Questions(stored.questions, stored.open_questions)
@@ -162,7 +188,7 @@ class PlainShard:
     def step(self, batch: Batch) -> list[Decision]:
         """Takes the shard through a batch; returns its decisions."""
         self.clock.advance(batch.at_ms)
-        changes = self._define(batch.commands)
+        changes = self._define(batch)
         now_ms, settings = self.clock.now_ms, self.settings
         counts = len(self.conversations), sum(self.conversation(each).is_incoming() for each in self.conversations)
         context = Context(
@@ -170,13 +196,14 @@ class PlainShard:
             self.instance,
             settings,
             now_ms,
-            self.clock.batch_ms,
+            batch.broker_ms,
             self.held,
             *counts,
             self.away,
             self.questions,
             self.mirrors,
             self.round_trip_ms,
+            batch.read_ms,
         )
         self.touched = {}
         news = [report for report in batch.reports if isinstance(report, News)]
@@ -184,16 +211,19 @@ class PlainShard:
         for report in batch.reports:
             self._take_report(context, report)
         self._take_incoming(context, batch)
-        due = self._due(self.wakes)
-        names = {each.conversation_id for each in due}
-        due += [each for each in self._due(self.agains) if each.conversation_id not in names]
+        left = {name: min(self.wakes[name] - now_ms, self.dues[name] - batch.read_ms) for name in self.wakes}
+        due = self._due(left)
+        again = {name: self.agains.get(name, FOREVER_MS) - now_ms for name, left_ms in left.items() if left_ms > 0}
+        due += self._due(again)
         for conversation in due[: settings.max_looked_at]:
             if context.let_go <= 0:
                 break
             name = conversation.conversation_id
             self.wakes[name] = self.agains[name] = now_ms + 1  # looked at
             if not looking.look(context, conversation):
-                del self.conversations[name], self.wakes[name], self.agains[name], self.touched[name]
+                del self.conversations[name], self.touched[name]
+                for instants in (self.wakes, self.dues, self.agains):
+                    instants.pop(name, None)
         if self.number == 0:
             ask_for_routes(context, needed, self, SECRET, (self.number, PARTITIONS))
         self.starts = []
@@ -216,16 +246,14 @@ class PlainShard:
         """Returns a conversation."""
         return snapshot.restore(self.conversations[conversation_id])
 
-    def _due(self, instants: dict[str, int]) -> list[Conversation]:
-        """Returns the conversations whose instant has come, in order."""
-        due = [self._open(name) for name, at_ms in instants.items() if at_ms <= self.clock.now_ms]
-        return sorted(
-            due, key=lambda each: (instants[each.conversation_id], each.lowest_offset(), each.conversation_id)
-        )
+    def _due(self, left: dict[str, int]) -> list[Conversation]:
+        """Returns the conversations of which no time is left, in order."""
+        due = [self._open(name) for name, left_ms in left.items() if left_ms <= 0]
+        return sorted(due, key=lambda each: (left[each.conversation_id], each.lowest_offset(), each.conversation_id))
 
-    def _define(self, commands: Iterable[tuple[ServiceCommand, int]]) -> Changes:
-        self.definitions.advance(self.clock.batch_ms)
-        for command, timestamp_ms in commands:
+    def _define(self, batch: Batch) -> Changes:
+        self.definitions.advance(batch.tick_ms)
+        for command, timestamp_ms in batch.commands:
             try:
                 command.apply(self.definitions, timestamp_ms)
             except RefusedDefinitionError:
@@ -302,10 +330,10 @@ class PlainShard:
         )
 
     def _take_incoming(self, context: Context, batch: Batch) -> None:
-        for offset, envelope in batch.incoming:
+        for offset, timestamp_ms, envelope in batch.incoming:
             name = envelope.conversation_id
             before = self._open(name) if name in self.touched or name in self.conversations else None
-            after = take_incoming(context, before, envelope, offset)
+            after = take_incoming(context, before, envelope, offset, timestamp_ms)
             if after is not None:
                 self.touched[name] = after
 
@@ -319,6 +347,7 @@ class PlainShard:
             taken = self.conversations[name] = snapshot.take(conversation)
             again = snapshot.restore(taken)
             again.is_view_stale = conversation.is_view_stale
+            self.dues[name] = conversation.due_ms()
             assert again == conversation, f"a snapshot has lost something: {again} {conversation}"
             # A conversation that was due, but not looked at because of the limit, stays due.
             if self.wakes.get(name, now_ms + 1) > now_ms:

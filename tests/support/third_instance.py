@@ -54,9 +54,8 @@ class ThirdInstance(Network):
         """Takes what has come since, and carries out what follows."""
         self.now_ms = time.time_ns() // 1_000_000
         records = self._neighbour.read(self.topic, 0)
-        self.site.incoming += [
-            (each.key(), each.value(), decoded_headers(each)) for each in records[len(self.site.incoming) :]
-        ]
+        for each in records[len(self.site.incoming) :]:
+            self.site.accept((each.key(), each.value(), decoded_headers(each)))
         self.site.route(is_whole=True)
         while not self.site.is_idle_transport:
             self.site.transport("COMMIT")

@@ -49,7 +49,7 @@ def held(name: str, offset: int, timer_ms: int = FOREVER_MS) -> Conversation:
 
 
 def looked_at(store: ConversationStore, now_ms: int, limit: int) -> str:
-    found = store.take_up_due(now_ms, limit)
+    found = store.take_up_due(now_ms, now_ms, limit)
     for each in found:
         store.looked_at(each)
     return "".join(each.conversation_id for each in found)
@@ -59,7 +59,7 @@ def test_what_is_held_is_due_again_every_10_s_the_oldest_first_and_what_is_due_b
     store = ConversationStore()
     for found in (held("a", 3), held("b", 1), held("c", 2), held("d", 4, NOW_MS + 11_000), conversation("idle", 0)):
         store.add(found)
-    packed, wake_ms, _ = store.pack(SETTINGS, NOW_MS + 5_000)
+    packed, (wake_ms, _), _ = store.pack(SETTINGS, NOW_MS + 5_000)
     assert wake_ms == NOW_MS + 10_000
     for now_ms, limit, expected in (
         (NOW_MS + 9_999, 10, ""),

@@ -1,10 +1,11 @@
 """A transport sends messages on: what waits for a connection, and what is dropped with which number."""
 
 import time
+from collections.abc import Callable
 from threading import Event
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
 from streaming.core.connections.connection import ConnectionTimes
 from streaming.core.conversations.decisions import Forward
@@ -12,6 +13,7 @@ from streaming.daemons.transport.connection import MAX_WAITING_BYTES
 from streaming.daemons.transport.connections import MAX_CONNECTIONS, Connections
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.errors import UserError
+from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.clients import Cluster
 from streaming.wire.delivered import size_of
 from streaming.wire.envelope import HEADER, encode_envelope
@@ -36,13 +38,17 @@ ENVELOPE = {
 HEADERS: Headers = [(HEADER, encode_envelope(ENVELOPE))]
 
 
-def connections(forward_bytes: int = 1_000) -> Connections:
-    settings = TransportSettings(CLUSTER, lambda _address: CLUSTER, times=RESTING, forward_bytes=forward_bytes)
-    return Connections(settings, Topics(), CLUSTER.producer({}), print)
+def connections(
+    forward_bytes: int = 1_000,
+    cluster_of: Callable[[str], Cluster] = lambda _address: CLUSTER,
+    say: Callable[[str], None] = print,
+) -> Connections:
+    settings = TransportSettings(CLUSTER, cluster_of, times=RESTING, forward_bytes=forward_bytes)
+    return Connections(settings, Topics(), CLUSTER.producer({}), say, BrokerClock())
 
 
-def message(age_ms: int = 0, headers: Headers = HEADERS) -> Message:
-    written = (1, int(time.time() * 1_000) - age_ms)
+def message(age_ms: int = 0, headers: Headers = HEADERS, *, brokers_ahead_ms: int = 0) -> Message:
+    written = (TIMESTAMP_LOG_APPEND_TIME, int(time.time() * 1_000) - age_ms + brokers_ahead_ms)
     value = b"12345"
     return Message(topic="t", partition=0, offset=0, key=b"c", value=value, headers=headers, timestamp=written)  # type: ignore[arg-type]
 
@@ -109,11 +115,33 @@ def test_a_message_whose_time_to_live_is_over_is_not_sent_on() -> None:
         found.close()
 
 
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, -61_000, 61_000, 3_600_000])
+def test_the_age_of_a_message_is_measured_by_the_clock_of_the_brokers(ahead_ms: int) -> None:
+    found = connections()
+    try:
+        found.clock.on_delivery(None, message(brokers_ahead_ms=ahead_ms))
+        assert found.forward(decision(), message(age_ms=59_000, brokers_ahead_ms=ahead_ms)) is None
+        assert found.forward(decision(), message(age_ms=60_100, brokers_ahead_ms=ahead_ms)) == 11290
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(KafkaError(KafkaError._MSG_TIMED_OUT), TIMESTAMP_LOG_APPEND_TIME), (None, TIMESTAMP_CREATE_TIME)],
+)
+def test_only_a_brokers_stamp_sets_the_clock(error: KafkaError | None, kind: int) -> None:
+    clock = BrokerClock()
+    now_ms = clock.now_ms()
+    clock.on_delivery(error, Message(topic="t", timestamp=(kind, 5)))
+    assert clock.now_ms() >= now_ms
+
+
 def test_a_new_address_takes_the_place_of_the_one_that_has_been_closed_and_unused_longest() -> None:
     def nobody(address: str) -> Cluster:
         raise UserError(f"{address} may not be reached.")
 
-    found = Connections(TransportSettings(CLUSTER, nobody, times=RESTING), Topics(), CLUSTER.producer({}), print)
+    found = connections(cluster_of=nobody)
     try:
         for number in range(MAX_CONNECTIONS):
             assert found.takes(f"tcp://127.0.0.1:1/{number}-")
@@ -154,7 +182,7 @@ def test_without_a_free_connection_messages_are_dropped_and_counted_and_it_is_sa
         goes_on.wait()
         return CLUSTER
 
-    found = Connections(TransportSettings(CLUSTER, waits, times=RESTING), Topics(), CLUSTER.producer({}), said.append)
+    found = connections(cluster_of=waits, say=said.append)
     try:
         for number in range(MAX_CONNECTIONS):
             assert found.takes(f"tcp://127.0.0.1:1/{number}-")

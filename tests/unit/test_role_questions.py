@@ -11,6 +11,7 @@ from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.roles import RoleAsker
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.errors import UserError
+from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import Clock
 from streaming.wire.service_decisions import RoleReport
@@ -95,7 +96,7 @@ def test_a_destination_that_rests_after_a_failed_connection_is_not_asked() -> No
         raise UserError("It may not be reached.")
 
     cluster = Cluster("127.0.0.1:1")
-    found = Connections(TransportSettings(cluster, cluster_of), Topics(), cluster.producer({}), print)
+    found = Connections(TransportSettings(cluster, cluster_of), Topics(), cluster.producer({}), print, BrokerClock())
     try:
         found.send(ONE, (b"c", b"", []))
         wait_until(lambda: found.rows()[0].suppressed_until, 10, "the end of the attempt")

@@ -10,6 +10,7 @@ import pytest
 from streaming.core.conversations.carrying import Carrying, DecisionBatch, Position
 from streaming.core.conversations.decisions import Kind, Transmit
 from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Transaction
+from streaming.kafka.broker_clock import BrokerClock
 from streaming.wire.topics import Topics
 
 DECISIONS = 40
@@ -21,6 +22,7 @@ class SlowDestination:
 
     def __init__(self) -> None:
         self.taken: list[str] = []
+        self.clock = BrokerClock()
 
     def takes(self, _address: str) -> bool:
         return True

@@ -27,7 +27,7 @@ def begin_question(
         conversation_id,
         (ROUTERS_SERVICE, BROKER_CONFIGURATION),
         None,
-        [Endpoint(State.CO, database, 0, service, context.now_ms + NEEDED_FOR_MS), None],
+        [Endpoint(State.CO, database, 0, service, context.broker_ms + NEEDED_FOR_MS), None],
         [Direction(), Direction()],
         is_view_stale=True,
     )
@@ -40,4 +40,4 @@ def keep_question(context: Context, conversation: Conversation) -> None:
     """Keeps a question open because conversations still wait for it. One that its service has got is not taken back."""
     endpoint = conversation.endpoints[INITIATOR]
     if endpoint is not None and endpoint.timer_ms != FOREVER_MS:
-        endpoint.timer_ms = context.now_ms + NEEDED_FOR_MS
+        endpoint.timer_ms = context.broker_ms + NEEDED_FOR_MS

@@ -9,6 +9,7 @@ from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.definitions import Definitions
+from streaming.core.times import NEVER_MS
 
 _NOBODY: Mapping[str, int] = {}
 
@@ -41,7 +42,7 @@ class Context:
         instance: This instance.
         settings: The settings.
         now_ms: The shard's clock.
-        batch_ms: The batch's timestamp, by the wall clock.
+        broker_ms: The time by the brokers' clock: that of the batch's newest record.
         held: The number of messages that the shard holds.
         conversations: The number of its conversations.
         incoming_conversations: The number of those that began in other instances.
@@ -50,13 +51,15 @@ class Context:
         mirrors: The mirrored routes that have been used.
         round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
         decisions: The decisions so far, in order.
+        read_ms: The instant of the brokers' clock up to which everything that was said has been read before this batch;
+            NEVER_MS: not known. Lifetimes and timers that end later wait for the next batch.
         let_go: The number of held messages that may still be let go in this batch.
     """
 
     __slots__ = (
         "_slowest_ms",
         "away",
-        "batch_ms",
+        "broker_ms",
         "conversations",
         "decisions",
         "definitions",
@@ -67,6 +70,7 @@ class Context:
         "mirrors",
         "now_ms",
         "questions",
+        "read_ms",
         "round_trip_ms",
         "settings",
     )
@@ -77,7 +81,7 @@ class Context:
         instance: Instance,
         settings: ConversationSettings,
         now_ms: int,
-        batch_ms: int,
+        broker_ms: int,
         held: int,
         conversations: int,
         incoming_conversations: int,
@@ -85,12 +89,14 @@ class Context:
         questions: Questions | None = None,
         mirrors: Mirrors | None = None,
         round_trip_ms: int = 0,
+        read_ms: int = NEVER_MS,
     ) -> None:
         self.definitions = definitions
         self.instance = instance
         self.settings = settings
         self.now_ms = now_ms
-        self.batch_ms = batch_ms
+        self.broker_ms = broker_ms
+        self.read_ms = read_ms
         self.held = held
         self.conversations = conversations
         self.incoming_conversations = incoming_conversations

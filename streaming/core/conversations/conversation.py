@@ -36,7 +36,7 @@ class Endpoint:
         service_created: The number of the service's CREATE, which tells it from a later one of its name; 0 until the
             service has been found.
         group_id: Its conversation group.
-        timer_ms: The instant of its DialogTimer; FOREVER_MS: none is set.
+        timer_ms: The instant of its DialogTimer, by the brokers' clock; FOREVER_MS: none is set.
         broker_instance: The broker instance of its database when the service was found, with which it speaks until it
             ends; empty: the database had none; None: not known yet.
     """
@@ -170,7 +170,8 @@ class Conversation:
         directions: The deliveries to the initiator and to the target.
         begun: The offset of the record that began it. It tells the conversation from an earlier one with this
             identifier, whose deliveries the transport may still return.
-        ends_ms: The end of its lifetime; FOREVER_MS: it has none.
+        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none; NEVER_MS: it is over, and both
+            sides have been ended.
         closed_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
         spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
         link: The connection to the far endpoint; None: there is none in another instance.
@@ -227,6 +228,16 @@ class Conversation:
         if self.link is not None and self.link.far_side == side:
             return self.link.resend_ms
         return self.directions[side].retry_ms or FOREVER_MS
+
+    def due_ms(self) -> int:
+        """Returns the instant of the brokers' clock at which its lifetime is over or a timer is due."""
+        due_ms = FOREVER_MS if self.is_lifetime_over else self.ends_ms
+        return min([due_ms, *(each.timer_ms for each in self.endpoints if each is not None)])
+
+    @property
+    def is_lifetime_over(self) -> bool:
+        """Returns whether its lifetime has ended both sides."""
+        return self.ends_ms == NEVER_MS
 
     def references(self) -> int:
         """Returns the number of messages that are held."""

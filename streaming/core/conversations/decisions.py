@@ -139,6 +139,7 @@ class Transmit:
         error_code: For an error that the router sends.
         error_text: For an error that the router sends.
         body: As in a delivery.
+        ends_ms: The end of the lifetime, by the brokers' clock; None: it has none.
     """
 
     kind: int
@@ -159,6 +160,7 @@ class Transmit:
     error_code: int | None = None
     error_text: str | None = None
     body: str | None = None
+    ends_ms: int | None = None
 
 
 @dataclass(slots=True)

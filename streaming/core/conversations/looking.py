@@ -11,23 +11,21 @@ from streaming.core.conversations.conversation import (
     Direction,
     Endpoint,
     Item,
-    Link,
 )
 from streaming.core.conversations.decisions import (
     ENDPOINT_CLOSED,
-    LIFETIME_OVER,
     REMOTE_ENDPOINT_GONE,
     REMOTE_SERVICE_DROPPED,
     Deliver,
     Kind,
 )
 from streaming.core.conversations.delivering import deliver_what_can_go, drop_waiting, fail
-from streaming.core.conversations.endpoint_states import ENDED, State, Trigger
+from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.conversations.holding import LET_GO, broker_instance_of, hold, note_own_service
+from streaming.core.conversations.lifetimes import fail_both, is_only_telling, pass_time
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.transmitting import drop_to_far, reset
-from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
@@ -36,7 +34,6 @@ _GONE_AFTER_MS = 7 * 24 * 3_600_000
 # The original matches delayed conversations again on every 2nd notification, one each 5 s.
 _LOOK_AGAIN_MS = 10_000
 _NOT_HEARD_OF = "the far side was not heard of for a week"
-_LIFETIME_IS_OVER = "the conversation has exceeded its lifetime"
 
 
 def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
@@ -69,7 +66,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         if each.kind != Kind.TIMER:
             continue
         if is_lasting:
-            _fail_both(context, conversation, to, number or 0, reason)
+            fail_both(context, conversation, to, number or 0, reason)
         else:
             _set_timer_again(context, conversation, conversation.endpoints[to])
     # A failure of what has no number concerns nothing else, so it does not change the round.
@@ -77,7 +74,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         direction.round = max(direction.round, round_ + 1)
         _take_back_messages(context, direction, numbered)
         if is_lasting:
-            _fail_both(context, conversation, to, number or 0, reason)
+            fail_both(context, conversation, to, number or 0, reason)
         elif direction.waiting:
             direction.retry_ms = context.now_ms + context.settings.delivery_retry_ms
             hold(context, conversation, direction, number, reason)
@@ -107,14 +104,8 @@ def _sequence(item: Item) -> int:
 def _set_timer_again(context: Context, conversation: Conversation, endpoint: Endpoint | None) -> None:
     """Sets a DialogTimer that was returned, unless the program has set another one or has ended."""
     if endpoint is not None and endpoint.state not in ENDED and endpoint.timer_ms == FOREVER_MS:
-        endpoint.timer_ms = context.now_ms + context.settings.delivery_retry_ms
+        endpoint.timer_ms = context.broker_ms + context.settings.delivery_retry_ms
         conversation.is_view_stale = True
-
-
-def _fail_both(context: Context, conversation: Conversation, to: int, code: int, reason: str) -> None:
-    """Ends both endpoints by an error, first the one that sends to this side."""
-    for side in (TARGET - to, to):
-        fail(context, conversation, side, code, reason)
 
 
 def note_reachable(away: dict[str, int], address: str, now_ms: int, *, is_connected: bool) -> None:
@@ -190,11 +181,9 @@ def look(context: Context, conversation: Conversation) -> bool:
     """Does what is due because time has passed or definitions have changed. Returns whether it is still kept."""
     for side in (INITIATOR, TARGET):
         _end_if_dropped(context, conversation, side)
-    _end_if_over(context, conversation)
+    pass_time(context, conversation, context.read_ms)
+    _end_if_silent(context, conversation)
     for side in (INITIATOR, TARGET):
-        endpoint = conversation.endpoints[side]
-        if endpoint is not None and context.now_ms >= endpoint.timer_ms:
-            _deliver_timer(context, conversation, side, endpoint)
         deliver_what_can_go(context, conversation, side, is_limited=True)
     if conversation.link is not None and conversation.link.ahead:
         accept_what_can_be(context, conversation, conversation.link)
@@ -218,26 +207,12 @@ def _remembered_until_ms(conversation: Conversation, settings: ConversationSetti
     return conversation.closed_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
 
 
-def _end_if_over(context: Context, conversation: Conversation) -> None:
-    """Ends both endpoints at the end of the lifetime, and what a closed endpoint tells a far side that is gone."""
-    is_over = context.now_ms >= conversation.ends_ms
-    if is_over:
-        conversation.ends_ms = FOREVER_MS
+def _end_if_silent(context: Context, conversation: Conversation) -> None:
+    """Ends what a closed endpoint still tells a far side that was not heard of for a week."""
     link = conversation.link
-    if link is not None and _is_only_telling(conversation, link):
-        if is_over or context.now_ms >= link.quiet_ms + _GONE_AFTER_MS:
-            reason = _LIFETIME_IS_OVER if is_over else _NOT_HEARD_OF
-            drop_to_far(context, conversation, link, reason, is_sent_kept=False)
-            link.has_told_end = True
-    elif is_over:
-        _fail_both(context, conversation, TARGET, LIFETIME_OVER, _LIFETIME_IS_OVER)
-
-
-def _is_only_telling(conversation: Conversation, link: Link) -> bool:
-    """Returns whether the own endpoint is closed or in error, and something still waits for the far side."""
-    endpoint = conversation.endpoints[TARGET - link.far_side]
-    is_closed = endpoint is not None and endpoint.state in {State.CD, State.ER}
-    return is_closed and bool(conversation.directions[link.far_side].waiting)
+    if link is not None and is_only_telling(conversation) and context.now_ms >= link.quiet_ms + _GONE_AFTER_MS:
+        drop_to_far(context, conversation, link, _NOT_HEARD_OF, is_sent_kept=False)
+        link.has_told_end = True
 
 
 def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> None:
@@ -253,7 +228,7 @@ def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> 
             context.definitions, endpoint.database
         ):
             reason = f"the broker instance of database {endpoint.database!r} was changed"
-            _fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)
+            fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)
         return
     if endpoint.service_created == 0:
         return
@@ -263,49 +238,6 @@ def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> 
     # The Error comes first: otherwise dropping what waits would end the far endpoint with another Error.
     fail(context, conversation, TARGET - side, REMOTE_SERVICE_DROPPED, reason)
     drop_waiting(context, conversation, side, reason)
-
-
-def _deliver_timer(context: Context, conversation: Conversation, side: int, endpoint: Endpoint) -> None:
-    if conversation.services[side] == ROUTERS_SERVICE:
-        endpoint.timer_ms = FOREVER_MS
-        _take_question_back(context, conversation)
-        return
-    service = context.definitions.service(endpoint.database, conversation.services[side])
-    if service is None or not context.definitions.is_here(service.database):
-        endpoint.timer_ms = context.now_ms + context.settings.timer_retry_ms
-        return
-    endpoint.timer_ms = FOREVER_MS
-    conversation.is_view_stale = True
-    context.decisions.append(
-        Deliver(
-            Kind.TIMER,
-            conversation.conversation_id,
-            side == TARGET,
-            -1,
-            conversation.directions[side].round,
-            -1,
-            service.queue,
-            service.name,
-            conversation.services[TARGET - side],
-            endpoint.group_id,
-            database=service.database,
-            begun=conversation.begun,
-        )
-    )
-
-
-def _take_question_back(context: Context, conversation: Conversation) -> None:
-    """Ends a question for which nobody waits any more, unless the configuration service has got it."""
-    link, endpoint = conversation.link, conversation.endpoints[INITIATOR]
-    assert endpoint is not None  # noqa: S101 - told to the type checker
-    if conversation.endpoints[TARGET] is not None or (link is not None and link.far_instance is not None):
-        return
-    if link is not None:
-        drop_to_far(context, conversation, link, None, is_sent_kept=False)
-        link.has_told_end = True
-    drop_waiting(context, conversation, TARGET, None)
-    conversation.apply(INITIATOR, Trigger.END_WITH_CLEANUP)
-    context.questions.close((endpoint.database, endpoint.group_id))
 
 
 def again_ms(conversation: Conversation, now_ms: int) -> int:
@@ -318,14 +250,15 @@ def again_ms(conversation: Conversation, now_ms: int) -> int:
 
 
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
-    """Returns the instant at which `look` has something to do, unless definitions change before; 0: at once."""
-    wake = conversation.ends_ms
+    """Returns the instant at which `look` has something to do, unless definitions change before; 0: at once.
+
+    It is of the shard's clock. Lifetimes and timers are of another one: `Conversation.due_ms`.
+    """
+    wake = FOREVER_MS
     if conversation.closed_ms != FOREVER_MS:
         wake = min(wake, _remembered_until_ms(conversation, settings))
     for side in (INITIATOR, TARGET):
-        endpoint, direction = conversation.endpoints[side], conversation.directions[side]
-        if endpoint is not None:
-            wake = min(wake, endpoint.timer_ms)
+        direction = conversation.directions[side]
         if direction.waiting and direction.reason == LET_GO:
             return 0
         if direction.waiting and direction.retry_ms:
@@ -333,7 +266,7 @@ def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     link = conversation.link
     if link is not None:
         wake = min(wake, link.resend_ms)
-        if _is_only_telling(conversation, link):
+        if is_only_telling(conversation):
             wake = min(wake, link.quiet_ms + _GONE_AFTER_MS)
         for message in link.ahead.values():
             wake = min(wake, message.received_ms + settings.stale_ms)

@@ -38,6 +38,7 @@ from streaming.core.conversations.delivering import (
 )
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import find_own_service, new_endpoint, own_broker_instance, route
+from streaming.core.conversations.lifetimes import pass_time
 from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement, take_return
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
@@ -52,7 +53,7 @@ KINDS = {"MESSAGE": Kind.MESSAGE, "END": Kind.END, "ERROR": Kind.ERROR, "ACK": K
 
 
 def take_incoming(
-    context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, offset: int
+    context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
     """Takes a message from another instance.
 
@@ -61,13 +62,14 @@ def take_incoming(
         conversation: The conversation that the envelope names; None if there is none.
         envelope: The envelope.
         offset: Its record in service-incoming.
+        timestamp_ms: The record's timestamp.
 
     Returns:
         The conversation; None if there is none.
     """
     own = TARGET if envelope.is_initiator else INITIATOR
     if conversation is None or not _is_for(context, conversation, own, envelope):
-        return _take_other(context, conversation, envelope, offset, own)
+        return _take_other(context, conversation, envelope, offset, own, timestamp_ms)
     if conversation.services != _services(envelope):
         context.refuse(offset, None, "its services are not those of the conversation", Source.INCOMING)
         return conversation
@@ -84,6 +86,7 @@ def take_incoming(
     elif link is None:
         _drop(context, envelope, offset, REPEATED)  # it was sent before the far service came into this instance
     else:
+        pass_time(context, conversation, timestamp_ms)
         _take(context, conversation, link, envelope, offset)
         conversation.settle(context.now_ms)
     return conversation
@@ -112,8 +115,13 @@ def _is_from_target(conversation: Conversation, link: Link | None, envelope: Inc
     return link.far_instance == (envelope.from_broker_instance or "")
 
 
-def _take_other(
-    context: Context, conversation: Conversation | None, envelope: IncomingEnvelope, offset: int, own: int
+def _take_other(  # noqa: PLR0913, PLR0917  (the fields of the record)
+    context: Context,
+    conversation: Conversation | None,
+    envelope: IncomingEnvelope,
+    offset: int,
+    own: int,
+    timestamp_ms: int,
 ) -> Conversation | None:
     """Takes a message that no endpoint here is known for: it begins a conversation, or goes on, or is dropped."""
     decision = decide(
@@ -146,7 +154,7 @@ def _take_other(
     # As long as the first message is not acknowledged, a later one may come before it.
     if own == TARGET and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
         if envelope.type == "MESSAGE" and envelope.message_sequence_number == 0:
-            return _begin(context, service, envelope, offset)
+            return _begin(context, service, envelope, offset, timestamp_ms)
         _drop(context, envelope, offset, OUT_OF_ORDER)
         return None
     if envelope.type != "ACK":
@@ -167,7 +175,9 @@ def _take_back(context: Context, conversation: Conversation | None, envelope: In
         deliver_what_can_go(context, conversation, own)
 
 
-def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offset: int) -> Conversation | None:
+def _begin(
+    context: Context, service: Service, envelope: IncomingEnvelope, offset: int, timestamp_ms: int
+) -> Conversation | None:
     """Begins the target of a conversation of another instance."""
     settings = context.settings
     # Conversations of this instance keep the other half of the room.
@@ -187,7 +197,7 @@ def _begin(context: Context, service: Service, envelope: IncomingEnvelope, offse
         link=link,
     )
     if envelope.lifetime_s is not None:
-        conversation.ends_ms = context.now_ms + envelope.lifetime_s * 1000
+        conversation.ends_ms = timestamp_ms + envelope.lifetime_s * 1000
     conversation.is_view_stale = True
     _take(context, conversation, link, envelope, offset)
     return conversation

@@ -6,6 +6,7 @@ from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, WRONG_S
 from streaming.core.conversations.delivering import deliver_what_can_go, drop_unsent, send
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.conversations.holding import note_own_service
+from streaming.core.conversations.lifetimes import pass_time
 from streaming.core.conversations.transmitting import drop_to_far
 from streaming.core.times import FOREVER_MS
 
@@ -30,7 +31,7 @@ def take(
         conversation: The conversation that the envelope names; None if there is none.
         envelope: The statement.
         offset: Its record in service-messages.
-        timestamp_ms: The record's timestamp, by the wall clock.
+        timestamp_ms: The record's timestamp. Lifetimes and timers begin with it.
 
     Returns:
         The conversation; None if there is none.
@@ -39,18 +40,18 @@ def take(
     if envelope.type == "TIMER" and envelope.timer_ms is None:
         context.refuse(offset, None, "a TIMER needs the field `timer_ms`")
         return conversation
-    # The record may be older than the batch, so its times begin in the past of the shard's clock.
-    sent_ms = context.now_ms - max(0, context.batch_ms - timestamp_ms)
     if conversation is None:
         if not envelope.begin or side == TARGET:
             _refuse_stranger(context, envelope, offset, UNKNOWN_CONVERSATION, UNKNOWN)
             return None
-        conversation = _begin(context, envelope, offset, sent_ms)
+        conversation = _begin(context, envelope, offset, timestamp_ms)
         if conversation is None:
             return None
     elif envelope.begin:
         context.refuse(offset, None, "a conversation with this conversation_id has begun already")
         return conversation
+    else:
+        pass_time(context, conversation, timestamp_ms)
     endpoint = conversation.endpoints[side]
     if endpoint is None:
         _refuse_stranger(context, envelope, offset, UNKNOWN_CONVERSATION, UNKNOWN)
@@ -63,7 +64,7 @@ def take(
         if group_id is not None and group_id != endpoint.group_id:
             endpoint.group_id = group_id
             conversation.is_view_stale = True
-        _execute(context, conversation, side, trigger, state, offset, sent_ms + (envelope.timer_ms or 0))
+        _execute(context, conversation, side, trigger, state, offset, timestamp_ms + (envelope.timer_ms or 0))
         conversation.note_statement(context.now_ms)
         conversation.settle(context.now_ms)
     elif problem is not None:
@@ -74,7 +75,7 @@ def take(
     return conversation
 
 
-def _begin(context: Context, envelope: Envelope, offset: int, sent_ms: int) -> Conversation | None:
+def _begin(context: Context, envelope: Envelope, offset: int, timestamp_ms: int) -> Conversation | None:
     service = context.definitions.service(envelope.from_database, envelope.from_service)
     # A database that is missing may come; its messages wait (9791). A service that is missing in it is a mistake.
     if service is None and envelope.from_database in context.definitions.databases:
@@ -98,7 +99,7 @@ def _begin(context: Context, envelope: Envelope, offset: int, sent_ms: int) -> C
         offset,
     )
     if envelope.lifetime_s is not None:
-        conversation.ends_ms = sent_ms + envelope.lifetime_s * 1000
+        conversation.ends_ms = timestamp_ms + envelope.lifetime_s * 1000
     conversation.is_view_stale = True
     return conversation
 

@@ -9,9 +9,9 @@ instance that was away for long is sent as fast as it is taken in, without a flo
 """
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Item, Link
+from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Direction, Item, Link
 from streaming.core.conversations.deciding import doubt_principal
-from streaming.core.conversations.decisions import Kind, Transmit
+from streaming.core.conversations.decisions import LIFETIME_OVER, Kind, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
 from streaming.core.conversations.holding import (
     LET_GO,
@@ -24,9 +24,10 @@ from streaming.core.conversations.holding import (
 )
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.resolving import LOOP
-from streaming.core.times import FOREVER_MS, NEVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS, instant_or_none
 
 ON_THEIR_WAY = "messages of the conversation are on their way, which is the limit"
+LIFETIME_EXCEEDED = "the conversation has exceeded its lifetime"
 SENT_AGAIN = "earlier messages are sent again until the far side acknowledges them"
 # Two repeats: the time doubles with each.
 _LATE = 4
@@ -54,6 +55,8 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
         _wait(context, link, decision)
         hold_undecided(context, conversation, link.far_side, decision)
         return False
+    if conversation.is_lifetime_over and _would_repeat(context, direction, link, decision):
+        reset(context, conversation, link, -LIFETIME_OVER, LIFETIME_EXCEEDED)
     first = direction.waiting[0].sequence
     link.resend_after_ms = link.resend_after_ms or context.resend_after_ms()
     if decision.address != link.address:
@@ -65,13 +68,18 @@ def transmit_what_can_go(context: Context, conversation: Conversation, link: Lin
     elif link.resend_ms <= context.now_ms < link.sent_ms + context.resend_after_ms():
         link.resend_ms = link.sent_ms + context.resend_after_ms()  # acknowledgements have become slower meanwhile
     elif context.now_ms >= link.resend_ms:
-        doubt_principal(context, decision)
-        link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
-        link.next_sequence, link.resend_ms, link.window = first, FOREVER_MS, 1
-        if link.resend_after_ms > _LATE * context.resend_after_ms():
-            link.sent_ms = NEVER_MS  # more likely lost than late: the acknowledgement tells how long nobody was there
+        _begin_again(context, link, decision, first)
     _transmit(context, conversation, link, decision, is_limited)
     return False
+
+
+def _begin_again(context: Context, link: Link, decision: Decision, first: int) -> None:
+    """Notes that messages are sent again from the first on that is not acknowledged."""
+    doubt_principal(context, decision)
+    link.resend_after_ms = min(2 * link.resend_after_ms, context.settings.max_resend_ms)
+    link.next_sequence, link.resend_ms, link.window = first, FOREVER_MS, 1
+    if link.resend_after_ms > _LATE * context.resend_after_ms():
+        link.sent_ms = NEVER_MS  # more likely lost than late: the acknowledgement tells how long nobody was there
 
 
 def _wait(context: Context, link: Link, decision: Decision) -> None:
@@ -81,6 +89,12 @@ def _wait(context: Context, link: Link, decision: Decision) -> None:
     elif link.address or link.resend_ms == FOREVER_MS:
         link.resend_ms = context.now_ms + context.settings.max_resend_ms
     link.address = ""
+
+
+def _would_repeat(context: Context, direction: Direction, link: Link, decision: Decision) -> bool:
+    """Returns whether a message would be sent again now. The far side may never have heard of it."""
+    is_due = decision.address != link.address or link.resend_ms <= context.now_ms
+    return is_due and any(item.kind == Kind.MESSAGE and item.sequence < link.sent_below for item in direction.waiting)
 
 
 def _transmit(context: Context, conversation: Conversation, link: Link, decision: Decision, is_limited: bool) -> None:
@@ -110,7 +124,8 @@ def _transmit(context: Context, conversation: Conversation, link: Link, decision
 def _message(context: Context, conversation: Conversation, link: Link, decision: Decision, item: Item) -> Transmit:
     far = link.far_side
     sender = conversation.endpoints[TARGET - far]
-    lifetime_ms = None if conversation.ends_ms == FOREVER_MS else max(1, conversation.ends_ms - context.now_ms)
+    ends_ms = instant_or_none(conversation.ends_ms)
+    lifetime_ms = None if ends_ms is None else max(1, ends_ms - context.broker_ms)
     return Transmit(
         item.kind,
         decision.address or "",
@@ -130,6 +145,7 @@ def _message(context: Context, conversation: Conversation, link: Link, decision:
         item.error_code,
         item.error_text,
         item.body,
+        ends_ms,
     )
 
 

@@ -16,6 +16,7 @@ from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.transport.connection import InstanceConnection
 from streaming.daemons.transport.roles import RoleAsker
 from streaming.daemons.transport.settings import TransportSettings
+from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.periodic_tasks import Clock, Work
 from streaming.wire.between_instances import forwarded, not_sent
 from streaming.wire.decoding import InvalidRecordError
@@ -38,10 +39,16 @@ class Connections:
 
     Attributes:
         dropped: Records that were dropped because there are too many open connections.
+        clock: The clock of the own brokers.
     """
 
     def __init__(
-        self, settings: TransportSettings, topics: Topics, reports: Producer, say: Callable[[str], None]
+        self,
+        settings: TransportSettings,
+        topics: Topics,
+        reports: Producer,
+        say: Callable[[str], None],
+        clock: BrokerClock,
     ) -> None:
         """Begins without any.
 
@@ -50,6 +57,7 @@ class Connections:
             topics: The own topics, for reports to the router.
             reports: Writes these reports.
             say: Writes a line to the transport's log.
+            clock: The clock of the own brokers.
         """
         self.dropped = 0
         self._say = say
@@ -57,6 +65,7 @@ class Connections:
         self._settings = settings
         self._topic = topics.service_reports
         self._reports = reports
+        self.clock = clock
         self._connections: dict[str, InstanceConnection] = {}
         self._forwarder: Forwarder[Forwarded] = Forwarder(settings.forward_bytes)
         self._overdue: Counter[int] = Counter()
@@ -91,7 +100,7 @@ class Connections:
         connection = self._connection(decision.address)
         if connection is None:
             return NO_ROOM
-        age_ms = _age_ms(message)
+        age_ms = self.clock.age_ms(message)
         try:
             row = forwarded(decision, message, age_ms)
         except InvalidRecordError:
@@ -230,8 +239,3 @@ def _row(connection: InstanceConnection, waiting: Destination[Forwarded]) -> Con
         state.last_error,
         Clock.iso_time(state.suppressed_until_ms) if is_suppressed else None,
     )
-
-
-def _age_ms(message: Message) -> int:
-    """Returns the time since a record was written."""
-    return max(0, int(time.time() * 1_000) - message.timestamp()[1])

@@ -28,7 +28,7 @@ from streaming.daemons.transport.queue_topics import QueueTopics
 from streaming.daemons.transport.records import Records
 from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.wire.between_instances import transmitted
+from streaming.wire.between_instances import in_time, transmitted
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder
 from streaming.wire.delivered import dead_letter, delivered
 from streaming.wire.envelope import MAX_INCOMING_BYTES, decode_envelope
@@ -290,8 +290,12 @@ class Transaction:
                 self._refuse(decision, "the record of the message is gone")
                 return
         if isinstance(decision, Transmit):
+            # The decision may have waited for a transport. The router also knows when its time is over.
+            timely = in_time(decision, self._context.connections.clock.now_ms())
+            if timely is None:
+                return
             try:
-                row = transmitted(decision, message)
+                row = transmitted(timely, message)
             except InvalidRecordError as error:
                 self._refuse(decision, f"the record of the message is invalid: {error}")
                 return

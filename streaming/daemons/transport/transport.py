@@ -27,6 +27,7 @@ from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Deci
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError, Rights, rights
 from streaming.kafka.admin import Admin
+from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.errors import (
     ClientRefusedError,
     ClientUnusableError,
@@ -136,8 +137,10 @@ class Transport:
             self._records = Records(cluster)
             self._queues = QueueTopics(admin, topics)
             self._clean_ups = CleanUps(admin, topics, self._say)
-            reports = cluster.producer({"enable.idempotence": True})
-            self._connections = Connections(self._settings, topics, reports, self._say)
+            clock = BrokerClock()
+            # It writes the record of the program at once and then every 5 s, and the brokers' stamps set the clock.
+            reports = cluster.producer({"enable.idempotence": True, "on_delivery": clock.on_delivery})
+            self._connections = Connections(self._settings, topics, reports, self._say, clock)
             self._periodic = PeriodicTasks(
                 self._connections.periodic_tasks(),
                 Publisher("transport", reports, topics),

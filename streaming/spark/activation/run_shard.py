@@ -42,7 +42,7 @@ def run_shard(
         refuse_newer_state(stored[0], FORMAT_VERSION)
         # In an older format, queues may be due that were not by the rules of then.
         is_older = stored[0] < FORMAT_VERSION
-        alone = left_alone(stored, batch, batch_ms)
+        alone = None if len(batch) else left_alone(stored, batch_ms)
         if alone is not None and kept is not None and not is_older:
             return alone
         shard = ShardState.of_row(stored)

@@ -4,9 +4,9 @@ They are columns, compressed. A batch makes Python objects only of the conversat
 their columns, where finding those that are due, or that a changed definition concerns, is a comparison of numbers.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,10 +23,11 @@ from streaming.core.routing.stable_hash import stable_hash
 from streaming.core.times import FOREVER_MS
 from streaming.spark.columns import pack_columns, unpack_columns
 
-# `wake_ms` is the instant at which the conversation is due, 0 for at once. `held_to_...` is the hash of the service for
-# which messages are held, 0 if none are. `..._service` is the hash of an endpoint's database and service. `address` is
-# the hash of the address to which messages were sent that are not acknowledged. `is_incoming` is 1 if another instance
-# began it. `again_ms` is the instant at which what is held is looked at again.
+# Three instants: `wake_ms`, by the shard's clock, at which the conversation is due, 0 for at once; `due_ms`, by the
+# brokers' clock, at which its lifetime is over or a timer is due; `again_ms`, by the shard's clock, at which what it
+# holds is looked at again. `held_to_...` is the hash of the service for which messages are held, 0 if none are.
+# `..._service` is the hash of an endpoint's database and service. `address` is the hash of the address to which messages
+# were sent that are not acknowledged. `is_incoming` is 1 if another instance began it.
 COLUMNS = pa.schema(
     [
         ("conversation_id", pa.binary()),
@@ -40,16 +41,24 @@ COLUMNS = pa.schema(
         ("lowest_incoming", pa.int64()),
         ("address", pa.int64()),
         ("is_incoming", pa.int64()),
+        ("due_ms", pa.int64()),
         ("again_ms", pa.int64()),
     ]
 )
-# The columns that format 1 does not have, and the last one, which format 3 does not have: what is held is due then.
-_ADDED = {"lowest_incoming": FOREVER_MS, "address": 0, "is_incoming": 0, "again_ms": 0}
-_NEVER_DUE = FOREVER_MS, FOREVER_MS
+# The columns that older routers do not write. Their `wake_ms` has lifetimes and timers, too, and what they hold is due.
+_ADDED = {"lowest_incoming": FOREVER_MS, "address": 0, "is_incoming": 0, "due_ms": FOREVER_MS, "again_ms": 0}
 _NONE = pa.RecordBatch.from_pylist([], COLUMNS)
 _codec = pa.Codec("zstd", 1)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class _Instants(NamedTuple):
+    """The columns of a conversation that say when it is due."""
+
+    wake_ms: int
+    due_ms: int
+    again_ms: int
 
 
 class ConversationStore:
@@ -64,9 +73,9 @@ class ConversationStore:
     def __init__(self, stored: bytes = b"") -> None:
         """Opens what `pack` has returned; without it, there are no conversations."""
         self._resting = unpack_columns(stored, COLUMNS, _codec, _ADDED) if stored else _NONE
-        # Of those taken up: when they were due, and when what they held was to be looked at again.
-        self._wakes: dict[str, tuple[int, int]] = {}
-        # Those that are due and have not been looked at.
+        # The instants of those taken up, as they were then.
+        self._instants: dict[str, _Instants] = {}
+        # Those that are due by `wake_ms` and have not been looked at.
         self._due: set[str] = set()
         self._looked_at: set[str] = set()
         self.taken: dict[str, Conversation] = {}
@@ -120,34 +129,47 @@ class ConversationStore:
         if len(wanted):
             self._take_up(pc.is_in(self._resting.column("conversation_id"), value_set=wanted))
 
-    def take_up_due(self, now_ms: int, limit: int) -> list[Conversation]:
+    def take_up_due(self, now_ms: int, read_ms: int, limit: int) -> list[Conversation]:
         """Takes up the conversations that are due, up to a limit, and then those whose held messages are.
 
         Those that have been due longest come first, and of those that became due at once, those with the oldest
         messages. Those that are not `looked_at` stay due.
+
+        Args:
+            now_ms: The shard's clock, by which `wake_ms` and `again_ms` count.
+            read_ms: The instant of the brokers' clock by which `due_ms` counts.
+            limit: The most conversations.
         """
-        due = self._take_up_until("wake_ms", now_ms, limit)
-        self._due = {each.conversation_id for each in due}
+        left_ms = np.minimum(self._numbers("wake_ms") - now_ms, self._numbers("due_ms") - read_ms)
+        due = self._take_up_first(left_ms, limit, lambda at: min(at.wake_ms - now_ms, at.due_ms - read_ms))
+        self._due = {name for name, at in self._instants.items() if at.wake_ms <= now_ms}
         found = due[:limit]
         if len(found) < limit:
-            again = self._take_up_until("again_ms", now_ms, limit)
-            found += [each for each in again if each.conversation_id not in self._due][: limit - len(found)]
+            names = {each.conversation_id for each in due}
+            again = self._take_up_first(self._numbers("again_ms") - now_ms, limit, lambda at: at.again_ms - now_ms)
+            found += [each for each in again if each.conversation_id not in names][: limit - len(found)]
         return found
 
-    def _take_up_until(self, column: str, now_ms: int, limit: int) -> list[Conversation]:
-        """Takes up conversations whose instant in a column has come. Returns all such that are taken up, in order."""
-        instants, lowest = self._numbers(column), self._numbers("lowest_offset")
-        due = np.flatnonzero(instants <= now_ms)
+    def _take_up_first(
+        self, resting_ms: npt.NDArray[np.int64], limit: int, left_ms: Callable[[_Instants], int]
+    ) -> list[Conversation]:
+        """Takes up conversations of which no time is left. Returns all such that are taken up, in order.
+
+        Args:
+            resting_ms: The time that is left of each that is not taken up.
+            limit: The most that are taken up.
+            left_ms: Returns the time that is left of one that is taken up.
+        """
+        due = np.flatnonzero(resting_ms <= 0)
         if len(due) > limit:
-            due = due[np.lexsort((lowest[due], instants[due]))][:limit]
+            due = due[np.lexsort((self._numbers("lowest_offset")[due], resting_ms[due]))][:limit]
         if len(due):
-            is_taken = np.zeros(len(instants), dtype=bool)
+            is_taken = np.zeros(len(resting_ms), dtype=bool)
             is_taken[due] = True
             self._take_up(pa.array(is_taken))
-        which = 0 if column == "wake_ms" else 1
-        found = [each for name, each in self.taken.items() if self._wakes.get(name, _NEVER_DUE)[which] <= now_ms]
-        order = {each.conversation_id: self._wakes[each.conversation_id][which] for each in found}
-        found.sort(key=lambda each: (order[each.conversation_id], each.lowest_offset(), each.conversation_id))
+        left = {name: left_ms(at) for name, at in self._instants.items() if name in self.taken}
+        found = [self.taken[name] for name, each in left.items() if each <= 0]
+        found.sort(key=lambda each: (left[each.conversation_id], each.lowest_offset(), each.conversation_id))
         return found
 
     def _take_up(self, is_taken: pa.BooleanArray) -> None:
@@ -155,12 +177,12 @@ class ConversationStore:
         if not len(found):
             return
         self._resting = self._resting.filter(pc.invert(is_taken))
-        columns = (found.column(name).to_pylist() for name in ("wake_ms", "again_ms", "snapshot"))
-        for wake, again, blob in zip(*columns, strict=True):
+        columns = (found.column(name).to_pylist() for name in ("wake_ms", "due_ms", "again_ms", "snapshot"))
+        for wake, due, again, blob in zip(*columns, strict=True):
             conversation = snapshot.restore(_decode(blob))
             name = conversation.conversation_id
             self.taken[name] = conversation
-            self._wakes[name] = wake, again
+            self._instants[name] = _Instants(wake, due, again)
             self.held_before[name], self.tries_before[name] = held_by(conversation), _tries_of(conversation)
 
     def looked_at(self, conversation: Conversation) -> None:
@@ -183,8 +205,12 @@ class ConversationStore:
         """Removes a conversation that was taken up."""
         del self.taken[conversation.conversation_id]
 
-    def pack(self, settings: ConversationSettings, now_ms: int) -> tuple[bytes, int, tuple[int, int]]:
-        """Returns the conversations as bytes, the earliest wake-up, and the lowest offsets that any refers to."""
+    def pack(self, settings: ConversationSettings, now_ms: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
+        """Returns the conversations as bytes, and two pairs.
+
+        The first pair is the earliest wake-up by the shard's clock and the earliest `due_ms`, the second one the lowest
+        offsets that any refers to.
+        """
         table = self._resting
         if self.taken:
             rows = [self._row(each, settings, now_ms) for each in self.taken.values()]
@@ -192,21 +218,24 @@ class ConversationStore:
             taken = [pa.array(column, field.type) for column, field in columns]
             table = pa.concat_batches([table, pa.RecordBatch.from_arrays(taken, schema=COLUMNS)])
         if not len(table):
-            return b"", FOREVER_MS, (FOREVER_MS, FOREVER_MS)
+            return b"", (FOREVER_MS, FOREVER_MS), (FOREVER_MS, FOREVER_MS)
         return (
             pack_columns(table, _codec),
-            min(pc.min(table.column(name)).as_py() for name in ("wake_ms", "again_ms")),
+            (
+                min(pc.min(table.column(name)).as_py() for name in ("wake_ms", "again_ms")),
+                pc.min(table.column("due_ms")).as_py(),
+            ),
             (pc.min(table.column("lowest_offset")).as_py(), pc.min(table.column("lowest_incoming")).as_py()),
         )
 
     def _row(self, conversation: Conversation, settings: ConversationSettings, now_ms: int) -> tuple[Any, ...]:
         name = conversation.conversation_id
         wake, again = wake_ms(conversation, settings), again_ms(conversation, now_ms)
-        before = self._wakes.get(name, _NEVER_DUE)
-        if name in self._due:
-            wake = before[0]
-        if name not in self._looked_at and again != FOREVER_MS:
-            again = min(again, before[1])
+        before = self._instants.get(name)
+        if before is not None and name in self._due:
+            wake = before.wake_ms
+        if before is not None and name not in self._looked_at and again != FOREVER_MS:
+            again = min(again, before.again_ms)
         return _row(conversation, wake, again)
 
     def _numbers(self, column: str) -> npt.NDArray[np.int64]:
@@ -244,6 +273,7 @@ def _row(conversation: Conversation, wake: int, again: int) -> tuple[Any, ...]:
         conversation.lowest_incoming(),
         0 if link is None or not conversation.directions[link.far_side].waiting else _hash((link.address,)),
         int(conversation.is_incoming()),
+        conversation.due_ms(),
         again,
     )
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql.streaming import DataStreamWriter
 
-from streaming.spark.blocks import COPY_TO_EVERY_SHARD, EVERY_SHARD
+from streaming.spark.blocks import COPY_TO_EVERY_SHARD
 from streaming.spark.routing.restoration import Restoration
 from streaming.spark.routing.run_shard import STATE_SCHEMA, run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
@@ -129,7 +129,8 @@ def _sources(
             starts(_LATEST, topics.service_ticks),
             _UNCOMMITTED,
             F.lit(RouterSource.TICKS.value),
-            F.lit(EVERY_SHARD),
+            # A tick tells each shard the time of the brokers' clock.
+            F.lit(COPY_TO_EVERY_SHARD),
             None,
             # A tick older than the topic's retention is no loss.
             fails_on_data_loss=False,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
@@ -15,6 +16,7 @@ from streaming.spark.format_versions import refuse_newer_state
 from streaming.spark.routing.clean_up import CleanUpState
 from streaming.spark.routing.conversation_store import ConversationStore
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.sources import RouterSource
 from streaming.spark.routing.step_shard import RouterShard, step_shard
 from streaming.spark.shard_worker import TakenShard, left_alone
 
@@ -73,7 +75,9 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     else:
         stored = cast("StateRow", kept)
         refuse_newer_state(stored[0], FORMAT_VERSION)
-        alone = left_alone(stored, batch, batch_ms)
+        # In an older format, conversations may be due that were not by the rules of then.
+        is_older = stored[0] < FORMAT_VERSION
+        alone = None if is_older or _has_news(batch) else left_alone(stored, batch_ms)
         if alone is not None:
             return alone
         shard = _open(stored)
@@ -81,6 +85,11 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     rows = step_shard(shard, batch, settings, partition)
     row, wake_ms = _close(shard)
     return TakenShard(rows, row, wake_ms - shard.clock.now_ms, shard.done)
+
+
+def _has_news(batch: pa.Table) -> bool:
+    """Returns whether a batch has records other than ticks."""
+    return bool(pc.any(pc.not_equal(batch.column("source"), RouterSource.TICKS.value)).as_py())
 
 
 def _begin(restored: RestoredShard, batch_ms: int) -> RouterShard:

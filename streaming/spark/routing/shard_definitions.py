@@ -42,24 +42,25 @@ class Advanced:
     refused: list[tuple[Record, str]]
 
 
-def advance(stored: bytes, commands: Sequence[Record], batch_ms: int) -> Advanced:
+def advance(stored: bytes, commands: Sequence[Record], tick_ms: int | None) -> Advanced:
     """Takes definitions to a batch: expires routes, and applies the batch's commands in order.
 
     Args:
         stored: The form that the state keeps; none for a new instance.
         commands: The commands.
-        batch_ms: The batch's timestamp.
+        tick_ms: The timestamp of the batch's newest tick; None: it has none, and no route expires.
     """
     # One object, replaced whole: Spark's workers have one thread for this.
     global _latest  # noqa: PLW0603
-    known = (stored, tuple(commands), batch_ms)
+    known = (stored, tuple(commands), tick_ms)
     if _latest is not None and _latest[0] == known:
         return _latest[1]
-    definitions = _open(stored, batch_ms)
+    definitions = _open(stored, commands, tick_ms)
     # From here on the object in memory is no longer that of the result.
     _latest = None
     version = definitions.version
-    definitions.advance(batch_ms)
+    if tick_ms is not None:
+        definitions.advance(tick_ms)
     refused = [(command, reason) for command in commands if (reason := _apply(definitions, command)) is not None]
     if not stored or definitions.version != version:
         stored = compress(_encode(snapshot.take(definitions)), _codec)
@@ -68,7 +69,7 @@ def advance(stored: bytes, commands: Sequence[Record], batch_ms: int) -> Advance
     return result
 
 
-_latest: tuple[tuple[bytes, tuple[Record, ...], int], Advanced] | None = None
+_latest: tuple[tuple[bytes, tuple[Record, ...], int | None], Advanced] | None = None
 
 
 def opened(stored: bytes) -> Definitions:
@@ -76,13 +77,15 @@ def opened(stored: bytes) -> Definitions:
     return snapshot.restore(_decode(decompress(stored, _codec))) if stored else Definitions()
 
 
-def _open(stored: bytes, batch_ms: int) -> Definitions:
+def _open(stored: bytes, commands: Sequence[Record], tick_ms: int | None) -> Definitions:
     """Returns the definitions of the state, from the memory of this worker if it has exactly these."""
     if not stored:
         return Definitions.of_new_instance()
-    # A batch that is done again may need those of an earlier instant.
-    if _latest is not None and _latest[1].stored == stored and _latest[1].definitions.now_ms <= batch_ms:
-        return _latest[1].definitions
+    if _latest is not None and _latest[1].stored == stored:
+        found = _latest[1].definitions
+        # A batch that is done again may need those of an earlier instant. The instant decides about new routes.
+        if not commands if tick_ms is None else found.now_ms <= tick_ms:
+            return found
     return opened(stored)
 
 

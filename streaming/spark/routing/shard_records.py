@@ -1,10 +1,12 @@
 """The records of a shard's batch, by source and in order."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from streaming.core.times import NEVER_MS
 from streaming.spark.routing.sources import RouterSource
 from streaming.wire.dead_letters import SourceRecord, dead_letter_row
 from streaming.wire.output_records import OutputRow
@@ -33,6 +35,37 @@ def by_source(batch: pa.Table) -> list[list[Record]]:
     for record in map(Record, *columns):
         found[record.source].append(record)
     return found
+
+
+class Times(NamedTuple):
+    """The times of a batch, by the clock of Kafka's brokers, which stamp the records.
+
+    Attributes:
+        broker_ms: The time of the newest record.
+        tick_ms: The time of the newest tick, which all shards have read; None: there is none.
+        read_ms: The instant up to which everything that was said in the partition has been read in earlier batches;
+            NEVER_MS: not known. After a downtime it is that of the oldest record that is left, not the present.
+    """
+
+    broker_ms: int
+    tick_ms: int | None
+    read_ms: int
+
+
+def times_of(records: Sequence[Sequence[Record]], batch_ms: int) -> Times:
+    """Returns the times of a batch.
+
+    Args:
+        records: Its records, as `by_source` returns them.
+        batch_ms: Its timestamp, if it has no records.
+    """
+    broker_ms = max((each[-1].timestamp_ms for each in records if each), default=batch_ms)
+    ticks = records[RouterSource.TICKS]
+    if not ticks:
+        return Times(broker_ms, None, NEVER_MS)
+    said = (records[RouterSource.INCOMING], records[RouterSource.MESSAGES])
+    tick_ms = ticks[-1].timestamp_ms
+    return Times(broker_ms, tick_ms, min([tick_ms, *(each[0].timestamp_ms for each in said if each)]))
 
 
 def dead_letter(record: Record, topic: str, reason: str, topics: Topics) -> OutputRow:

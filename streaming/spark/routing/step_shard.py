@@ -23,7 +23,7 @@ from streaming.spark.routing.clean_up import CleanUpState, clean_up
 from streaming.spark.routing.conversation_store import ConversationStore, views_of
 from streaming.spark.routing.decision_rows import decision_records
 from streaming.spark.routing.shard_definitions import Advanced, advance, opened
-from streaming.spark.routing.shard_records import Record, by_source, dead_letter
+from streaming.spark.routing.shard_records import Record, Times, by_source, dead_letter, times_of
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.routing.take_news import ask_for_routes, take_news
@@ -98,7 +98,8 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     """Steps the conversations that the batch names and those that are due. Returns the rows to be written, in order."""
     topics = Topics(settings.topic_prefix)
     records = by_source(batch)
-    rows, advanced = _take_commands(shard, records[RouterSource.COMMANDS], topics, partition)
+    times = times_of(records, shard.clock.batch_ms)
+    rows, advanced = _take_commands(shard, records[RouterSource.COMMANDS], times, topics, partition)
     reports = _decode_reports(records[RouterSource.REPORTS], partition, topics, rows)
     messages = [(record, _decode_message(record)) for record in records[RouterSource.MESSAGES]]
     incoming = [(record, _decode_incoming(record)) for record in records[RouterSource.INCOMING]]
@@ -108,7 +109,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
         settings.instance,
         settings.conversations,
         shard.clock.now_ms,
-        shard.clock.batch_ms,
+        times.broker_ms,
         shard.held,
         len(store),
         store.incoming,
@@ -116,6 +117,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
         shard.questions,
         shard.mirrors,
         shard.round_trip_ms,
+        times.read_ms,
     )
     news = [report for report in reports if isinstance(report, News)]
     needed = take_news(context, news, shard.away, store, advanced.changes)
@@ -145,21 +147,25 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
 
 
 def _take_commands(
-    shard: RouterShard, commands: list[Record], topics: Topics, partition: int
+    shard: RouterShard, commands: list[Record], times: Times, topics: Topics, partition: int
 ) -> tuple[list[OutputRow], Advanced]:
     """Applies commands and expires routes. Returns the rows about them, and the definitions."""
-    batch_ms = shard.clock.batch_ms
     before = shard.definitions
-    advanced = advance(before, commands, batch_ms)
+    advanced = advance(before, commands, times.tick_ms)
     shard.definitions = advanced.stored
     expiry_ms = advanced.definitions.next_expiry_ms()
-    shard.next_expiry_ms = FOREVER_MS if expiry_ms is None else shard.clock.now_ms + max(0, expiry_ms - batch_ms)
+    shard.next_expiry_ms = _wake_at(shard, FOREVER_MS if expiry_ms is None else expiry_ms, times.broker_ms)
     if partition != _WRITER_OF_SHARED:
         return [], advanced
     rows = [dead_letter(each, topics.service_commands, reason, topics) for each, reason in advanced.refused]
     if commands or not before:
-        rows += definition_rows(opened(before), advanced.definitions, topics, batch_ms)
+        rows += definition_rows(opened(before), advanced.definitions, topics, shard.clock.batch_ms)
     return rows, advanced
+
+
+def _wake_at(shard: RouterShard, instant_ms: int, broker_ms: int) -> int:
+    """Returns the instant of the shard's clock at which the brokers' clock is expected to show an instant."""
+    return min(FOREVER_MS, shard.clock.now_ms + max(0, instant_ms - broker_ms))
 
 
 def _decode_reports(
@@ -238,7 +244,7 @@ def _look_at_due(context: Context, shard: RouterShard, topics: Topics, partition
     """Does what is due. Returns the rows that delete the views of conversations that are forgotten."""
     rows: list[OutputRow] = []
     store, before = shard.conversations, len(context.decisions)
-    for conversation in store.take_up_due(context.now_ms, context.settings.max_looked_at):
+    for conversation in store.take_up_due(context.now_ms, context.read_ms, context.settings.max_looked_at):
         if context.let_go <= 0:
             break  # those that have not been looked at stay due
         store.looked_at(conversation)
@@ -290,7 +296,7 @@ def _take_incoming(
     if conversation is None and murmur2(record.key or b"", partitions) != partition:
         context.refuse(record.offset, None, _WRONG_PARTITION, Source.INCOMING)
         return
-    taken = take_incoming(context, conversation, envelope, record.offset)
+    taken = take_incoming(context, conversation, envelope, record.offset, record.timestamp_ms)
     if conversation is None and taken is not None:
         store.add(taken)
 
@@ -320,7 +326,8 @@ def _finish(
     rows: list[OutputRow] = []
     for conversation, before in views_of(store):
         rows += conversation_rows(conversation, before, topics, partition, clock)
-    shard.packed, wake_ms, lowest = store.pack(settings.conversations, clock.now_ms)
+    shard.packed, (wake_ms, due_ms), lowest = store.pack(settings.conversations, clock.now_ms)
+    wake_ms = min(wake_ms, _wake_at(shard, due_ms, context.broker_ms))
     shard.wake_ms = min(wake_ms, context.questions.next_ms(), context.mirrors.next_ms())
     ends = shard.ends[0], shard.ends[1]
     deleted = clean_up(shard.clean_up, clock, settings.keep_ms, ends, lowest)

@@ -115,8 +115,8 @@ def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dic
         "conversation_group_id": endpoint.group_id,
         "send_sequence": conversation.directions[TARGET - side].next_sequence,
         "receive_sequence": conversation.directions[side].due_sequence,
-        "lifetime_end": _time(conversation.ends_ms, clock),
-        "dialog_timer": _time(endpoint.timer_ms, clock),
+        "lifetime_end": _time(conversation.ends_ms),
+        "dialog_timer": _time(endpoint.timer_ms),
         "last_statement": _time(conversation.spoken_ms, clock),
         "update_time": iso_time(clock.batch_ms),
     }
@@ -151,6 +151,7 @@ def _far_broker_instance(conversation: Conversation, side: int) -> str | None:
     return (conversation.link.far_instance or None) if conversation.link is not None else None
 
 
-def _time(instant_ms: int, clock: Clock) -> str | None:
+def _time(instant_ms: int, clock: Clock | None = None) -> str | None:
+    """Returns an instant of the shard's clock, without which it is one of the brokers' clock."""
     found = instant_or_none(instant_ms)
-    return None if found is None else iso_time(clock.wall_ms(found))
+    return None if found is None else iso_time(found if clock is None else clock.wall_ms(found))

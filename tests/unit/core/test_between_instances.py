@@ -99,7 +99,7 @@ def test_a_message_that_is_sent_on_has_less_hops_and_time() -> None:
     row = forwarded(forward, message, 1_500)
     assert row is not None
     assert forwarded(forward, message, 60_001) is None
-    changed = {"hops_remaining": 9, "time_to_live_ms": 60_000}
+    changed = {"hops_remaining": 9, "time_to_live_ms": 60_000, "lifetime_s": 60}
     assert envelope_of(row) == envelope_of(sent) | changed
     assert row[:2] == sent[:2]
     assert row[2][1:] == sent[2][1:]

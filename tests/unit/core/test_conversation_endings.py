@@ -143,7 +143,8 @@ def test_the_lifetime_ends_both_sides() -> None:
     assert scene.wait(MINUTE - 1) == []
     assert scene.wait(1) == ["initiator ERROR 0: -8489", "target ERROR 1: -8489"]
     assert scene.states == "ER ER"
-    assert scene.conversation.ends_ms == FOREVER_MS
+    assert scene.conversation.is_lifetime_over
+    assert scene.wait(MINUTE) == []
 
 
 def test_the_lifetime_begins_with_the_record() -> None:

@@ -47,7 +47,8 @@ def commands() -> list[dict[str, Any]]:
 def run(
     state: Any, rows: list[dict[str, Any]], settings: RouterShardSettings, *restored: RestoredShard, at_ms: int = 1_000
 ) -> TakenShard:
-    return run_shard(state, pa.Table.from_pylist(rows, RECORDS), at_ms, settings, 0, *restored)
+    tick = {"source": RouterSource.TICKS.value, "partition": 0, "offset": 0, "timestamp_ms": at_ms, "value_bytes": 0}
+    return run_shard(state, pa.Table.from_pylist([*rows, tick], RECORDS), at_ms, settings, 0, *restored)
 
 
 def decisions(taken: TakenShard) -> list[dict[str, Any]]:

@@ -31,6 +31,10 @@ class Store:
         """Returns all services."""
         return {*services}
 
+    def find(self, conversation_id: str) -> Conversation | None:
+        """Is not called."""
+        raise AssertionError(conversation_id)
+
     def add(self, conversation: Conversation) -> None:
         """Is not called."""
         raise AssertionError(conversation)
