@@ -44,7 +44,8 @@ def maintenance(
     """Show the periodic tasks of the programs that run: when each was last done, and what it has done.
 
     A task is done on every notification, on every 2nd or on every 5th, as "every" says. Notifications come every 5 s.
-    Monitor and router do what is due at once, and count it then.
+    Monitor, host and router do some tasks as soon as an event makes them due. Such a task counts at its turn what was
+    done since, and has no duration ("-").
     """
     latest = _latest()
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
@@ -143,7 +144,7 @@ def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
         "every": str(task.every),
         "last run": _time(task.last_run),
         "did": f"{task.last_done:,}",
-        "took ms": f"{task.duration_ms:,}",
+        "took ms": "-" if task.is_counted else f"{task.duration_ms:,}",
         "runs": f"{task.runs:,}",
         "failures": f"{task.failures:,}",
         "did in all": f"{task.done:,}",

@@ -184,4 +184,5 @@ def _row(task: PeriodicTask) -> TaskRow:
         task.last_done,
         task.duration_ms,
         task.last_error,
+        task.is_counted,
     )

@@ -19,6 +19,7 @@ class TaskRow(Struct):
     last_done: int
     duration_ms: int
     last_error: str
+    is_counted: bool = False
 
 
 class ConnectionRow(Struct):

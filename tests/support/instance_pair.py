@@ -25,7 +25,12 @@ from tests.support.spark_application import SparkApplication
 DEADLINE_S = 60.0
 PEER = "//peer"
 # The periodic tasks of the programs, with the notifications on which they are done.
-TRANSPORT_TASKS = {"CONNECT_TO_DESTINATIONS": 2, "CLOSE_IDLE_CONNECTIONS": 5, "DELETE_UNFORWARDED_MESSAGES": 5}
+TRANSPORT_TASKS = {
+    "CONNECT_TO_DESTINATIONS": 2,
+    "CLOSE_IDLE_CONNECTIONS": 5,
+    "DELETE_UNFORWARDED_MESSAGES": 5,
+    "RESUME_DELETIONS": 5,
+}
 ROUTER_TASKS = {
     "DELETE_STALE_MESSAGES": 1,
     "RECLASSIFY_CONVERSATIONS": 2,

@@ -30,7 +30,7 @@ def test_every_limit_is_in_the_document() -> None:
         assert re.search(rf"\b{limit:,}\b", DOCUMENT), limit
     for text in (
         f"remembers the conversation for {settings.tombstone_ms // 60_000} minutes",
-        f"tries again after {settings.delivery_retry_ms // 1_000} s",
+        f"tries all such deliveries again every {settings.delivery_retry_ms // 1_000} s",
         f"tries again every {settings.timer_retry_ms // 1_000} s",
     ):
         assert text in DOCUMENT, text

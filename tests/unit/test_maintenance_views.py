@@ -37,6 +37,11 @@ def test_numbers_are_shown_as_numbers_also_0_and_1() -> None:
     assert shown["since"] == "2026-01-31", "a time of another day is shown as its date"
 
 
+def test_a_task_that_only_counts_has_no_duration() -> None:
+    task = TaskRow("RESTART_BROKERS", 5, "restarts", 1, 0, 2, TIME, 2, 0, "", is_counted=True)
+    assert maintenance._task_view(PROGRAM, task)["took ms"] == "-"
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [

@@ -26,6 +26,7 @@ from streaming.core.conversations.lifetimes import fail_both, is_only_telling, p
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.transmitting import drop_to_far, reset
+from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
@@ -76,7 +77,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         if is_lasting:
             fail_both(context, conversation, to, number or 0, reason)
         elif direction.waiting:
-            direction.retry_ms = context.now_ms + context.settings.delivery_retry_ms
+            direction.retry_ms = next_turn_ms(context.now_ms, context.settings.delivery_retry_ms)
             hold(context, conversation, direction, number, reason)
         deliver_what_can_go(context, conversation, to)
     conversation.settle(context.now_ms)
@@ -104,7 +105,7 @@ def _sequence(item: Item) -> int:
 def _set_timer_again(context: Context, conversation: Conversation, endpoint: Endpoint | None) -> None:
     """Sets a DialogTimer that was returned, unless the program has set another one or has ended."""
     if endpoint is not None and endpoint.state not in ENDED and endpoint.timer_ms == FOREVER_MS:
-        endpoint.timer_ms = context.broker_ms + context.settings.delivery_retry_ms
+        endpoint.timer_ms = next_turn_ms(context.broker_ms, context.settings.delivery_retry_ms)
         conversation.is_view_stale = True
 
 
@@ -246,7 +247,7 @@ def again_ms(conversation: Conversation, now_ms: int) -> int:
     All of a shard are looked at on the same notification, as in the original. FOREVER_MS: none is held.
     """
     is_held = any(each.waiting and each.held_since_ms != FOREVER_MS for each in conversation.directions)
-    return now_ms - now_ms % _LOOK_AGAIN_MS + _LOOK_AGAIN_MS if is_held else FOREVER_MS
+    return next_turn_ms(now_ms, _LOOK_AGAIN_MS) if is_held else FOREVER_MS
 
 
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:

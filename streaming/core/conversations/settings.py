@@ -13,8 +13,8 @@ class ConversationSettings:
         max_conversations: Conversations in a shard.
         tombstone_ms: How long a closed conversation is remembered, so that late messages are recognised; 30 minutes as
             in Service Broker.
-        delivery_retry_ms: How long deliveries rest after one failed: Service Broker starts a database's broker again
-            on every fifth notification, one each 5 s.
+        delivery_retry_ms: The interval at which all deliveries that have failed are tried again: Service Broker starts
+            the brokers of databases again on every fifth notification, one each 5 s.
         timer_retry_ms: How long a DialogTimer rests whose service cannot be reached.
         max_unacknowledged: Messages of a conversation that may be on their way to another instance.
         resend_ms: The time after which a message that is not acknowledged is sent again; it doubles each time.

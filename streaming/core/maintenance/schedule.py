@@ -19,19 +19,21 @@ class PeriodicTask:
         name: Its name, as users see it.
         every: It is done on each notification whose number is a multiple of this.
         purpose: What it does, for users.
+        is_counted: Whether an event does it before its turn, so that the turn only counts what was done.
         last_notification: The notification on which it was last done; 0: none.
-        runs: How often it was done, failures included.
+        runs: How often it was done, failures included. Turns at which there was nothing to count are no runs.
         failures: How often it has failed.
         done: The number of things that it has done: messages deleted, connections closed, ...
         last_run_ms: The instant of the last run; None: there was none.
         last_done: The number of things that the last run did.
-        duration_ms: How long the last run took.
+        duration_ms: How long the last run took; 0 if it only counts.
         last_error: Why it last failed; empty: it never has.
     """
 
     name: str
     every: int
     purpose: str
+    is_counted: bool = False
     last_notification: int = 0
     runs: int = 0
     failures: int = 0
@@ -43,7 +45,9 @@ class PeriodicTask:
 
     def succeeded(self, began_ms: int, ended_ms: int, done: int) -> None:
         """Notes a run that did `done` things."""
-        self._ran(began_ms, ended_ms, done)
+        if self.is_counted and not done:
+            return
+        self._ran(began_ms, began_ms if self.is_counted else ended_ms, done)
         self.done += done
 
     def failed(self, began_ms: int, ended_ms: int, reason: str) -> None:
@@ -55,6 +59,11 @@ class PeriodicTask:
     def _ran(self, began_ms: int, ended_ms: int, done: int) -> None:
         self.runs += 1
         self.last_run_ms, self.duration_ms, self.last_done = began_ms, ended_ms - began_ms, done
+
+
+def next_turn_ms(now_ms: int, interval_ms: int) -> int:
+    """Returns the next instant at which tasks with this interval are done, by a clock that all of them share."""
+    return (now_ms // interval_ms + 1) * interval_ms
 
 
 class Schedule:

@@ -13,27 +13,42 @@ class Task(NamedTuple):
         name: Its name, as users see it.
         every: It is done on each notification whose number is a multiple of this.
         purpose: What it does, for users.
+        is_counted: Whether an event does it before its turn, so that the turn only counts what was done.
     """
 
     name: str
     every: int
     purpose: str
+    is_counted: bool = False
 
 
 # The monitor
-ADJUST_ACTIVATION_TASKS = Task("ADJUST_ACTIVATION_TASKS", 1, "starts activation tasks where one more has useful work")
+ADJUST_ACTIVATION_TASKS = Task(
+    "ADJUST_ACTIVATION_TASKS", 1, "starts activation tasks where one more has useful work", is_counted=True
+)
 
 # The host
-RESTART_TASK_HANDLERS = Task("RESTART_TASK_HANDLERS", 1, "starts tasks that failed to start for lack of resources")
+RESTART_TASK_HANDLERS = Task(
+    "RESTART_TASK_HANDLERS", 1, "starts tasks that failed to start for lack of resources", is_counted=True
+)
 
 # The router
-DELETE_STALE_MESSAGES = Task("DELETE_STALE_MESSAGES", 1, "deletes messages ahead of sequence after 10 s")
-RECLASSIFY_CONVERSATIONS = Task(
-    "RECLASSIFY_CONVERSATIONS", 2, "decides held messages again after changes of definitions, limits, or routes' expiry"
+DELETE_STALE_MESSAGES = Task(
+    "DELETE_STALE_MESSAGES", 1, "deletes messages ahead of sequence after 10 s", is_counted=True
 )
-RESTART_BROKERS = Task("RESTART_BROKERS", 5, "tries deliveries again that could not be made, 25 s later")
-ASK_FOR_ROUTES = Task("ASK_FOR_ROUTES", 5, "asks the configuration service for missing routes, also again when due")
-RESUME_CLEAN_UP = Task("RESUME_CLEAN_UP", 5, "lets the transport delete messages that nobody needs any more")
+RECLASSIFY_CONVERSATIONS = Task(
+    "RECLASSIFY_CONVERSATIONS",
+    2,
+    "decides held messages again after changes of definitions, limits, or routes' expiry",
+    is_counted=True,
+)
+RESTART_BROKERS = Task("RESTART_BROKERS", 5, "tries all deliveries again that could not be made", is_counted=True)
+ASK_FOR_ROUTES = Task(
+    "ASK_FOR_ROUTES", 5, "asks the configuration service for missing routes, also again when due", is_counted=True
+)
+RESUME_CLEAN_UP = Task(
+    "RESUME_CLEAN_UP", 5, "lets the transport delete messages that nobody needs any more", is_counted=True
+)
 
 # The transport
 CONNECT_TO_DESTINATIONS = Task(
@@ -43,3 +58,4 @@ CLOSE_IDLE_CONNECTIONS = Task("CLOSE_IDLE_CONNECTIONS", 5, "closes connections t
 DELETE_UNFORWARDED_MESSAGES = Task(
     "DELETE_UNFORWARDED_MESSAGES", 5, "deletes messages that were not forwarded within 60 s"
 )
+RESUME_DELETIONS = Task("RESUME_DELETIONS", 5, "asks Kafka again to delete records that it could not delete")

@@ -16,6 +16,8 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.core.conversations.carrying import Failure
+from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.core.maintenance.tasks import RESUME_DELETIONS
 from streaming.daemons.transport.clean_up import CleanUps
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.metrics import Counts, Metrics
@@ -142,7 +144,7 @@ class Transport:
             reports = cluster.producer({"enable.idempotence": True, "on_delivery": clock.on_delivery})
             self._connections = Connections(self._settings, topics, reports, self._say, clock)
             self._periodic = PeriodicTasks(
-                self._connections.periodic_tasks(),
+                {**self._connections.periodic_tasks(), PeriodicTask(*RESUME_DELETIONS): self._clean_ups.resume},
                 Publisher("transport", reports, topics),
                 self._say,
                 self._settings.notification_interval_ms,

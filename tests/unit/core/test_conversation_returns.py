@@ -40,12 +40,25 @@ def test_what_failed_is_delivered_again_in_the_next_round() -> None:
     assert scene.fail("target 1 @1", "target 2 @2") == []
     assert scene.held() == (2, None, "no topic")
     assert scene.conversation.lowest_offset() == 1
-    assert scene.shard.wakes == {C: scene.shard.clock.now_ms + RETRY}
+    assert scene.shard.wakes == {C: (scene.at_ms // RETRY + 1) * RETRY}
     # New messages wait behind it.
     assert scene.send() == []
     assert scene.wait(RETRY - SECOND) == ["target 1 @1 r2", "target 2 @2 r2", "target 3 @3 r2"]
     assert scene.held() == (0, None, "")
     assert scene.shard.wakes == {C: FOREVER_MS}
+
+
+def test_all_that_failed_is_tried_again_at_the_same_turn() -> None:
+    scene = Scene()
+    scene.wait(RETRY - scene.at_ms % RETRY)
+    others = [f"c{number}" for number in range(3)]
+    scene.batch(*[envelope(conversation_id=name, begin=True) for name in others])
+    deliveries = [each for each in scene.decisions if isinstance(each, Deliver)]
+    for each in deliveries:
+        scene.wait(5 * SECOND)
+        scene.batch(reports=[Returned(each.conversation_id, each.begun, True, 1, [each], "no topic")])
+    assert scene.wait(RETRY - scene.at_ms % RETRY - 1) == []
+    assert scene.wait(1) == ["target 0 @0 r2", "target 0 @1 r2", "target 0 @2 r2"]
 
 
 def test_it_may_fail_again() -> None:

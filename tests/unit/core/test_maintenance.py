@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS, PeriodicTask, Schedule
+from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS, PeriodicTask, Schedule, next_turn_ms
 
 S = 1_000
 
@@ -60,3 +60,17 @@ def test_each_run_is_noted_and_a_failure_stays_to_be_read() -> None:
     assert (task.last_run_ms, task.duration_ms, task.last_error) == (200, 1, "no memory")
     task.succeeded(300, 300, 2)
     assert (task.runs, task.failures, task.done, task.last_done, task.last_error) == (3, 1, 5, 2, "no memory")
+
+
+def test_a_task_that_only_counts_has_runs_of_real_work_and_no_duration() -> None:
+    task = PeriodicTask("RESTART", 5, "restarts", is_counted=True)
+    task.succeeded(100, 101, 0)
+    assert (task.runs, task.last_run_ms) == (0, None)
+    task.succeeded(200, 203, 4)
+    task.succeeded(300, 302, 0)
+    assert (task.runs, task.done, task.last_done, task.last_run_ms, task.duration_ms) == (1, 4, 4, 200, 0)
+
+
+@pytest.mark.parametrize(("now_ms", "turn_ms"), [(0, 25 * S), (1, 25 * S), (24_999, 25 * S), (25_000, 50 * S)])
+def test_a_turn_is_a_multiple_of_the_interval(now_ms: int, turn_ms: int) -> None:
+    assert next_turn_ms(now_ms, 25 * S) == turn_ms
