@@ -32,12 +32,14 @@ class Advanced:
     Attributes:
         definitions: The definitions; they are shared, so nobody may change them.
         stored: The form that the state keeps.
+        stored_ms: The instant of that form.
         changes: The changes by this batch's commands and by routes that have expired.
         refused: The commands that were refused, with the reasons.
     """
 
     definitions: Definitions
     stored: bytes
+    stored_ms: int
     changes: Changes
     refused: list[tuple[Record, str]]
 
@@ -55,7 +57,8 @@ def advance(stored: bytes, commands: Sequence[Record], tick_ms: int | None) -> A
     known = (stored, tuple(commands), tick_ms)
     if _latest is not None and _latest[0] == known:
         return _latest[1]
-    definitions = _open(stored, commands, tick_ms)
+    definitions = _open(stored)
+    stored_ms = definitions.now_ms
     # From here on the object in memory is no longer that of the result.
     _latest = None
     version = definitions.version
@@ -63,8 +66,8 @@ def advance(stored: bytes, commands: Sequence[Record], tick_ms: int | None) -> A
         definitions.advance(tick_ms)
     refused = [(command, reason) for command in commands if (reason := _apply(definitions, command)) is not None]
     if not stored or definitions.version != version:
-        stored = compress(_encode(snapshot.take(definitions)), _codec)
-    result = Advanced(definitions, stored, definitions.take_changes(), refused)
+        stored, stored_ms = compress(_encode(snapshot.take(definitions)), _codec), definitions.now_ms
+    result = Advanced(definitions, stored, stored_ms, definitions.take_changes(), refused)
     _latest = known, result
     return result
 
@@ -77,16 +80,16 @@ def opened(stored: bytes) -> Definitions:
     return snapshot.restore(_decode(decompress(stored, _codec))) if stored else Definitions()
 
 
-def _open(stored: bytes, commands: Sequence[Record], tick_ms: int | None) -> Definitions:
+def _open(stored: bytes) -> Definitions:
     """Returns the definitions of the state, from the memory of this worker if it has exactly these."""
     if not stored:
         return Definitions.of_new_instance()
-    if _latest is not None and _latest[1].stored == stored:
-        found = _latest[1].definitions
-        # A batch that is done again may need those of an earlier instant. The instant decides about new routes.
-        if not commands if tick_ms is None else found.now_ms <= tick_ms:
-            return found
-    return opened(stored)
+    if _latest is None or _latest[1].stored != stored:
+        return opened(stored)
+    found = _latest[1].definitions
+    # A later batch has moved the instant, but no route has expired since. A batch that is done again goes back.
+    found.now_ms = _latest[1].stored_ms
+    return found
 
 
 def _apply(definitions: Definitions, record: Record) -> str | None:

@@ -7,7 +7,19 @@ from streaming.core.conversations.decisions import REPEATED
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, DropService
 from tests.support import instances_scene as instances
-from tests.support.conversation_scene import A_OFF, A_ON, MINUTE, SECOND, STOCK, Scene, envelope, open_scene, short
+from tests.support.conversation_scene import (
+    A_OFF,
+    A_ON,
+    A_WAY,
+    MINUTE,
+    NO_WAY,
+    SECOND,
+    STOCK,
+    Scene,
+    envelope,
+    open_scene,
+    short,
+)
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, C, from_north, got
 from tests.support.plain_shard import Batch
 
@@ -116,6 +128,17 @@ def test_a_lifetime_does_not_end_before_a_backlog_of_other_conversations_is_read
     assert step(scene) == ["initiator ERROR 1: -8489", "target ERROR 1: -8489"]
 
 
+def test_a_lifetime_does_not_end_before_the_backlog_is_read_although_something_else_is_due() -> None:
+    scene = Scene(*NO_WAY)
+    scene.send(begin=True, lifetime_s=1_800)
+    begun_ms = scene.at_ms
+    scene.at_ms += 2 * HOUR
+    said = (1, begun_ms + 10 * MINUTE, envelope(conversation_id="2", begin=True))
+    commands = [(each, scene.at_ms) for each in A_WAY]
+    decisions = scene.shard.step(Batch(scene.at_ms, commands, messages=[said]))
+    assert [short(each) for each in decisions] == ["target 0 @0", "target 0 @1"]
+
+
 def test_a_timer_that_was_set_again_in_time_is_not_due_after_a_downtime() -> None:
     scene = open_scene()
     scene.say("TIMER", timer_ms=60_000)
@@ -142,13 +165,18 @@ def test_without_a_tick_nothing_is_due_by_the_brokers_clock() -> None:
     assert not scene.conversation.is_lifetime_over
 
 
-def south_reads_late(kind: str, after_ms: int) -> tuple[list[str], InstancesScene]:
-    """Lets South's router be down for two hours; the initiator says something in between. Returns what South gets."""
+def south_reads_late(kind: str, *after_ms: int) -> tuple[list[str], InstancesScene]:
+    """Lets South's router be down for two hours. The initiator says something so long after the beginning.
+
+    Returns what South gets.
+    """
     scene = InstancesScene()
     scene.say(begin=True, lifetime_s=1_800)
-    scene.network.now_ms += after_ms
-    scene.south.receive(from_north(kind, 1))
-    scene.network.now_ms += 2 * HOUR - after_ms
+    begun_ms = scene.network.now_ms
+    for sequence, each_ms in enumerate(after_ms, 1):
+        scene.network.now_ms = begun_ms + each_ms
+        scene.south.receive(from_north(kind, sequence))
+    scene.network.now_ms = begun_ms + 2 * HOUR
     del scene.network.sites[NORTH]
     scene.go_on()
     scene.go_on(SECOND)
@@ -163,8 +191,8 @@ def test_what_another_instance_has_said_in_time_is_taken_after_a_downtime(kind: 
 
 
 def test_what_another_instance_has_said_after_the_end_is_refused_after_a_downtime() -> None:
-    found, scene = south_reads_late("MESSAGE", 31 * MINUTE)
-    assert found == ["0", "ERROR -8489"]
+    found, scene = south_reads_late("MESSAGE", 29 * MINUTE, 31 * MINUTE)
+    assert found == ["0", "1", "ERROR -8489"]
     assert scene.south.drops[REPEATED] == 1
 
 
