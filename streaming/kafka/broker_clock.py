@@ -13,8 +13,8 @@ class BrokerClock:
     """
 
     def __init__(self) -> None:
-        """Begins with the wall clock of this machine, until a broker has stamped a record."""
-        self._ahead_ms = time.time_ns() // 1_000_000 - _monotonic_ms()
+        """Begins without a time, until a broker has stamped a record."""
+        self._ahead_ms: int | None = None
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         """Takes the report about a record that was written. It comes a moment after the broker's stamp."""
@@ -22,13 +22,14 @@ class BrokerClock:
         if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
             self._ahead_ms = timestamp_ms - _monotonic_ms()
 
-    def now_ms(self) -> int:
-        """Returns the time."""
-        return _monotonic_ms() + self._ahead_ms
+    def now_ms(self) -> int | None:
+        """Returns the time; None: no broker has told it yet."""
+        return None if self._ahead_ms is None else _monotonic_ms() + self._ahead_ms
 
     def age_ms(self, message: Message) -> int:
-        """Returns the time since a record was written, by its timestamp."""
-        return max(0, self.now_ms() - message.timestamp()[1])
+        """Returns the time since a record was written, by its timestamp; 0 as long as the time is not known."""
+        now_ms = self.now_ms()
+        return 0 if now_ms is None else max(0, now_ms - message.timestamp()[1])
 
 
 def _monotonic_ms() -> int:

@@ -14,9 +14,14 @@ from streaming.wire.headers import Headers, decoded_headers
 from streaming.wire.service_decisions import NotSentReport
 
 
-def in_time(decision: Transmit, broker_ms: int) -> Transmit | None:
-    """Returns the decision with the rest of the lifetime at an instant of the brokers' clock; None if it is over."""
-    if decision.ends_ms is None:
+def in_time(decision: Transmit, broker_ms: int | None) -> Transmit | None:
+    """Returns the decision with the rest of the lifetime; None if it is over.
+
+    Args:
+        decision: The decision.
+        broker_ms: The time by the brokers' clock; None: not known, and the lifetime is that of the decision.
+    """
+    if decision.ends_ms is None or broker_ms is None:
         return decision
     lifetime_ms = decision.ends_ms - broker_ms
     return replace(decision, lifetime_ms=lifetime_ms) if lifetime_ms > 0 else None

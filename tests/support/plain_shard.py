@@ -86,7 +86,8 @@ class Batch:
     @property
     def broker_ms(self) -> int:
         """The timestamp of its newest record."""
-        newest = [self.tick_ms, *(each[1] for rows in (self.commands, self.messages, self.incoming) for each in rows)]
+        said = (at_ms for _, at_ms, _ in (*self.messages, *self.incoming))
+        newest = [self.tick_ms, *said, *(at_ms for _, at_ms in self.commands)]
         return max(newest)
 
     @property

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Message
 
 from streaming.core.conversations.decisions import Forward, Kind, Transmit
-from streaming.wire.between_instances import forwarded, not_sent, transmitted
+from streaming.wire.between_instances import forwarded, in_time, not_sent, transmitted
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_incoming
 from streaming.wire.service_decisions import NotSentReport
@@ -110,3 +110,16 @@ def test_what_instances_never_send_is_invalid(fields: dict[str, Any]) -> None:
     value = json.dumps(ENVELOPE | fields).encode()
     with pytest.raises(InvalidRecordError):
         decode_incoming(value, len(value))
+
+
+@pytest.mark.parametrize(("broker_ms", "lifetime_ms"), [(None, 61_500), (1_000, 59_000), (59_999, 1), (60_000, None)])
+def test_what_waited_for_a_transport_has_the_rest_of_its_lifetime(
+    broker_ms: int | None, lifetime_ms: int | None
+) -> None:
+    timely = in_time(replace(MESSAGE, lifetime_ms=61_500, ends_ms=60_000), broker_ms)
+    assert (None if timely is None else timely.lifetime_ms) == lifetime_ms
+
+
+def test_what_has_no_lifetime_is_always_in_time() -> None:
+    endless = replace(MESSAGE, lifetime_ms=None)
+    assert in_time(endless, 10**12) is endless
