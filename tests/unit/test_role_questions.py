@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from streaming.core.connections.connection import ConnectionTimes
+from streaming.core.connections.connection import Connection, ConnectionTimes
 from streaming.core.conversations.decisions import AskRole
 from streaming.daemons.transport import roles
 from streaming.daemons.transport.connections import Connections
@@ -27,13 +27,13 @@ class Scene:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ms = 1_000
-        self.suppressed: set[str] = set()
+        self.connections: dict[str, Connection] = {}
         self.answering: set[str] = set()
         self.tried: Counter[str] = Counter()
         self.reports: list[RoleReport] = []
         monkeypatch.setattr(Clock, "now_ms", lambda: self.now_ms)
         monkeypatch.setattr(roles, "read_roles", lambda *_: {INSTANCE: ("PRINCIPAL", 7)})
-        self.asker = RoleAsker(self._cluster_of, self.suppressed.__contains__, REST_MS, self.reports.append, print)
+        self.asker = RoleAsker(self._cluster_of, self.connections.get, REST_MS, self.reports.append, print)
 
     def _cluster_of(self, address: str) -> Cluster:
         self.tried[address] += 1
@@ -74,12 +74,23 @@ def test_an_address_that_could_not_be_read_rests_as_after_an_attempt_that_failed
 
 def test_a_destination_that_is_left_alone_is_not_asked(scene: Scene) -> None:
     scene.answering = {ONE, OTHER}
-    scene.suppressed.add(ONE)
+    scene.connections[ONE] = connection = Connection(ConnectionTimes())
+    connection.use(scene.now_ms)
+    connection.lost(scene.now_ms, "It cannot be reached.")
     scene.ask(1)
     assert scene.tried == {OTHER: 1}
-    scene.suppressed.clear()
+    scene.now_ms += REST_MS
     scene.ask(3)
     assert scene.tried == {ONE: 1, OTHER: 2}
+
+
+def test_a_destination_that_is_connected_is_asked_although_it_could_not_be_read(scene: Scene) -> None:
+    scene.connections[ONE] = connection = Connection(ConnectionTimes())
+    scene.answering = {OTHER}
+    scene.ask(2)
+    connection.connected(scene.now_ms)
+    scene.ask(4)
+    assert scene.tried == {ONE: 2, OTHER: 2}
 
 
 def test_a_question_to_one_address_is_asked_once(scene: Scene) -> None:

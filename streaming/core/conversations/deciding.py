@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.decisions import AskRole, NeedRoute
-from streaming.core.routing.conversation import Conversation, Decision, Place
+from streaming.core.routing.conversation import Conversation, Decision, Outcome, Place
 from streaming.core.routing.resolving import resolve
 
 
@@ -42,7 +42,8 @@ def decide(
     ):
         context.decisions.append(NeedRoute(decision.table, service, conversation.to_broker_instance))
     place = _place_of(decision)
-    if place is not None and decision.address is None:
+    if place is not None and decision.outcome is not Outcome.REMOTE:
+        context.mirrors.wait(place)
         ask(context, place)
     return decision
 
@@ -50,15 +51,15 @@ def decide(
 def doubt_principal(context: Context, decision: Decision) -> None:
     """Asks whether the principal of a mirrored route is still one, because it seems not to answer."""
     place = _place_of(decision)
-    asked = None if place is None else context.mirrors.doubt(place, context.now_ms)
-    if asked is not None:
-        context.decisions.append(AskRole(*asked))
+    if place is not None:
+        ask(context, place)
 
 
 def ask(context: Context, place: Place) -> None:
-    """Asks both addresses of a place which is the principal, unless they were asked a moment ago."""
-    if context.mirrors.ask(place, context.now_ms):
-        context.decisions.append(AskRole(*place))
+    """Asks the addresses of a place which is the principal, unless they were asked a moment ago."""
+    asked = context.mirrors.ask(place, context.now_ms)
+    if asked is not None:
+        context.decisions.append(AskRole(*asked))
 
 
 def _place_of(decision: Decision) -> Place | None:

@@ -96,25 +96,24 @@ class Mirrors:
         pair.is_awaited = index is None
         return None if index is None else place[1 + index]
 
-    def ask(self, place: Place, now_ms: int) -> bool:
-        """Notes that a place is to be asked. Returns whether it is, because it was not asked a moment ago."""
-        pair = self._pair(place)
-        if now_ms < pair.asked_ms + ASK_AGAIN_MS:
-            return False
-        pair.asked_ms = now_ms
-        return True
+    def wait(self, place: Place) -> None:
+        """Notes that messages wait for another principal, because they cannot go to the one that is known."""
+        self._pair(place).is_awaited = True
 
-    def doubt(self, place: Place, now_ms: int) -> Place | None:
-        """Notes that the principal of a place seems not to answer.
+    def ask(self, place: Place, now_ms: int) -> Place | None:
+        """Notes that a place is to be asked for its principal, because none is known or the known one does not answer.
 
-        Returns the place that is to be asked, because it was not asked a moment ago. If only the principal is to be
-        asked, both of its addresses are the principal's.
+        Returns the place, if it was not asked a moment ago. If only the known principal is to be asked, both of its
+        addresses are that one's.
         """
         pair = self._pair(place)
-        index = pair.principal()
-        if not self.ask(place, now_ms):
+        if now_ms < pair.asked_ms + ASK_AGAIN_MS:
             return None
-        if index is None or now_ms >= pair.doubted_ms + ASK_PARTNER_AGAIN_MS:
+        pair.asked_ms = now_ms
+        index = pair.principal()
+        if index is None:
+            return place
+        if now_ms >= pair.doubted_ms + ASK_PARTNER_AGAIN_MS:
             pair.doubted_ms = now_ms
             return place
         return place[0], place[1 + index], place[1 + index]

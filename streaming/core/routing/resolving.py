@@ -9,6 +9,7 @@ because its sender keeps it and sends it again (R2).
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
 from streaming.core.routing.choosing import in_order, kind
@@ -186,7 +187,8 @@ class _Resolution:
         if is_outside and not self._instance.is_forwarding:
             return self._undelivered(FORWARDING_OFF, rule, table, route.name), False
         mirror, instance = route.mirror_address, route.broker_instance
-        destination, own_address = address, None
+        destination = address
+        own_address: str | None = None
         if mirror is not None and not is_this:
             own_address = address
             if self._principal_of is not None:
@@ -196,14 +198,19 @@ class _Resolution:
                     return Decision(outcome, rule, table, route.name, None, None, mirror, instance, own_address), False
                 destination = principal
                 is_this = normal_form(principal) in self._instance.addresses
+        if not is_this and destination not in self._returned:
+            sent = Decision(Outcome.REMOTE, rule, table, route.name, None, destination, mirror, instance, own_address)
+            return sent, False
         if is_this and not is_outside:
             decision = self._from_outside()
-            return decision, decision.outcome is Outcome.DELAYED
-        if is_this or destination in self._returned:
-            return self._undelivered(LOOP, rule, table, route.name), True
-        return Decision(
-            Outcome.REMOTE, rule, table, route.name, None, destination, mirror, instance, own_address
-        ), False
+            if decision.outcome is not Outcome.DELAYED:
+                return decision, False
+        else:
+            decision = self._undelivered(LOOP, rule, table, route.name)
+        if own_address is not None:
+            # The principal may be elsewhere now.
+            decision = replace(decision, mirror_address=mirror, broker_instance=instance, route_address=own_address)
+        return decision, True
 
     def _undelivered(
         self,

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 from confluent_kafka import KafkaException, Message, Producer
 
-from streaming.core.connections.connection import ConnectionState
+from streaming.core.connections.connection import Connection, ConnectionState
 from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
 from streaming.core.conversations.decisions import AskRole, Forward
 from streaming.core.maintenance import tasks
@@ -71,7 +71,7 @@ class Connections:
         self._overdue: Counter[int] = Counter()
         self._roles = RoleAsker(
             settings.cluster_of,
-            self._is_suppressed,
+            self._state_of,
             settings.times.after_failure_ms,
             lambda report: self._report(report.address, report),
             say,
@@ -120,9 +120,9 @@ class Connections:
         """Asks two instances which of them is a database's principal. Their answers become reports to the router."""
         self._roles.ask(decision)
 
-    def _is_suppressed(self, address: str) -> bool:
+    def _state_of(self, address: str) -> Connection | None:
         connection = self._connections.get(address)
-        return connection is not None and Clock.now_ms() < connection.state.suppressed_until_ms
+        return None if connection is None else connection.state
 
     def _counted(self, address: str) -> InstanceConnection | None:
         """Returns the connection of an address. If there is none, what was for it counts as dropped."""

@@ -2,13 +2,15 @@
 
 An instance answers through its topic service-definitions. Each address is read by a thread of its own, so one that does
 not answer holds up nothing else. A destination that is left alone is not asked, and one that could not be read is left
-alone as after any attempt that has failed. The router has heard that it does not answer, and goes on asking.
+alone as after any attempt that has failed, unless it is connected meanwhile. The router has heard that it does not
+answer, and goes on asking.
 """
 
 import threading
 import time
 from collections.abc import Callable, Mapping
 
+from streaming.core.connections.connection import Connection, ConnectionState
 from streaming.core.conversations.decisions import AskRole
 from streaming.core.routing.addresses import topic_prefix
 from streaming.errors import UserError
@@ -29,7 +31,7 @@ class RoleAsker:
     def __init__(
         self,
         cluster_of: Callable[[str], Cluster],
-        is_suppressed: Callable[[str], bool],
+        state_of: Callable[[str], Connection | None],
         rest_ms: int,
         report: Callable[[RoleReport], None],
         say: Callable[[str], None],
@@ -38,13 +40,13 @@ class RoleAsker:
 
         Args:
             cluster_of: Returns the Kafka cluster of an address.
-            is_suppressed: Returns whether the destination with an address is left alone.
+            state_of: Returns the state of the connection to an address; None: there is no connection.
             rest_ms: How long an address is left alone that could not be read.
             report: Takes the answers.
             say: Writes a line to the log: once for each reason why an address does not answer.
         """
         self._cluster_of = cluster_of
-        self._is_suppressed = is_suppressed
+        self._state_of = state_of
         self._rest_ms = rest_ms
         self._report = report
         self._say = say
@@ -58,15 +60,22 @@ class RoleAsker:
     def ask(self, decision: AskRole) -> None:
         """Asks both addresses, except those that are left alone. The answers come later."""
         for address in dict.fromkeys((decision.address, decision.mirror_address)):
-            if self._is_suppressed(address):
+            if self._rests(address):
                 continue
             with self._lock:
-                if Clock.now_ms() < self._rests_until_ms.get(address, 0):
-                    continue
                 is_new = address not in self._asked
                 self._asked.setdefault(address, set()).add(decision.broker_instance)
             if is_new:
                 threading.Thread(target=self._run, args=(address,), name=f"roles of {address}", daemon=True).start()
+
+    def _rests(self, address: str) -> bool:
+        """Returns whether an address is left alone."""
+        connection = self._state_of(address)
+        if connection is not None and connection.state is ConnectionState.CONNECTED:
+            return False
+        suppressed_until_ms = 0 if connection is None else connection.suppressed_until_ms
+        with self._lock:
+            return Clock.now_ms() < max(suppressed_until_ms, self._rests_until_ms.get(address, 0))
 
     def _run(self, address: str) -> None:
         try:

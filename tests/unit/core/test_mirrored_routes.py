@@ -17,6 +17,7 @@ from tests.support.instances_scene import (
     WEST,
     C,
     Scene,
+    forwarding,
     from_north,
     got,
     receive,
@@ -314,6 +315,30 @@ def test_a_mirrored_route_leads_to_the_principal_from_the_instance_with_the_mirr
     scene.go_on(10_000)
     scene.go_on(10_000)
     assert ([each.conversation_id for each, _ in scene.south.delivered], of_west(scene)) == (["a"], ["b"])
+    role(scene, scene.west, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    begin_in_west(scene, "c")
+    scene.go_on(10_000)
+    assert ([each.conversation_id for each, _ in scene.south.delivered], of_west(scene)) == (["a", "c"], ["b"])
+
+
+def test_the_principal_is_asked_again_when_it_is_this_instance_and_messages_from_outside_cannot_go() -> None:
+    scene = mirrored()
+    forwarding(scene.west)
+    scene.define(scene.west, to(STOCK, SOUTH, broker_instance=IN_SOUTH, mirror_address=WEST))
+    role(scene, scene.south, "MIRROR")
+    role(scene, scene.west, "PRINCIPAL")
+    message = from_north("MESSAGE", 0, "x", to_broker_instance=IN_SOUTH)
+    for _ in range(2):
+        scene.west.receive(message)
+        scene.go_on(10_000)
+    assert (scene.west.drops[None], scene.west.drops[11285]) == (1, 1)
+    role(scene, scene.west, "MIRROR")
+    role(scene, scene.south, "PRINCIPAL")
+    for _ in range(3):
+        scene.west.receive(message)
+        scene.go_on(10_000)
+    assert [each.conversation_id for each, _ in scene.south.delivered] == ["x"]
 
 
 def test_only_the_addresses_of_a_route_are_asked_when_a_repeat_comes_without_a_principal() -> None:
