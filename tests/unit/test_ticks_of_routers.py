@@ -61,7 +61,7 @@ def test_a_lifetime_ends_by_the_clock_of_the_brokers(ahead_ms: int) -> None:
 
 @pytest.mark.parametrize("ahead_ms", [-90 * SECOND, 0, 90 * SECOND])
 def test_a_route_expires_by_the_clock_of_the_brokers(ahead_ms: int) -> None:
-    away = {"type": "CREATE_ROUTE", "database": "shop", "route": "r", "service_name": "//reserve"}
+    away: dict[str, Any] = {"type": "CREATE_ROUTE", "database": "shop", "route": "r", "service_name": "//reserve"}
     away |= {"address": "tcp://away:1", "lifetime_s": 60}
     more = [*commands(), row(RouterSource.COMMANDS, 9, "shop", away)]
     taken = batch(None, START_MS, *more, message(0, "a", begin=True), ahead_ms=ahead_ms)

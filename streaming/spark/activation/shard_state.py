@@ -142,8 +142,8 @@ def _of_older(stored: bytes, version: int) -> pa.RecordBatch:
     if version < _COLUMNS_SINCE_VERSION:
         queues = _older_queues_decoder.decode(stored)
     else:
-        names, *rest = (column.to_pylist() for column in unpack_columns(stored, QUEUES, _codec).columns)
-        queues = {name.decode(): queue for name, *queue in zip(names, *rest, strict=True)}
+        names, wakes, blobs = (column.to_pylist() for column in unpack_columns(stored, QUEUES, _codec).columns)
+        queues = {name.decode(): (wake, blob) for name, wake, blob in zip(names, wakes, blobs, strict=True)}
     upgraded: dict[str, tuple[int, bytes]] = {}
     for name, (wake_ms, blob) in queues.items():
         queue = snapshot.upgrade(snapshot_decoder.decode(blob), version)

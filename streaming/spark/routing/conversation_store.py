@@ -26,8 +26,8 @@ from streaming.spark.columns import pack_columns, unpack_columns
 # Three instants: `wake_ms`, by the shard's clock, at which the conversation is due, 0 for at once; `due_ms`, by the
 # brokers' clock, at which its lifetime is over or a timer is due; `again_ms`, by the shard's clock, at which what it
 # holds is looked at again. `held_to_...` is the hash of the service for which messages are held, 0 if none are.
-# `..._service` is the hash of an endpoint's database and service. `address` is the hash of the address to which messages
-# were sent that are not acknowledged. `is_incoming` is 1 if another instance began it.
+# `..._service` is the hash of an endpoint's database and service. `address` is the hash of the address to which
+# messages were sent that are not acknowledged. `is_incoming` is 1 if another instance began it.
 COLUMNS = pa.schema(
     [
         ("conversation_id", pa.binary()),
