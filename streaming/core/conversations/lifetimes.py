@@ -22,6 +22,7 @@ def pass_time(context: Context, conversation: Conversation, until_ms: int) -> No
         endpoint = conversation.endpoints[side]
         if endpoint is not None and until_ms >= endpoint.timer_ms:
             _deliver_timer(context, conversation, side, endpoint)
+    conversation.settle(context.now_ms)
 
 
 def _end_lifetime(context: Context, conversation: Conversation) -> None:

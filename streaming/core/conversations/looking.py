@@ -217,7 +217,7 @@ def _end_if_silent(context: Context, conversation: Conversation) -> None:
 
 
 def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> None:
-    """Ends an endpoint whose service was dropped, and both if its database speaks with another broker instance."""
+    """Ends an endpoint whose service was dropped, and tells the far side."""
     endpoint = conversation.endpoints[side]
     if endpoint is None or endpoint.state is State.CD:
         return
@@ -225,11 +225,8 @@ def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> 
     service = context.definitions.service(endpoint.database, name)
     if service is not None and endpoint.service_created in (0, service.created):
         note_own_service(context, endpoint, service)
-        if endpoint.broker_instance and endpoint.broker_instance != broker_instance_of(
-            context.definitions, endpoint.database
-        ):
-            reason = f"the broker instance of database {endpoint.database!r} was changed"
-            fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)
+        if not conversation.is_closed(side):
+            _end_if_renamed(context, conversation, side, endpoint)
         return
     if endpoint.service_created == 0:
         return
@@ -248,6 +245,14 @@ def again_ms(conversation: Conversation, now_ms: int) -> int:
     """
     is_held = any(each.waiting and each.held_since_ms != FOREVER_MS for each in conversation.directions)
     return next_turn_ms(now_ms, _LOOK_AGAIN_MS) if is_held else FOREVER_MS
+
+
+def _end_if_renamed(context: Context, conversation: Conversation, side: int, endpoint: Endpoint) -> None:
+    """Ends both endpoints if the database of one has another broker instance than when the conversation began there."""
+    known = endpoint.broker_instance
+    if known and known != broker_instance_of(context.definitions, endpoint.database):
+        reason = f"the broker instance of database {endpoint.database!r} was changed"
+        fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)
 
 
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:

@@ -260,3 +260,24 @@ def test_a_database_that_is_away_and_comes_back_is_the_same(scene: Scene) -> Non
     scene.define(scene.south, AlterDatabase("S", mirroring_role="PRINCIPAL"))
     scene.go_on(4_000)
     assert (got(scene.south), scene.states()) == (["0", "1"], ("CO", "CO"))
+
+
+def test_a_statement_after_the_lifetime_of_a_closed_endpoint_does_not_keep_it(scene: Scene) -> None:
+    scene.say(begin=True, lifetime_s=60)
+    scene.cut((NORTH, SOUTH), (SOUTH, NORTH))
+    scene.define(scene.north, DropService("N", ORDERS))
+    scene.network.now_ms += MINUTE_MS
+    scene.say()
+    assert scene.north.shard.held == 0
+    wait(scene, HOUR_MS)
+    assert not is_kept(scene.north)
+
+
+def test_the_error_about_another_broker_instance_is_made_once(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"), DropRoute("N", "AutoCreatedLocal"))
+    scene.define(scene.north, AlterDatabase("N", broker_instance=OTHER))
+    before = scene.north.shard.conversation(C).directions[1]
+    assert [item.error_code for item in before.waiting] == [-8462]
+    wait(scene, HOUR_MS, MINUTE_MS)
+    assert scene.north.shard.conversation(C).directions[1] == before
