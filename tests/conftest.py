@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.errors import UserError
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import JarsUnreachableError, broker_jars, spark_jars
 from streaming.system.java import find_java
+from tests.support.shared_broker import SharedBroker, shared_broker
 from tests.support.spark_application import SparkApplication
 
 # Most monitors and brokers here live for seconds. Java's second compiler takes a third of a monitor's and half of a
@@ -41,9 +41,13 @@ def java_and_jars() -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(java_and_jars: None) -> Iterator[EmbeddedBroker]:  # noqa: ARG001
-    """One broker for all tests. Each test uses topics of its own."""
-    with EmbeddedBroker() as running:
+def broker(
+    java_and_jars: None,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SharedBroker]:
+    """One broker for all tests, those of other workers too. Each test uses topics of its own."""
+    folder = tmp_path_factory.getbasetemp()
+    with shared_broker(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as running:
         yield running
 
 

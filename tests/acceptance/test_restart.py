@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.monitors import Monitored
+from tests.support.shared_broker import SharedBroker
 
 
-def test_restart_from_the_checkpoint_goes_on_where_it_was(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_restart_from_the_checkpoint_goes_on_where_it_was(broker: SharedBroker, tmp_path: Path) -> None:
     options = ["--quiet-window", "1s", "--external-activation-timeout", "4s"]
     monitored = Monitored(broker.bootstrap_servers, tmp_path, options)
     with monitored.activations() as activations:

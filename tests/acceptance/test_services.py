@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.core.conversations.decisions import END_DIALOG
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.instance_pair import DEADLINE_S, Pair, held, running_pair, states
 from tests.support.service_scene import ORDERS, RESERVE, new_id, seen
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def pair(broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with running_pair(broker.bootstrap_servers, spark, tmp_path_factory.mktemp("pair")) as pair:
         yield pair
 

@@ -22,10 +22,10 @@ import pytest
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.killable_programs import Program, ReaderProcesses
 from tests.support.monitors import Monitored, View
 from tests.support.seeds import fresh_seed
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import wait_until
 
 LOAD_S = float(os.environ.get("FAULTS_SECONDS") or 600)
@@ -59,7 +59,7 @@ VICTIMS = {"monitor": 2, "activator": 3, "host": 3, "reader": 4}
 class Run:
     """One run: its topics, its programs, its load and the results."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path, seed: int) -> None:
+    def __init__(self, broker: SharedBroker, folder: Path, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  (no secret)
         self.monitored = Monitored(broker.bootstrap_servers, folder, [])
         self.prefix = self.monitored.prefix
@@ -206,7 +206,7 @@ class Run:
 
 @pytest.mark.timeout(LOAD_S + REST_TIMEOUT_S + 300)
 def test_whatever_is_killed_every_message_is_read_and_no_limit_is_exceeded(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: SharedBroker, tmp_path: Path
 ) -> None:
     seed = fresh_seed("FAULTS_SEED")
     print(f"FAULTS_SEED={seed} FAULTS_SECONDS={LOAD_S:.0f} pytest {__file__}")  # noqa: T201  (shown if the test fails)

@@ -8,7 +8,7 @@ from subprocess import TimeoutExpired
 
 import pytest
 
-from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.shared_broker import SharedBroker
 from tests.support.stopped_starts import RANGES_S, options, stop_after
 
 GONE_WITHIN_S = 10.0
@@ -17,9 +17,7 @@ STEP_S = float(os.environ.get("FAULTS_STOP_STEP", "0.05"))
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("command", RANGES_S)
-def test_a_signal_at_any_instant_of_a_start_leaves_nothing(
-    broker: EmbeddedBroker, tmp_path: Path, command: str
-) -> None:
+def test_a_signal_at_any_instant_of_a_start_leaves_nothing(broker: SharedBroker, tmp_path: Path, command: str) -> None:
     signals = cycle((signal.SIGINT, signal.SIGTERM))
     problems = []
     longest_s = 0.0

@@ -5,13 +5,13 @@ import uuid
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.topics import Topics
 from tests.support.monitor_topics import MonitorTopics
+from tests.support.shared_broker import SharedBroker
 
 
 @pytest.fixture
-def monitor_topics(broker: EmbeddedBroker) -> MonitorTopics:
+def monitor_topics(broker: SharedBroker) -> MonitorTopics:
     """Returns queue-arrivals and queue-receives, with three partitions each, under a prefix for this test alone."""
     prefix = f"t-{uuid.uuid4().hex[:8]}-"
     topics = Topics(prefix)

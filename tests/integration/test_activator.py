@@ -21,11 +21,11 @@ from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import Tail
+from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
 from tests.support.waiting import is_running, processes_with, wait_until
 
@@ -70,7 +70,7 @@ class Start:
 class Activating:
     """Topics for one test alone, an activator's files, and the records that the monitor would write."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+    def __init__(self, broker: SharedBroker, folder: Path) -> None:
         self.bootstrap_servers = broker.bootstrap_servers
         self.folder = folder
         self.prefix = f"a-{uuid.uuid4().hex[:8]}-"
@@ -181,7 +181,7 @@ class Activating:
 
 
 @pytest.fixture
-def activating(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Activating]:
+def activating(broker: SharedBroker, tmp_path: Path) -> Iterator[Activating]:
     its = Activating(broker, tmp_path)
     yield its
     (tmp_path / "end").touch()

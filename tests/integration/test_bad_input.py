@@ -13,12 +13,12 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from streaming.spark.activation.sources import Source
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.bad_input import Fuzzer, is_valid
 from tests.support.fake_spark import Record, arrival, command
 from tests.support.monitor_topics import Tail
 from tests.support.monitors import DEADLINE_S, Monitored
 from tests.support.seeds import fresh_seed
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
@@ -102,7 +102,7 @@ class Sender:
 
 @pytest.mark.timeout(3 * ALL_READ_S + 1_200)
 def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path
+    broker: SharedBroker, spark: SparkApplication, tmp_path: Path
 ) -> None:
     seed = fresh_seed("BAD_INPUT_SEED")
     print(f"BAD_INPUT_SEED={seed} BAD_INPUT_RECORDS={RECORDS // 5} pytest {__file__}")  # noqa: T201
@@ -154,7 +154,7 @@ def test_every_bad_record_is_one_dead_letter_and_the_others_go_on(
 
 
 def test_what_unpacks_to_more_than_the_topic_takes_is_refused_by_the_broker(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: SharedBroker, tmp_path: Path
 ) -> None:
     topics = Monitored(broker.bootstrap_servers, tmp_path, []).topics
     packed = {"compression.type": "zstd", "message.max.bytes": 64 * MIB}

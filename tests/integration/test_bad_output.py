@@ -16,11 +16,11 @@ from confluent_kafka import Producer
 
 from producers.queue_topics import create_queue_topics
 from producers.reader import QueueReader
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from tests.support.bad_output import GOOD, OutputFuzzer, OutputRecord
 from tests.support.hosting import Hosting
 from tests.support.seeds import fresh_seed
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import wait_until
 
 RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 2_000)
@@ -40,7 +40,7 @@ max = 3
 class Flooded:
     """Topics for one test alone, filled with random records."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+    def __init__(self, broker: SharedBroker, folder: Path) -> None:
         seed = fresh_seed("BAD_INPUT_SEED")
         print(f"BAD_INPUT_SEED={seed} BAD_INPUT_RECORDS={RECORDS} pytest {__file__}")  # noqa: T201
         self.fuzzer = OutputFuzzer(seed)
@@ -79,7 +79,7 @@ class Flooded:
 
 
 @pytest.fixture
-def flooded(broker: EmbeddedBroker, tmp_path: Path) -> Flooded:
+def flooded(broker: SharedBroker, tmp_path: Path) -> Flooded:
     return Flooded(broker, tmp_path)
 
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.errors import UserError
 from streaming.system.embedded_broker import EmbeddedBroker
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
 # A start takes 2 to 5 s; the rest is for a busy machine.
@@ -80,13 +81,13 @@ def foreground(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str]]
             process.kill()
 
 
-def test_records_go_through_it(broker: EmbeddedBroker) -> None:
+def test_records_go_through_it(broker: SharedBroker) -> None:
     topic = create_topic(broker.bootstrap_servers)
     produce(broker.bootstrap_servers, topic, [b"1", b"2", b"3"])
     assert consume(broker.bootstrap_servers, topic, 3) == [b"1", b"2", b"3"]
 
 
-def test_an_unknown_topic_is_not_created(broker: EmbeddedBroker) -> None:
+def test_an_unknown_topic_is_not_created(broker: SharedBroker) -> None:
     topic = f"test-{uuid.uuid4()}"
     metadata = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(topic, timeout=30)
     error = metadata.topics[topic].error

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.clusters import SECRET, WORKERS, SubmittedMonitor, python_with_dependencies_only, spark_cluster
 from tests.support.monitors import DEADLINE_S, Activations
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import processes_with, wait_until
 
 STEPS = 4
@@ -37,7 +37,7 @@ def newest(log: Path) -> int:
 
 
 def test_executors_killed_during_load_cost_no_activation_and_invent_none(
-    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor_python = python_with_dependencies_only(tmp_path / "node")
     with spark_cluster(tmp_path) as cluster:

@@ -13,10 +13,10 @@ from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess
 from streaming.wire.topics import TopicSpec
 from tests.support.monitors import Monitored
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import children_of, processes_with, wait_until
 
 DEADLINE_S = 60
@@ -32,7 +32,7 @@ def prepared(java_and_jars: None) -> None:  # noqa: ARG001
 @pytest.fixture(scope="module")
 def monitored(
     prepared: None,  # noqa: ARG001
-    broker: EmbeddedBroker,
+    broker: SharedBroker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Monitored]:
     running = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("monitor"), [])
@@ -76,7 +76,7 @@ def test_topics_is_idempotent(monitored: Monitored) -> None:
     assert run(monitored, "topics").splitlines() == expected
 
 
-def test_topics_warns_of_topics_with_other_settings_and_of_nothing_else(broker: EmbeddedBroker) -> None:
+def test_topics_warns_of_topics_with_other_settings_and_of_nothing_else(broker: SharedBroker) -> None:
     prefix = f"made-{uuid.uuid4().hex[:6]}-"
     cluster = Cluster(broker.bootstrap_servers, {})
     # With the broker's own settings, records would be in the order of their producers' clocks.

@@ -17,13 +17,13 @@ from streaming.cli.main import app
 from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.conversations.decisions import ERROR, CleanUp
 from streaming.core.times import iso_time
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.service_decisions import MARK, MarkRecord, encoder
 from streaming.wire.service_progress import KEY, ProgressRecord, encode_progress
 from tests.support.http_answers import free_port, get
 from tests.support.metric_names import documented_router_metrics
 from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, ServiceScene, new_id
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.transporting import PARTITIONS, Scene, headers_of
 from tests.support.viewed import endpoint, transmission
@@ -39,7 +39,7 @@ def metrics_port() -> int:
 
 @pytest.fixture(scope="module")
 def scene(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory, metrics_port: int
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory, metrics_port: int
 ) -> Iterator[ServiceScene]:
     scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("conversations"), application=spark)
     scene.define()
@@ -203,7 +203,7 @@ def test_diagnose_looks_at_the_running_instance(scene: ServiceScene) -> None:
     assert any("the conversation is not known here" in each for each in found["dead letters"])
 
 
-def test_diagnose_finds_programs_that_do_not_get_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_diagnose_finds_programs_that_do_not_get_on(broker: SharedBroker, tmp_path: Path) -> None:
     stuck = Scene(broker.bootstrap_servers, tmp_path)
     topics, at_ms = stuck.topics, time.time_ns() // 1_000_000
     instance = RunningInstance(stuck.cluster, topics, pytest.fail, at_ms + 120_000)
@@ -220,7 +220,7 @@ def test_diagnose_finds_programs_that_do_not_get_on(broker: EmbeddedBroker, tmp_
     assert [*instance._stuck_transport()] == []
 
 
-def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedBroker, tmp_path: Path) -> None:
     alone = ServiceScene(broker.bootstrap_servers, tmp_path)
     assert run(alone, "conversation", "list") == "no endpoints\n"
     assert run(alone, "transmissions") == "nothing waits\n"

@@ -23,6 +23,7 @@ from streaming.system.processes import ChildProcess
 from streaming.wire.service_maintenance import decode_program
 from tests.support.hosting import Hosting
 from tests.support.monitor_topics import DEADLINE_S, expel_members, group_in_partition
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import is_running, wait_until
 
 STARTED: dict[str, Any] = {"type": "TASK_STARTED"}
@@ -34,7 +35,7 @@ def exited(code: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def make_hosting(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Callable[[int], Hosting]]:
+def make_hosting(broker: SharedBroker, tmp_path: Path) -> Iterator[Callable[[int], Hosting]]:
     made: list[Hosting] = []
 
     def make(partitions: int) -> Hosting:

@@ -13,7 +13,6 @@ from streaming.core.conversations.decisions import ERROR
 from streaming.core.conversations.holding import ASKED_IN_VAIN, NO_PRINCIPAL
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
@@ -35,6 +34,7 @@ from tests.support.instance_pair import (
     tell_routes,
 )
 from tests.support.service_scene import ORDERS, RESERVE, new_id, seen
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.third_instance import ThirdInstance
 from tests.support.transporting import headers_of
@@ -42,7 +42,7 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def pair(broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with running_pair(broker.bootstrap_servers, spark, tmp_path_factory.mktemp("pair")) as pair:
         yield pair
 

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.command_lines import ROOT
 from tests.support.http_answers import free_port, get
 from tests.support.metric_names import (
@@ -23,6 +22,7 @@ from tests.support.metric_names import (
     metrics_of_rules,
 )
 from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 2
@@ -30,7 +30,7 @@ Samples = dict[tuple[str, str], float]
 
 
 @pytest.fixture
-def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
+def monitored(broker: SharedBroker, tmp_path: Path) -> Monitored:
     options = ["--external-activation-timeout", f"{TIMEOUT_S}s", "--quiet-window", "1h", "--log-format", "json"]
     return Monitored(broker.bootstrap_servers, tmp_path, [*options, "--metrics-port", str(free_port())])
 

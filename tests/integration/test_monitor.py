@@ -12,10 +12,10 @@ from confluent_kafka import Producer
 from streaming.core.activation.queue_monitor import State
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.batch_log import merged_batches
 from tests.support.monitor_topics import Tail
 from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored, kill
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import children_of, is_running, wait_until
 
@@ -24,13 +24,13 @@ BACKLOG = 40_000  # more than 1 MiB in the log
 
 
 @pytest.fixture
-def monitored(broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
+def monitored(broker: SharedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
     return Monitored(broker.bootstrap_servers, tmp_path, [], spark)
 
 
 @pytest.fixture(scope="module")
 def running(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Monitored]:
     """Runs one monitor for the tests that need neither its start nor its end."""
     monitored = Monitored(broker.bootstrap_servers, tmp_path_factory.mktemp("running"), [*UNHURRIED], spark)
@@ -116,7 +116,7 @@ def test_batch_killed_between_sink_and_commit_is_written_again_with_the_same_byt
 
 @pytest.fixture(scope="module")
 def behind(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Monitored]:
     """Runs a monitor that starts with a backlog of BACKLOG arrivals, for the tests of further options."""
     options = ["--log-batches", "--starting-offsets", "earliest", "--shards", "4", "--activation-format", "xml"]

@@ -13,6 +13,7 @@ import pytest
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess, own_environment
 from tests.support.monitors import DEADLINE_S, Monitored
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
 QUEUES = [f"queue-{number}" for number in range(25)]
@@ -21,7 +22,7 @@ STOP_DEADLINE_S = 30.0
 
 
 @pytest.fixture
-def monitored(broker: EmbeddedBroker, tmp_path: Path) -> Monitored:
+def monitored(broker: SharedBroker, tmp_path: Path) -> Monitored:
     return Monitored(broker.bootstrap_servers, tmp_path, [])
 
 

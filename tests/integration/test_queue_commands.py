@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored
+from tests.support.shared_broker import SharedBroker
 from tests.support.shell import Shell
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def monitored(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Monitored]:
     """Runs a monitor for all tests of the module."""
     found = Monitored(

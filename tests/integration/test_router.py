@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.routers import DEADLINE_S, PARTITIONS, Routed, partition_of
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
@@ -36,9 +36,7 @@ def define_by_records(routed: Routed) -> None:
 
 
 @pytest.fixture(scope="module")
-def routed(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Routed]:
+def routed(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routed]:
     """The topics of the router that the tests share."""
     found = Routed(broker.bootstrap_servers, tmp_path_factory.mktemp("router"), spark)
     define(found)
@@ -149,7 +147,7 @@ def test_a_second_router_is_refused(second: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def stopped(broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Routed:
+def stopped(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Routed:
     """A router that was stopped right after a batch with messages, decided under one PYTHONHASHSEED."""
     found = Routed(broker.bootstrap_servers, tmp_path_factory.mktemp("stopped"), spark)
     define_by_records(found)

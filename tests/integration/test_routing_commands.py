@@ -8,14 +8,14 @@ import pytest
 
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer
+from tests.support.shared_broker import SharedBroker
 from tests.support.shell import Shell
 
 
 @pytest.fixture
-def prefix(broker: EmbeddedBroker) -> str:
+def prefix(broker: SharedBroker) -> str:
     """Returns the prefix of service topics of the test's own."""
     found = f"routing-{uuid.uuid4().hex[:8]}-"
     Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics(found).service_specs(), 2, 1)
@@ -23,7 +23,7 @@ def prefix(broker: EmbeddedBroker) -> str:
 
 
 @pytest.fixture
-def shell(broker: EmbeddedBroker, prefix: str) -> Shell:
+def shell(broker: SharedBroker, prefix: str) -> Shell:
     return Shell(broker.bootstrap_servers, prefix)
 
 
@@ -67,7 +67,7 @@ def test_what_is_refused_is_said_with_its_number_and_changes_nothing(shell: Shel
     assert listed(shell, "route") == before
 
 
-def test_invalid_records_are_passed_over(broker: EmbeddedBroker, shell: Shell, prefix: str) -> None:
+def test_invalid_records_are_passed_over(broker: SharedBroker, shell: Shell, prefix: str) -> None:
     producer = CheckedProducer(Cluster(broker.bootstrap_servers, {}))
     topic = Topics(prefix).service_commands
     producer.produce(topic, "{", b"Shop")

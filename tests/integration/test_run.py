@@ -8,10 +8,10 @@ from pathlib import Path
 
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.routers import PARTITIONS, Routed
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
@@ -24,7 +24,7 @@ def programs(routed: Routed) -> set[str]:
 
 
 def test_a_message_reaches_its_queue_and_activates_a_reader(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path
+    broker: SharedBroker, spark: SparkApplication, tmp_path: Path
 ) -> None:
     routed = Routed(broker.bootstrap_servers, tmp_path, spark)
     topics, queue = Topics(routed.prefix), f"stock-{uuid.uuid4().hex[:8]}"

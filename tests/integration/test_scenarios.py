@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from streaming.core.activation.settings import CoreSettings
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests import scenarios
 from tests.scenarios import Scenario
 from tests.support.monitors import Activations, Monitored
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 
 # The monitor's default. A scenario with another time-out sets it by a command before it begins.
@@ -120,7 +120,7 @@ def slower(value: dict[str, Any], slowness: float) -> dict[str, Any]:
 class Theatre:
     """Two monitors, one for each semantics, which are started anew for each play."""
 
-    broker: EmbeddedBroker
+    broker: SharedBroker
     spark: SparkApplication
     folder: Path
 
@@ -154,7 +154,7 @@ def _durations(slowness: float) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def written(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[float, float, dict[str, Records]]:
     """Returns when the scenarios began (seconds since 1970), how slow they were, and the records of each."""
     theatre = Theatre(broker, spark, tmp_path_factory.mktemp("scenarios"))

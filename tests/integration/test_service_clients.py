@@ -15,7 +15,6 @@ from producers.reader import QueueReader
 from producers.received_message import ReceivedMessage
 from producers.services import ServiceClient
 from streaming.errors import UserError
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
 from streaming.system.processes import ChildProcess, own_environment
@@ -26,6 +25,7 @@ from tests.support.monitors import UNHURRIED
 from tests.support.seeds import fresh_seed
 from tests.support.service_programs import started
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, seen
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
@@ -36,7 +36,7 @@ CONVERSATIONS, REQUESTS = 12, 10
 
 @pytest.fixture(scope="module")
 def scene(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServiceScene]:
     scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("clients"), application=spark)
     scene.define()

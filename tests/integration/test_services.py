@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.monitors import UNHURRIED
 from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.transporting import headers_of
 from tests.support.waiting import wait_until
@@ -17,7 +17,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture(scope="module")
 def scene(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
+    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServiceScene]:
     scene = ServiceScene(broker.bootstrap_servers, tmp_path_factory.mktemp("services"), application=spark)
     scene.define()

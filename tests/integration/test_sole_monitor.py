@@ -20,10 +20,10 @@ from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.topics import TopicSpec
 from tests.support.fault_scene import KillableBroker
+from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import wait_until
 
 # Several times the time that Kafka needs to remove a lost member.
@@ -107,7 +107,7 @@ def problem_of(monitor: SoleProgram) -> str:
 
 
 @pytest.fixture
-def place(broker: EmbeddedBroker) -> Place:
+def place(broker: SharedBroker) -> Place:
     return Place(broker.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}-").create()
 
 
@@ -169,7 +169,7 @@ def test_the_same_checkpoint_takes_the_place_of_a_monitor_that_runs(place: Place
 
 @pytest.mark.parametrize(("partitions", "rounds"), [(1, 15), (3, 2)])
 def test_of_two_that_start_in_the_same_moment_exactly_one_gets_the_place(
-    broker: EmbeddedBroker, partitions: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+    broker: SharedBroker, partitions: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With several partitions each monitor gets some. The one without partition 0 gives up first, and must have left
     # before the other one gives up too.
@@ -231,7 +231,7 @@ def is_holder(place: Place, checkpoint_id: str) -> bool:
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_a_monitor_that_was_cut_off_and_replaced_ends(broker: EmbeddedBroker, tmp_path: Path, partitions: int) -> None:
+def test_a_monitor_that_was_cut_off_and_replaced_ends(broker: SharedBroker, tmp_path: Path, partitions: int) -> None:
     place = Place(broker.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}-", partitions).create()
     log_file = tmp_path / "cut-off.log"
     program = _PROGRAM.replace("prefix)", f"prefix, {partitions})").replace(

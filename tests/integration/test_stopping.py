@@ -26,6 +26,7 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.seeds import fresh_seed
+from tests.support.shared_broker import SharedBroker
 from tests.support.stopped_starts import INTERPRETER_S, RANGES_S, options, stop_after
 from tests.support.waiting import children_of, wait_until
 
@@ -137,7 +138,7 @@ def test_a_start_with_a_kafka_that_never_answers(number: signal.Signals, tmp_pat
 
 @pytest.mark.parametrize(("command", "instants"), [(name, 4 if name == "monitor" else 3) for name in RANGES_S])
 def test_a_signal_at_a_random_instant_of_a_start(
-    broker: EmbeddedBroker, tmp_path: Path, command: str, instants: int
+    broker: SharedBroker, tmp_path: Path, command: str, instants: int
 ) -> None:
     # `make faults` tries every 50 ms.
     seed = fresh_seed("STOP_SEED")

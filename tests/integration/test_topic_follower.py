@@ -7,12 +7,12 @@ from confluent_kafka import TopicPartition
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.topics import TopicSpec
 from tests.support.checked_producer import CheckedProducer
+from tests.support.shared_broker import SharedBroker
 
 
-def test_it_begins_at_the_offsets_or_at_what_is_left(broker: EmbeddedBroker) -> None:
+def test_it_begins_at_the_offsets_or_at_what_is_left(broker: SharedBroker) -> None:
     cluster, topic = Cluster(broker.bootstrap_servers, {}), f"f-{uuid.uuid4().hex[:8]}"
     admin = Admin(cluster)
     admin.create_topics([TopicSpec(topic, True, {})], partitions=2, replication_factor=1)

@@ -9,17 +9,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, CleanUp, DeadLetter, Kind, Source
-from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.wire.service_decisions import RefusedReport, decode_report
 from tests.support.http_answers import free_port, get
 from tests.support.killable_programs import Program
 from tests.support.metric_names import documented_transport_metrics
+from tests.support.shared_broker import SharedBroker
 from tests.support.transporting import DEADLINE_S, PARTITIONS, Scene, deliver, envelope, headers_of
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def scene(broker: EmbeddedBroker, tmp_path: Path) -> Scene:
+def scene(broker: SharedBroker, tmp_path: Path) -> Scene:
     return Scene(broker.bootstrap_servers, tmp_path)
 
 

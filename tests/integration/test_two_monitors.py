@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.monitors import DEADLINE_S, Monitored, kill
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 
 
 @pytest.fixture
-def monitored(broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
+def monitored(broker: SharedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
     return Monitored(broker.bootstrap_servers, tmp_path, [], spark)
 
 

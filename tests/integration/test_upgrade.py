@@ -12,10 +12,10 @@ import pytest
 from streaming.daemons.monitor.sole_monitor import GROUP_ID
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system.embedded_broker import EmbeddedBroker
 from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
 from tests.support.monitor_topics import Tail
 from tests.support.monitors import Monitored
+from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -41,7 +41,7 @@ def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
 
 @pytest.mark.parametrize("shards", [None, 3], ids=["same-shards", "other-shards"])
 def test_the_state_in_a_checkpoint_of_0_1_0_is_kept(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path, shards: int | None
+    broker: SharedBroker, spark: SparkApplication, tmp_path: Path, shards: int | None
 ) -> None:
     options = ["--external-activation-timeout", "2m", "--transaction-lease", "1s"]
     monitored = Monitored(broker.bootstrap_servers, tmp_path, options, spark)

@@ -1,0 +1,69 @@
+"""A Kafka broker that the workers of a test run share: the first that needs one starts it."""
+
+import fcntl
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+from streaming.system.embedded_broker import EmbeddedBroker
+
+_POLL_INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True)
+class SharedBroker:
+    """A broker that other tests use too: each test has topics and groups of its own, and none stops the broker."""
+
+    bootstrap_servers: str
+
+
+@contextmanager
+def shared_broker(folder: Path) -> Iterator[SharedBroker]:
+    """Gives the run's broker to a worker. The worker that has started it keeps it until no other uses it any more.
+
+    Args:
+        folder: The folder of the run. One file in it says where the broker is, and is empty while there is none. Each
+            worker that uses the broker holds a lock on another file.
+    """
+    with (folder / "broker.json").open("a+") as place, (folder / "broker-users").open("a+") as users:
+        with _locked(place):
+            place.seek(0)
+            found = place.read()
+            own = None if found else EmbeddedBroker().__enter__()
+            broker = SharedBroker(**json.loads(found)) if own is None else SharedBroker(own.bootstrap_servers)
+            if own is not None:
+                place.write(json.dumps(asdict(broker)))
+                place.flush()
+            fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            yield broker
+        finally:
+            if own is not None:
+                while not _is_forgotten(place, users):
+                    time.sleep(_POLL_INTERVAL_S)
+                own.__exit__(None, None, None)
+
+
+def _is_forgotten(place: TextIO, users: TextIO) -> bool:
+    """Forgets where the broker is, unless another worker uses it. Returns whether it has."""
+    with _locked(place):
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(users, fcntl.LOCK_SH)  # the attempt may have given it up
+            return False
+        place.truncate(0)
+        return True
+
+
+@contextmanager
+def _locked(file: TextIO) -> Iterator[None]:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
