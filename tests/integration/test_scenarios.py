@@ -4,13 +4,15 @@ Where the first batch is late several times, because the machine is slow or busy
 their times, and those of the monitors' settings, become longer.
 """
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,8 +27,10 @@ from tests.support.spark_application import SparkApplication
 DEFAULT_TIMEOUT_MS = 30_000
 QUIET_WINDOW_MS = 5_000
 # All of these are of the scenarios' time. The monitor writes a notification at the first check that is due: at most a
-# check interval late, plus the time of its batch and of a batch in progress.
-LATE_MS = 3_500
+# check interval late, plus the time of its batch and of a batch in progress, which probes measure during the play.
+CHECKED_MS = 3_000
+BATCHES_MS = 500
+PROBE_INTERVAL_MS = 1_000
 # The monitor's time is the start of its batch, which begins after the event was sent.
 EARLY_MS = 50
 # The first batch of the scenarios may have to wait for a slow batch, and then also read the events of the next second.
@@ -54,6 +58,22 @@ DURATIONS = (
 
 # Milliseconds since 1970 and event type of each record.
 Records = list[tuple[float, str]]
+
+
+class Played(NamedTuple):
+    """A play of all scenarios.
+
+    Attributes:
+        begin_s: Its beginning, in seconds since 1970.
+        late_ms: How late a batch was, at most, in the scenarios' time.
+        slowness: How many times as long as the scenarios' own time it took.
+        of_scenario: Scenario -> its records.
+    """
+
+    begin_s: float
+    late_ms: int
+    slowness: float
+    of_scenario: dict[str, Records]
 
 
 @dataclass
@@ -107,6 +127,21 @@ class Play:
         first = [self.records(queue)[:1] for queue in at_once]
         return all(found and found[0][0] - begin_s * 1000 <= PROMPT_MS * self.slowness for found in first)
 
+    def probe(self, ended: threading.Event) -> list[tuple[str, float]]:
+        """Makes new queues until the play has ended; returns their names, and when each arrival was sent."""
+        sent: list[tuple[str, float]] = []
+        while not ended.wait(PROBE_INTERVAL_MS / 1000 * self.slowness):
+            sent.append((f"probe-{len(sent)}", time.time()))
+            self.monitored.arrive(sent[-1][0])
+        return sent
+
+    def late_ms(self, sent: list[tuple[str, float]]) -> int:
+        """Returns the longest time from a probe's arrival to the batch that has read it, in the scenarios' time."""
+        found = [(self.follower.of(queue)[:1], sent_s) for queue, sent_s in sent]
+        return max(
+            round((_ms(first[0]["PostTime"]) - sent_s * 1000) / self.slowness) for first, sent_s in found if first
+        )
+
 
 def slower(value: dict[str, Any], slowness: float) -> dict[str, Any]:
     """Returns a record with longer durations."""
@@ -153,19 +188,17 @@ def _durations(slowness: float) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def written(
-    broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[float, float, dict[str, Records]]:
-    """Returns when the scenarios began (seconds since 1970), how slow they were, and the records of each."""
+def written(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Plays all scenarios."""
     theatre = Theatre(broker, spark, tmp_path_factory.mktemp("scenarios"))
     for number in range(MOST_PLAYS):
         slowness = SLOWER ** max(0, number + 1 - PLAYS_IN_OWN_TIME)
         with theatre.plays(number, slowness) as plays:
             _warm_up(plays)
-            begin_s = _play(plays, slowness)
-            if begin_s is not None:
+            begun = _play(plays, slowness)
+            if begun is not None:
                 found = {each.id: play.records(queue) for play in plays for queue, each in play.scenarios.items()}
-                return begin_s, slowness, found
+                return Played(*begun, slowness, found)
         print(f"scenarios: play {number}, {slowness:.1f} times as slow, was late")  # noqa: T201  (if the test fails)
     pytest.fail(f"none of {MOST_PLAYS} plays had all records that are due at 0 ms within {PROMPT_MS} ms")
 
@@ -186,8 +219,11 @@ def _warm_up(plays: list[Play]) -> None:
             break
 
 
-def _play(plays: list[Play], slowness: float) -> float | None:
-    """Plays all scenarios to their ends; returns when they began, or None if a batch read the first events too late."""
+def _play(plays: list[Play], slowness: float) -> tuple[float, int] | None:
+    """Plays all scenarios to their ends.
+
+    Returns when they began and how late a batch was, at most; None if a batch read the first events too late.
+    """
     for play in plays:
         play.begin()
     timeline = sorted((event for play in plays for event in play.timeline()), key=lambda event: event[0])
@@ -197,14 +233,18 @@ def _play(plays: list[Play], slowness: float) -> float | None:
     _sleep_until(begin_s + LOOKED_AT_MS / 1000 * slowness)
     if not all(play.is_prompt(begin_s) for play in plays):
         return None
-    _send(timeline[looked_at:], begin_s, slowness)
-    until_ms = max(scenario.until_ms for play in plays for scenario in play.scenarios.values())
-    # Until then the monitors may write nothing else.
-    _sleep_until(begin_s + (until_ms + LATE_MS) / 1000 * slowness)
+    ended = threading.Event()
+    with ThreadPoolExecutor() as threads:
+        probes = [threads.submit(play.probe, ended) for play in plays]
+        _send(timeline[looked_at:], begin_s, slowness)
+        until_ms = max(scenario.until_ms for play in plays for scenario in play.scenarios.values())
+        # Until then the monitors may write nothing else.
+        _sleep_until(begin_s + (until_ms + CHECKED_MS + BATCHES_MS) / 1000 * slowness)
+        ended.set()
     for play in plays:
         play.follower.read_all()
         play.tasks.read_all()
-    return begin_s
+    return begin_s, max(play.late_ms(probe.result()) for play, probe in zip(plays, probes, strict=True))
 
 
 def _send(timeline: list[tuple[int, Play, str, dict[str, Any]]], begin_s: float, slowness: float) -> None:
@@ -220,17 +260,20 @@ def _sleep_until(at_s: float) -> None:
 # All of it is in the fixture of the first.
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda scenario: scenario.id)
-def test_scenario_in_real_time(scenario: Scenario, written: tuple[float, float, dict[str, Records]]) -> None:
-    begin_s, slowness, of_scenario = written
+def test_scenario_in_real_time(scenario: Scenario, written: Played) -> None:
+    slowness = written.slowness
     due: list[tuple[float, str]] = [
         (_real_ms(expected, slowness), expected["event_type"])
         for expected in scenario.expect
         for _ in range(expected["copies"])
     ]
-    seen = [(round(at_ms - begin_s * 1000), event_type) for at_ms, event_type in of_scenario[scenario.id]]
+    of_scenario = written.of_scenario[scenario.id]
+    seen = [(round(at_ms - written.begin_s * 1000), event_type) for at_ms, event_type in of_scenario]
     assert [event_type for _, event_type in seen[: len(due)]] == [event_type for _, event_type in due], seen
-    for (at_ms, _), (due_ms, _) in zip(seen, due, strict=False):
-        assert due_ms - EARLY_MS * slowness <= at_ms <= due_ms + LATE_MS * slowness, (seen, due)
+    # A time-out begins with the record before it, so what is late makes those after it late, too.
+    for number, ((at_ms, _), (due_ms, _)) in enumerate(zip(seen, due, strict=False), 1):
+        late_ms = (CHECKED_MS + number * max(BATCHES_MS, written.late_ms)) * slowness
+        assert due_ms - EARLY_MS * slowness <= at_ms <= due_ms + late_ms, (seen, due, late_ms)
     # The scenario says nothing about records after its end.
     assert not [at_ms for at_ms, _ in seen[len(due) :] if at_ms < scenario.until_ms * slowness], seen
 
