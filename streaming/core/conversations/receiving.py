@@ -215,6 +215,10 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     link.owes_acknowledgement = True
     number = RESET if sequence is None else sequence
     link.repeats_below = max(link.repeats_below, number + 1)
+    if sequence is None:
+        # What this side has said since it was told is for nobody.
+        drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
+        link.has_told_end = True
     if number < conversation.directions[own].next_sequence:
         _take_repeat(context, conversation, link, envelope, offset)
     elif sequence is None:
@@ -326,8 +330,6 @@ def _take_reset(context: Context, conversation: Conversation, link: Link, offset
     """Ends the own endpoint by an Error of the far side, whatever has been received before."""
     own = TARGET - link.far_side
     direction = conversation.directions[own]
-    drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
-    link.has_told_end = True
     if conversation.is_closed(own):
         conversation.apply(own, Trigger.FAR_FAILED)
         _pass_over(direction, RESET)

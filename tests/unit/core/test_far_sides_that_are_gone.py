@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from streaming.core.conversations import snapshot
+from streaming.core.conversations.endpoint_states import State
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
     AlterDatabase,
@@ -14,7 +16,21 @@ from streaming.wire.service_commands import (
     DropService,
     ServiceCommand,
 )
-from tests.support.instances_scene import IN_SOUTH, IN_WEST, NORTH, ORDERS, SOUTH, STOCK, C, Scene, got, state, to
+from tests.support.instances_scene import (
+    IN_SOUTH,
+    IN_WEST,
+    NORTH,
+    ORDERS,
+    SOUTH,
+    STOCK,
+    C,
+    Scene,
+    from_north,
+    got,
+    receive,
+    state,
+    to,
+)
 from tests.support.instances_world import Site
 
 MINUTE_MS = 60_000
@@ -281,3 +297,21 @@ def test_the_error_about_another_broker_instance_is_made_once(scene: Scene) -> N
     assert [item.error_code for item in before.waiting] == [-8462]
     wait(scene, HOUR_MS, MINUTE_MS)
     assert scene.north.shard.conversation(C).directions[1] == before
+
+
+def test_what_is_said_after_the_far_side_is_gone_is_not_repeated_for_ever(scene: Scene) -> None:
+    scene.say(begin=True)
+    gone = from_north("ERROR", None)
+    receive(scene.south, gone)
+    shard = scene.south.shard
+    conversation = shard.conversation(C)
+    endpoint = conversation.endpoints[1]
+    assert endpoint is not None
+    # As long as the Error itself waits, the endpoint is open, and its program may send.
+    endpoint.state = State.CO
+    shard.conversations[C] = snapshot.take(conversation)
+    scene.cut((SOUTH, NORTH))
+    scene.say(by_target=True)
+    assert shard.held == 1
+    receive(scene.south, gone)
+    assert (shard.held, [*scene.south.dead_letters.values()]) == (0, ["the far endpoint is gone"])
