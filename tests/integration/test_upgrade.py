@@ -22,9 +22,11 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def take_checkpoint(version: str, folder: Path, topic_prefix: str) -> None:
-    """Copies a checkpoint, with this topic prefix in all names of topics."""
+    """Copies a checkpoint, with this topic prefix in all names of topics, and without the ids of its own topics."""
     shutil.copytree(FIXTURES / f"checkpoint-{version}", folder)
-    for path in (folder / "queue-activation.json", *folder.glob("offsets/*"), *folder.glob("sources/*/*")):
+    layout = folder / "queue-activation.json"
+    layout.write_text(json.dumps(json.loads(layout.read_text()) | {"topic_ids": {}}))
+    for path in (layout, *folder.glob("offsets/*"), *folder.glob("sources/*/*")):
         path.write_text(path.read_text().replace(PREFIX, topic_prefix))
 
 
@@ -37,6 +39,17 @@ def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
                 for _ in range(end):
                     monitored.producer.produce(topic, b"read before", partition=int(partition))
     monitored.producer.flush()
+
+
+def test_a_procedure_that_0_2_0_had_given_up_is_tried_again(
+    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path
+) -> None:
+    monitored = Monitored(broker.bootstrap_servers, tmp_path, [], spark)
+    take_checkpoint("0.2.0", monitored.checkpoint, monitored.prefix)
+    fill_topics(monitored, monitored.checkpoint)
+    with monitored.running(), monitored.started_tasks() as tasks:
+        [started] = tasks.wait_for("failed", 1)
+    assert started["sequence"] == 1
 
 
 @pytest.mark.parametrize("shards", [None, 3], ids=["same-shards", "other-shards"])
