@@ -42,7 +42,7 @@ def fill_topics(monitored: Monitored, checkpoint: Path) -> None:
 
 
 def test_a_procedure_that_0_2_0_had_given_up_is_tried_again(
-    broker: EmbeddedBroker, spark: SparkApplication, tmp_path: Path
+    broker: SharedBroker, spark: SparkApplication, tmp_path: Path
 ) -> None:
     monitored = Monitored(broker.bootstrap_servers, tmp_path, [], spark)
     take_checkpoint("0.2.0", monitored.checkpoint, monitored.prefix)

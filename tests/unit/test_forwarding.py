@@ -102,7 +102,7 @@ def test_a_record_without_an_envelope_that_can_be_read_is_not_sent_on() -> None:
 def test_a_message_whose_time_is_over_is_not_sent_on() -> None:
     found = connections()
     try:
-        assert found.forward(decision(), message(age_ms=60_001)) == 11290
+        assert found.forward(decision(), message(age_ms=60_100)) == 11290
         assert found.rows()[0].forwarding_messages == 0
     finally:
         found.close()
