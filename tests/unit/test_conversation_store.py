@@ -3,11 +3,13 @@
 from collections import deque
 
 import pyarrow as pa
+import pytest
 
 from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item, Link
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.routing.databases import Changes
 from streaming.core.times import FOREVER_MS
 from streaming.spark.columns import pack_columns, unpack_columns
 from streaming.spark.routing.conversation_store import COLUMNS, ConversationStore
@@ -93,3 +95,67 @@ def test_what_an_older_router_has_held_is_looked_at_at_once() -> None:
     table = unpack_columns(packed, COLUMNS, codec, {})
     older = pack_columns(pa.RecordBatch.from_arrays(table.columns[:-1], schema=pa.schema([*COLUMNS][:-1])), codec)
     assert looked_at(ConversationStore(older), NOW_MS, 10) == "a"
+
+
+def due(name: str, at_ms: int, offset: int, service: str = "T", *, to: int = 1) -> Conversation:
+    """Returns a conversation that is due at an instant, and holds one message of this record for a service."""
+    services = ("S", service) if to else (service, "T")
+    directions = [Direction(), Direction()]
+    directions[to] = Direction(1, 0, waiting=deque([Item(0, Kind.MESSAGE, offset)]), held_since_ms=0)
+    endpoint = Endpoint(State.CO, "A", 0, name, timer_ms=at_ms)
+    endpoints = [endpoint, None] if to else [Endpoint(State.CO, "A", 0, name), Endpoint(State.CO, "B", 0, name)]
+    return Conversation(name, services, None, endpoints, directions)
+
+
+def packed(*conversations: Conversation) -> ConversationStore:
+    store = ConversationStore()
+    for each in conversations:
+        store.add(each)
+    return ConversationStore(store.pack(SETTINGS, 0)[0])
+
+
+def names(conversations: list[Conversation]) -> list[str]:
+    return [each.conversation_id for each in conversations]
+
+
+def test_those_that_have_been_due_longest_are_looked_at_first_up_to_a_limit() -> None:
+    store = packed(
+        due("late", 30, 1), due("early", 10, 9), due("later", 40, 2), due("newer", 20, 8), due("older", 20, 7)
+    )
+    assert names(store.take_up_due(30, 30, 2)) == ["early", "older"]
+    # Those that have been looked at are due later; those that have not stay where they were.
+    for each in [*store.taken.values()]:
+        store.looked_at(each)
+        endpoint = each.endpoints[0]
+        assert endpoint is not None
+        endpoint.timer_ms = 50
+    store = ConversationStore(store.pack(SETTINGS, 0)[0])
+    assert names(store.take_up_due(30, 30, 2)) == ["newer", "late"]
+    store = ConversationStore(store.pack(SETTINGS, 0)[0])
+    assert names(store.take_up_due(30, 30, 9)) == ["newer", "late"], "they were taken up, and not looked at"
+    assert names(packed(due("later", 40, 2)).take_up_due(39, 39, 9)) == []
+    assert names(packed(due("later", 40, 2)).take_up_due(40, 40, 9)) == ["later"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (Changes(is_all=True), ["back", "stock", "toys"]),
+        (Changes(routed={"Stock"}), ["stock"]),
+        (Changes(routed={"Orders", "Toys"}), ["back", "toys"]),
+        (Changes(services={("A", "S")}), ["idle", "stock", "toys"]),
+        (Changes(services={("B", "T")}), ["back"]),
+        (Changes(services={("B", "S")}), []),
+        (Changes(), []),
+    ],
+)
+def test_changed_definitions_make_those_due_that_they_concern(changes: Changes, expected: list[str]) -> None:
+    idle = Conversation(
+        "idle", ("S", "Stock"), None, [Endpoint(State.CO, "A", 0, "g"), None], [Direction(), Direction()]
+    )
+    never = 10**15
+    store = packed(
+        due("stock", never, 1, "Stock"), due("toys", never, 2, "Toys"), due("back", never, 3, "Orders", to=0), idle
+    )
+    store.mark(changes)
+    assert sorted(names(store.take_up_due(1, 1, 9))) == expected

@@ -260,11 +260,12 @@ def test_a_closed_conversation_is_remembered_for_thirty_minutes() -> None:
     assert scene.send(begin=True) == ["target 0 @7"]
 
 
-def test_a_conversation_that_one_side_has_ended_stays() -> None:
+@pytest.mark.parametrize(("statement", "states"), [("CLEANUP", "CD CO"), ("END", "CD DI"), ("ERROR", "CD ER")])
+def test_a_conversation_that_one_side_has_ended_stays(statement: str, states: str) -> None:
     scene = open_scene()
-    scene.say("CLEANUP")
+    scene.say(statement)
     scene.wait(10 * TOMBSTONE)
-    assert scene.states == "CD CO"
+    assert scene.states == states
     assert scene.shard.wakes == {C: FOREVER_MS}
 
 

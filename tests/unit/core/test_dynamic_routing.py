@@ -299,6 +299,7 @@ def test_questions_survive_a_snapshot_and_have_a_limit(monkeypatch: pytest.Monke
     assert again.states("s", was_held=True) == {"A": Question.ANSWERED}
     assert again.states("s", was_held=False) == {}
     assert again.next_ms() == 15_000
+    assert module.MAX_QUESTIONS == 1_000
     monkeypatch.setattr("streaming.core.conversations.questions.MAX_QUESTIONS", 1)
     assert not again.need(("A", "t"), 0)
     assert not again.ask(("A", "t"), 0)

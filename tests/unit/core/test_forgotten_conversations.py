@@ -12,7 +12,8 @@ from streaming.wire.service_commands import DropRoute
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, got, state
 from tests.support.instances_world import Site
 
-WEEK_MS = 7 * 24 * 3_600_000
+DAY_MS = 24 * 3_600_000
+WEEK_MS = 7 * DAY_MS
 
 
 @pytest.fixture
@@ -83,8 +84,14 @@ def test_an_instance_that_was_not_heard_of_for_a_week_keeps_no_tombstone(scene: 
     scene.say("END", by_target=True)
     scene.south.connected(NORTH, is_connected=False)
     scene.go_on()
-    for _ in range(7 * 24 + 1):
+    scene.go_on(3 * DAY_MS)
+    # Each attempt to connect that fails shows that the transport still tries.
+    scene.south.connected(NORTH, is_connected=False)
+    scene.go_on()
+    for _ in range(7 * 24):
         scene.go_on(3_600_000)
+    assert state(scene.south, 1) == "CD"
+    scene.go_on(3_600_000)
     assert state(scene.south, 1) == "ABSENT"
 
 

@@ -169,6 +169,7 @@ def test_nothing_is_taken_after_the_end(scene: Scene) -> None:
     scene.say(begin=True)
     receive(scene.south, from_north("MESSAGE", 2), from_north("END", 1))
     assert got(scene.south) == ["0", "END"]
+    assert scene.south.shard.conversation(C).directions[1].next_sequence == 3, "what is refused is acknowledged, too"
     assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
 
 
