@@ -2,6 +2,7 @@
 
 import io
 import sys
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
@@ -14,6 +15,8 @@ def run_command(*words: str, stdin: str = "", code: int = 0) -> str:
     """Runs a command line, which must end with this exit code; returns its standard output and error together."""
     said, typed = io.StringIO(), io.TextIOWrapper(io.BytesIO(stdin.encode()))
     with (
+        # As in a process of the command's own. What other tests have not closed must not be in its output.
+        warnings.catch_warnings(action="ignore", category=ResourceWarning),
         redirect_stdout(said),
         redirect_stderr(said),
         patch.object(sys, "stdin", typed),
