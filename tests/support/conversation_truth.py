@@ -8,6 +8,7 @@ everything happens once and in order.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET
@@ -23,8 +24,9 @@ ENDINGS = {"END": True, "ERROR": True, "CLEANUP": False}
 Place = tuple[str, int, int]
 
 
-def _is_of_router(decision: Decision) -> bool:
-    return isinstance(decision, Deliver) and decision.offset < 0
+def _is_not_about(offset: int, decision: Decision) -> bool:
+    is_of_router = isinstance(decision, Deliver) and decision.offset < 0
+    return is_of_router or (isinstance(decision, DeadLetter) and decision.offset != offset)
 
 
 @dataclass
@@ -77,8 +79,8 @@ class Truth:
             # A first message that is one too many fails, but its conversation has begun.
             if envelope.begin and (not reasons or "are held" in reasons[0]):
                 self.epochs[envelope.conversation_id] += 1
-            # What was due before the statement was made: timers, and the Errors of a lifetime that was over.
-            due = [*takewhile(_is_of_router, own)]
+            # What was due before the statement was made: timers, and the end of a lifetime.
+            due = [*takewhile(partial(_is_not_about, offset), own)]
             places += [self._decided(each, definitions) for each in due]
             if not reasons:
                 self._accept(offset, envelope)

@@ -8,6 +8,7 @@ from streaming.core.conversations.conversation import INITIATOR, TARGET, Convers
 from streaming.core.conversations.decisions import LIFETIME_OVER, Deliver, Kind
 from streaming.core.conversations.delivering import drop_waiting, fail
 from streaming.core.conversations.endpoint_states import State, Trigger
+from streaming.core.conversations.holding import find_own_service
 from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED, drop_to_far
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
@@ -55,8 +56,8 @@ def _deliver_timer(context: Context, conversation: Conversation, side: int, endp
         endpoint.timer_ms = FOREVER_MS
         _take_question_back(context, conversation, endpoint)
         return
-    service = context.definitions.service(endpoint.database, conversation.services[side])
-    if service is None or not context.definitions.is_here(service.database):
+    service = find_own_service(context, conversation, side)
+    if isinstance(service, int):
         endpoint.timer_ms = context.broker_ms + context.settings.timer_retry_ms
         return
     endpoint.timer_ms = FOREVER_MS

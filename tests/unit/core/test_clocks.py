@@ -5,13 +5,14 @@ import pytest
 from streaming.core.conversations.conversation import INITIATOR, TARGET
 from streaming.core.conversations.decisions import REPEATED
 from streaming.wire.envelope import Envelope
-from streaming.wire.service_commands import CreateRoute, DropService
+from streaming.wire.service_commands import CreateRoute, CreateService, DropService
 from tests.support import instances_scene as instances
 from tests.support.conversation_scene import (
     A_OFF,
     A_ON,
     A_WAY,
     MINUTE,
+    NO_ORDERS,
     NO_WAY,
     SECOND,
     STOCK,
@@ -155,6 +156,15 @@ def test_a_timer_comes_before_what_was_said_after_its_instant() -> None:
     set_ms = scene.at_ms
     scene.at_ms += 2 * HOUR
     assert step(scene, (9, set_ms + 61 * SECOND, envelope(kind="END"))) == ["initiator TIMER", "target END 1 @9"]
+
+
+def test_a_timer_is_not_delivered_to_a_later_service_of_the_same_name() -> None:
+    scene = Scene(max_looked_at=0)
+    scene.say("TIMER", begin=True, timer_ms=60_000)
+    scene.define(NO_ORDERS, CreateService("A", ORDERS, "orders"))
+    # The conversation waits for its turn to be ended.
+    scene.at_ms += MINUTE
+    assert step(scene, (9, scene.at_ms, envelope())) == ["target 0 @9"]
 
 
 def test_without_a_tick_nothing_is_due_by_the_brokers_clock() -> None:
