@@ -143,6 +143,7 @@ class Simulation:
         """Brings everything back, and goes on until nothing changes any more."""
         world = self.world
         world.missing, world.too_large = set(), 0
+        world.end_questions()
         world.router.write(10**9)
         for command in (*mending_commands(), *last_commands()):
             world.define(command)

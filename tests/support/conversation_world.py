@@ -9,7 +9,9 @@ from random import Random
 from zlib import crc32
 
 from streaming.core.conversations.carrying import Carrying, Direction, Failure, Position
+from streaming.core.conversations.conversation import TARGET
 from streaming.core.conversations.decisions import Answered, CleanUp, DeadLetter, Deliver, Kind, NeedRoute, Transmit
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, ServiceCommand
 from streaming.wire.service_decisions import (
@@ -165,6 +167,7 @@ class World:
         transports: The transport of each partition.
         missing: The queues whose topics are missing.
         too_large: The number of messages of 1,000 that are too large for their topic.
+        is_helpful: Whether the configuration service ends each question.
     """
 
     def __init__(self, random: Random, shards: Sequence[PlainShard]) -> None:
@@ -174,6 +177,7 @@ class World:
         self.transports = [Transport(self, each) for each in partitions]
         self.missing: set[str] = set()
         self.too_large = 0
+        self.is_helpful = False
 
     def say(self, partition: int, envelope: Envelope) -> None:
         """Writes a statement into service-messages."""
@@ -185,10 +189,21 @@ class World:
         if random.random() < 0.5:
             service = question.body.split("SERVICE_NAME>")[1].removesuffix("</") if question.body else ""
             self.define(CreateRoute(database, f"to {service}", "LOCAL", service, lifetime_s=random.choice((None, 5))))
-        kind = random.choice(("END", "END", "ERROR", "MESSAGE", "", "CLEANUP"))
+        kind = "END" if self.is_helpful else random.choice(("END", "END", "ERROR", "MESSAGE", "", "CLEANUP"))
         if kind:
             name, asker = question.conversation_id, question.from_service
             self.say(partition, Envelope(kind, name, False, question.service, database, asker))  # type: ignore[arg-type]
+
+    def end_questions(self) -> None:
+        """Ends the questions that were read and not answered, which stay open; from now on none is left open."""
+        self.is_helpful = True
+        for partition in self.log.partitions:
+            for name in partition.shard.conversations:
+                conversation = partition.shard.conversation(name)
+                asker, service = conversation.services
+                target = conversation.endpoints[TARGET]
+                if asker == ROUTERS_SERVICE and target is not None:
+                    self.say(partition.number, Envelope("END", name, False, service, target.database, asker))
 
     def define(self, command: ServiceCommand) -> None:
         """Writes a command into service-commands."""

@@ -103,7 +103,9 @@ def due(name: str, at_ms: int, offset: int, service: str = "T", *, to: int = 1) 
     directions = [Direction(), Direction()]
     directions[to] = Direction(1, 0, waiting=deque([Item(0, Kind.MESSAGE, offset)]), held_since_ms=0)
     endpoint = Endpoint(State.CO, "A", 0, name, timer_ms=at_ms)
-    endpoints = [endpoint, None] if to else [Endpoint(State.CO, "A", 0, name), Endpoint(State.CO, "B", 0, name)]
+    endpoints: list[Endpoint | None] = [endpoint, None]
+    if not to:
+        endpoints = [Endpoint(State.CO, "A", 0, name), Endpoint(State.CO, "B", 0, name)]
     return Conversation(name, services, None, endpoints, directions)
 
 

@@ -2,12 +2,19 @@
 
 from streaming.core.conversations.context import Context, Envelope
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, WRONG_STATE, Deliver, Kind
-from streaming.core.conversations.delivering import deliver_what_can_go, drop_unsent, send
+from streaming.core.conversations.decisions import (
+    REMOTE_ENDPOINT_GONE,
+    UNKNOWN_CONVERSATION,
+    WRONG_STATE,
+    Deliver,
+    Kind,
+)
+from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE, deliver_what_can_go, drop_unsent, fail, send
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.conversations.holding import note_own_service
 from streaming.core.conversations.lifetimes import pass_time
 from streaming.core.conversations.transmitting import drop_to_far
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
 UNKNOWN = "the conversation is not known here"
@@ -173,3 +180,6 @@ def _execute(  # noqa: PLR0913, PLR0917  (the statement and its effect)
             conversation.apply(side, Trigger.END_DELIVERED)
         else:
             send(context, conversation, far_side, Kind.ERROR, offset)
+    if trigger is Trigger.END_WITH_CLEANUP and conversation.services[far_side] == ROUTERS_SERVICE:
+        # The router says nothing more, so it would never learn that its question has ended.
+        fail(context, conversation, far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)

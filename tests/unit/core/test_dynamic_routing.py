@@ -306,3 +306,24 @@ def test_questions_survive_a_snapshot_and_have_a_limit(monkeypatch: pytest.Monke
     again.end(("A", "t"), 0, is_error=True)
     assert not again.has_failed("t")
     assert again.expire(15_000) == {"s"}
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_question_that_its_program_ends_with_cleanup_has_failed(is_elsewhere: bool) -> None:
+    if not is_elsewhere:
+        scene = dynamic()
+        site, database = scene.north, "N"
+    else:
+        scene = Scene()
+        scene.define(scene.north, DropRoute("N", f"to {STOCK}"), to(BROKER_CONFIGURATION, SOUTH, "N"))
+        scene.define(
+            scene.south, CreateService("S", BROKER_CONFIGURATION, "questions"), to(ROUTERS_SERVICE, NORTH, "S")
+        )
+        site, database = scene.south, "S"
+    begin(scene)
+    [(delivery, _)] = [each for each in site.delivered if each[0].queue == "questions"]
+    site.say(Envelope("CLEANUP", delivery.conversation_id, False, BROKER_CONFIGURATION, database, ROUTERS_SERVICE))
+    scene.go_on()
+    assert held(scene) == (9770, ASKED_IN_VAIN)
+    scene.go_on(10_000)
+    assert len([each for each in site.delivered if each[0].queue == "questions"]) == 2
