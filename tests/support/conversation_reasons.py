@@ -94,6 +94,8 @@ def _elsewhere(shard: PlainShard, conversation: Conversation, to: int) -> str | 
         to == TARGET,
         sender.database,
     )
+    if sender.database not in shard.definitions.databases:
+        return None  # the last words of a database that was dropped go where its messages went
     decision = _decided(shard, conversation, to, asked)
     return None if decision.address == link.address else f"sent to {link.address}, not to {decision.address}"
 

@@ -159,6 +159,7 @@ def _execute(  # noqa: PLR0913, PLR0917  (the statement and its effect)
         endpoint.timer_ms = timer_ms
         conversation.is_view_stale = True
         return
+    was_closed = endpoint.state is State.CD
     if state is not endpoint.state or trigger is Trigger.END_WITH_CLEANUP:
         endpoint.state = state
         conversation.is_view_stale = True
@@ -172,14 +173,25 @@ def _execute(  # noqa: PLR0913, PLR0917  (the statement and its effect)
         if state is State.DO:
             send(context, conversation, far_side, Kind.END, offset)
         return
-    if trigger is Trigger.END_WITH_CLEANUP and conversation.link is not None:
-        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=False)
+    if trigger is Trigger.END_WITH_CLEANUP:
+        _clean_up(context, conversation, side, was_closed=was_closed)
+        return
     drop_unsent(context, conversation, far_side)
-    if trigger is Trigger.END_WITH_ERROR and state is State.DO:
+    if state is State.DO:
         if conversation.endpoints[far_side] is None and not conversation.is_far(far_side):
             conversation.apply(side, Trigger.END_DELIVERED)
         else:
             send(context, conversation, far_side, Kind.ERROR, offset)
-    if trigger is Trigger.END_WITH_CLEANUP and conversation.services[far_side] == ROUTERS_SERVICE:
+
+
+def _clean_up(context: Context, conversation: Conversation, side: int, *, was_closed: bool) -> None:
+    """Drops what a side still has to tell. A closed side has told a far side in this instance, if it was to be told."""
+    far_side = TARGET - side
+    if conversation.link is not None:
+        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=False)
+    if was_closed:
+        return
+    drop_unsent(context, conversation, far_side)
+    if conversation.services[far_side] == ROUTERS_SERVICE:
         # The router says nothing more, so it would never learn that its question has ended.
         fail(context, conversation, far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)

@@ -48,6 +48,15 @@ def test_what_failed_is_delivered_again_in_the_next_round() -> None:
     assert scene.shard.wakes == {C: FOREVER_MS}
 
 
+def test_a_cleanup_after_the_end_does_not_take_back_the_end() -> None:
+    scene = sent(1)
+    [end] = scene.say("END")
+    assert scene.states == "CD DI"
+    assert scene.say("CLEANUP") == []
+    assert scene.fail(end) == []
+    assert scene.wait(RETRY) == [f"{end} r2"]
+
+
 def test_all_that_failed_is_tried_again_at_the_same_turn() -> None:
     scene = Scene()
     scene.wait(RETRY - scene.at_ms % RETRY)
