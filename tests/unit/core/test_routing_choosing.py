@@ -51,7 +51,14 @@ def ordered(*routes: Route) -> list[Route]:
     return [*in_order(RouteGroup(routes), own())]
 
 
+def orders(*routes: Route, to_service: str = STOCK) -> set[tuple[str, ...]]:
+    """Returns all orders in which conversations try these routes. Among equals, it depends on the conversation."""
+    tried = [in_order(RouteGroup(routes), own(to_service, IN_B, conversation_id=f"c{number}")) for number in range(100)]
+    return {tuple(each.name for each in order) for order in tried}
+
+
 def test_a_route_with_a_mirror_address_is_chosen_first() -> None:
+    assert orders(NETWORK, LOCALLY, MIRRORED) == {("mirrored", "locally", "network")}
     decision = decide(scene(LOCALLY, NETWORK, MIRRORED, service(B)), own(instance=IN_B))
 
     assert (decision.outcome, decision.route) == (Outcome.REMOTE, "mirrored")
@@ -63,6 +70,9 @@ def test_a_mirror_address_gives_no_advantage_in_matching() -> None:
 
 
 def test_local_is_chosen_second_if_the_service_is_here() -> None:
+    assert orders(NETWORK, LOCALLY) == {("locally", "network")}
+    assert orders(MIRRORED, LOCALLY) == {("mirrored", "locally")}
+    assert orders(ANY_TRANSPORT, ANY_LOCALLY) == {("locally", "transport")}
     decision = decide(scene(NETWORK, LOCALLY, service(B)), own(instance=IN_B))
 
     assert (decision.outcome, decision.route, decision.service) == (Outcome.LOCAL, "locally", service(B))
@@ -82,12 +92,16 @@ def test_a_local_route_that_finds_no_service_gives_way_to_the_next_route() -> No
 
 
 def test_a_network_address_is_chosen_third() -> None:
+    assert orders(ANY_TRANSPORT, ANY_NETWORK, ANY_LOCALLY) == {("locally", "network", "transport")}
+    assert orders(NETWORK, MIRRORED) == {("mirrored", "network")}
     decision = decide(scene(ANY_TRANSPORT, ANY_NETWORK), own(TO_HOST_1))
 
     assert (decision.route, decision.address) == ("network", HOST_3)
 
 
 def test_transport_is_chosen_last_and_takes_the_address_from_the_services_name() -> None:
+    assert orders(ANY_TRANSPORT, ANY_LOCALLY) == {("locally", "transport")}
+    assert orders(ANY_TRANSPORT, ANY_NETWORK) == {("network", "transport")}
     decision = decide(scene(ANY_TRANSPORT, ANY_LOCALLY), own(TO_HOST_1))
 
     assert (decision.outcome, decision.route, decision.address) == (Outcome.REMOTE, "transport", HOST_1)

@@ -42,6 +42,7 @@ def test_rule_1_takes_the_route_with_the_service_and_the_broker_instance_that_th
 
     assert found(EXACT, other, PLAIN, ANY, conversation=own(instance=IN_B)) == (1, "exact")
     assert found(EXACT, other, PLAIN, ANY, conversation=own(instance=IN_A)) == (1, "other")
+    assert found(other, ANY, conversation=own(instance=IN_B)) == (5, "any")
 
 
 def test_rule_1_takes_no_route_for_another_service_with_the_same_broker_instance() -> None:
@@ -49,7 +50,8 @@ def test_rule_1_takes_no_route_for_another_service_with_the_same_broker_instance
 
 
 def test_rule_2_takes_the_route_for_the_service_without_a_broker_instance() -> None:
-    assert found(EXACT, PLAIN, ANY, ASKED, conversation=own()) == (2, "plain")
+    chosen = {found(EXACT, PLAIN, ANY, ASKED, conversation=own(conversation_id=f"c{n}")) for n in range(50)}
+    assert chosen == {(2, "plain")}
 
 
 def test_rule_2_serves_a_conversation_that_names_a_broker_instance_without_a_route_of_its_own() -> None:
@@ -214,6 +216,15 @@ def test_the_first_rule_that_finds_a_route_ends_the_search() -> None:
     decision = decide(scene(route("plain", STOCK), ANY), own())
 
     assert (decision.outcome, decision.rule, decision.number) == (Outcome.DELAYED, 2, 9796)
+
+
+def test_the_rules_are_tried_in_their_order() -> None:
+    assert found(EXACT, PLAIN, ASKED, ANY, conversation=own(instance=IN_B))[0] == 1
+    assert found(EXACT, PLAIN, ASKED, ANY, conversation=own())[0] == 2
+    assert found(EXACT, ASKED, ANY, conversation=own())[0] == 3
+    assert found(ASKED, ANY, conversation=own())[0] == 4
+    assert decide(scene(ANY, service(B)), own(instance=IN_B)).rule == 5
+    assert decide(scene(service(B)), own(instance=IN_B)).rule == 6
 
 
 def test_names_of_services_are_compared_byte_for_byte() -> None:
