@@ -85,10 +85,10 @@ def far_broker_instance(context: Context, conversation: Conversation, side: int)
 def own_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
     """Returns the broker instance with which an endpoint speaks."""
     endpoint = conversation.endpoints[side]
-    if endpoint is None:
-        return None
-    known = endpoint.broker_instance
-    return (broker_instance_of(context.definitions, endpoint.database) if known is None else known) or None
+    known = None if endpoint is None else endpoint.broker_instance
+    if known is None and endpoint is not None:
+        known = broker_instance_of(context.definitions, endpoint.database)
+    return known or None
 
 
 def broker_instance_of(definitions: Definitions, database: str) -> str | None:

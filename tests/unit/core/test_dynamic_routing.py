@@ -187,6 +187,32 @@ def test_a_question_that_does_not_reach_its_service_is_taken_back_when_nobody_wa
     assert scene.north.shard.questions.open() == []
 
 
+def test_a_question_that_has_arrived_stays_open_although_nobody_waits_for_a_while() -> None:
+    scene = dynamic()
+    begin(scene)
+    scene.define(scene.north, to(STOCK, SOUTH, "N"))
+    scene.go_on(60_000)
+    scene.go_on(60_000)
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"))
+    begin(scene, "d")
+    for _ in range(5):
+        scene.go_on(60_000)
+    assert len(questions(scene)) == 1
+    assert [name for *_, name in scene.north.shard.questions.open()] == [questions(scene)[0][0].conversation_id]
+
+
+def test_a_question_that_can_never_be_sent_has_failed() -> None:
+    scene = Scene()
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"), to(BROKER_CONFIGURATION, SOUTH, "N"))
+    scene.cut((NORTH, SOUTH))
+    begin(scene)
+    [(_, _, question)] = scene.north.shard.questions.open()
+    scene.north.cannot_send(question, 0)
+    scene.go_on()
+    assert held(scene) == (9770, ASKED_IN_VAIN)
+    assert not scene.north.dead_letters
+
+
 def test_a_question_that_waits_here_is_taken_back_too() -> None:
     scene = dynamic()
     scene.define(scene.north, DropService("N", BROKER_CONFIGURATION))

@@ -161,6 +161,19 @@ def test_an_error_that_ends_the_far_side_at_once_takes_an_equal_route_too() -> N
     assert got(scene.south) == ["0", "1", "ERROR"]
 
 
+def test_an_error_that_ends_the_far_side_at_once_is_held_when_it_comes_back() -> None:
+    scene = aliased()
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"), to(STOCK, SOUTH, "N"))
+    scene.say(begin=True)
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"), DropRoute("N", "AutoCreatedLocal"))
+    scene.say()
+    scene.north.cannot_send(C, 1)
+    scene.go_on()
+    scene.define(scene.north, to(STOCK, ALIAS, "N"))
+    scene.go_on(1_000)
+    assert held(scene) == (11285, HELD + ALIAS)
+
+
 def test_what_comes_back_from_an_earlier_address_says_nothing_about_the_present_one() -> None:
     scene = aliased()
     scene.cut((NORTH, ALIAS))
