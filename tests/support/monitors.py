@@ -187,6 +187,13 @@ class Activations:
         """Returns the values for a queue, in order."""
         return [json.loads(record.value) for record in self.records_of(queue)]
 
+    def by_queue(self) -> dict[str, list[dict[str, Any]]]:
+        """Returns the values for each queue, in order. It polls once for all queues."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for record in self._tail.records():
+            found.setdefault(record.key.decode(), []).append(json.loads(record.value))
+        return found
+
     def records_of(self, queue: str) -> list[Any]:
         return [record for record in self._tail.records() if record.key == queue.encode()]
 
