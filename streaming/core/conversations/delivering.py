@@ -17,7 +17,12 @@ from streaming.core.conversations.holding import (
     own_service,
     route,
 )
-from streaming.core.conversations.transmitting import drop_to_far, is_end_told, transmit_what_can_go
+from streaming.core.conversations.transmitting import (
+    drop_to_far,
+    is_end_told,
+    tell_nothing_more,
+    transmit_what_can_go,
+)
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
@@ -130,8 +135,7 @@ def _transmit(context: Context, conversation: Conversation, link: Link, *, is_li
         conversation.link = None
         return True
     # The far database is said to be here now. The far endpoint has stayed where it was.
-    drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
-    link.has_told_end = True
+    tell_nothing_more(context, conversation, link, FAR_ENDPOINT_GONE)
     fail(context, conversation, TARGET - link.far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
     return False
 

@@ -9,7 +9,7 @@ from streaming.core.conversations.decisions import LIFETIME_OVER, Deliver, Kind
 from streaming.core.conversations.delivering import drop_waiting, fail
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import find_own_service
-from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED, drop_to_far
+from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED, tell_nothing_more
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -30,8 +30,7 @@ def _end_lifetime(context: Context, conversation: Conversation) -> None:
     """Ends both endpoints; of a closed endpoint, what it still tells its far side, which ends by its own lifetime."""
     link = conversation.link
     if link is not None and is_only_telling(conversation):
-        drop_to_far(context, conversation, link, LIFETIME_EXCEEDED, is_sent_kept=False)
-        link.has_told_end = True
+        tell_nothing_more(context, conversation, link, LIFETIME_EXCEEDED)
     else:
         fail_both(context, conversation, TARGET, LIFETIME_OVER, LIFETIME_EXCEEDED)
 
@@ -86,8 +85,7 @@ def _take_question_back(context: Context, conversation: Conversation, endpoint: 
     if conversation.endpoints[TARGET] is not None or (link is not None and link.far_instance is not None):
         return
     if link is not None:
-        drop_to_far(context, conversation, link, None, is_sent_kept=False)
-        link.has_told_end = True
+        tell_nothing_more(context, conversation, link, None)
     drop_waiting(context, conversation, TARGET, None)
     conversation.apply(INITIATOR, Trigger.END_WITH_CLEANUP)
     context.questions.close((endpoint.database, endpoint.group_id))

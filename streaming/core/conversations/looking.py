@@ -25,7 +25,7 @@ from streaming.core.conversations.holding import LET_GO, broker_instance_of, hol
 from streaming.core.conversations.lifetimes import fail_both, is_only_telling, pass_time
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import drop_to_far, reset
+from streaming.core.conversations.transmitting import reset, tell_nothing_more
 from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -212,8 +212,7 @@ def _end_if_silent(context: Context, conversation: Conversation) -> None:
     """Ends what a closed endpoint still tells a far side that was not heard of for a week."""
     link = conversation.link
     if link is not None and is_only_telling(conversation) and context.now_ms >= link.quiet_ms + _GONE_AFTER_MS:
-        drop_to_far(context, conversation, link, _NOT_HEARD_OF, is_sent_kept=False)
-        link.has_told_end = True
+        tell_nothing_more(context, conversation, link, _NOT_HEARD_OF)
 
 
 def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> None:

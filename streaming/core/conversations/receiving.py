@@ -39,7 +39,13 @@ from streaming.core.conversations.delivering import (
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import find_own_service, new_endpoint, own_broker_instance, route
 from streaming.core.conversations.lifetimes import pass_time
-from streaming.core.conversations.transmitting import drop_to_far, is_end_told, reset, take_acknowledgement, take_return
+from streaming.core.conversations.transmitting import (
+    is_end_told,
+    reset,
+    take_acknowledgement,
+    take_return,
+    tell_nothing_more,
+)
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
@@ -75,8 +81,8 @@ def take_incoming(
         return conversation
     endpoint = conversation.endpoints[own]
     # A database that was dropped does not come back. Its endpoints are closed, and take acknowledgements.
-    is_away = endpoint is not None and endpoint.database in context.definitions.databases
-    if endpoint is None or (is_away and not context.definitions.is_here(endpoint.database)):
+    definitions = context.definitions
+    if endpoint is None or (endpoint.database in definitions.databases and not definitions.is_here(endpoint.database)):
         _drop(context, envelope, offset, NO_BROKER_INSTANCE)
         return conversation
     link = conversation.link
@@ -217,8 +223,7 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     link.repeats_below = max(link.repeats_below, number + 1)
     if sequence is None:
         # What this side has said since it was told is for nobody.
-        drop_to_far(context, conversation, link, FAR_ENDPOINT_GONE, is_sent_kept=False)
-        link.has_told_end = True
+        tell_nothing_more(context, conversation, link, FAR_ENDPOINT_GONE)
     if number < conversation.directions[own].next_sequence:
         _take_repeat(context, conversation, link, envelope, offset)
     elif sequence is None:

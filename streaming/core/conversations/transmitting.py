@@ -245,6 +245,12 @@ def drop_to_far(
         nothing_is_held(conversation, direction)
 
 
+def tell_nothing_more(context: Context, conversation: Conversation, link: Link, reason: str | None) -> None:
+    """Removes all messages to the far side, which is told of no end any more. With a reason, they are dead letters."""
+    drop_to_far(context, conversation, link, reason, is_sent_kept=False)
+    link.has_told_end = True
+
+
 def is_end_told(conversation: Conversation, link: Link) -> bool:
     """Returns whether the far side knows that this side has ended, or is about to be told."""
     waiting = conversation.directions[link.far_side].waiting
