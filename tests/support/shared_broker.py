@@ -4,7 +4,7 @@ import fcntl
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
@@ -29,23 +29,25 @@ def shared_broker(folder: Path) -> Iterator[SharedBroker]:
         folder: The folder of the run. One file in it says where the broker is, and is empty while there is none. Each
             worker that uses the broker holds a lock on another file.
     """
-    with (folder / "broker.json").open("a+") as place, (folder / "broker-users").open("a+") as users:
+    with ExitStack() as stack:
+        place, users = (stack.enter_context((folder / name).open("a+")) for name in ("broker.json", "broker-users"))
         with _locked(place):
             place.seek(0)
             found = place.read()
-            own = None if found else EmbeddedBroker().__enter__()
-            broker = SharedBroker(**json.loads(found)) if own is None else SharedBroker(own.bootstrap_servers)
-            if own is not None:
+            if found:
+                broker = SharedBroker(**json.loads(found))
+            else:
+                broker = SharedBroker(stack.enter_context(EmbeddedBroker()).bootstrap_servers)
+                stack.callback(_wait_for_others, place, users)
                 place.write(json.dumps(asdict(broker)))
                 place.flush()
             fcntl.flock(users, fcntl.LOCK_SH)
-        try:
-            yield broker
-        finally:
-            if own is not None:
-                while not _is_forgotten(place, users):
-                    time.sleep(_POLL_INTERVAL_S)
-                own.__exit__(None, None, None)
+        yield broker
+
+
+def _wait_for_others(place: TextIO, users: TextIO) -> None:
+    while not _is_forgotten(place, users):
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def _is_forgotten(place: TextIO, users: TextIO) -> bool:
