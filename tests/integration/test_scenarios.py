@@ -145,9 +145,11 @@ class Play:
 
     def late_ms(self, sent: list[tuple[str, float]]) -> int:
         """Returns the longest time from a probe's arrival to the batch that has read it, in the scenarios' time."""
-        found = [(self.follower.of(queue)[:1], sent_s) for queue, sent_s in sent]
+        found = self.follower.by_queue()
         return max(
-            round((_ms(first[0]["PostTime"]) - sent_s * 1000) / self.slowness) for first, sent_s in found if first
+            round((_ms(found[queue][0]["PostTime"]) - sent_s * 1000) / self.slowness)
+            for queue, sent_s in sent
+            if queue in found
         )
 
 
