@@ -128,9 +128,7 @@ class Outages(Simulation):
         ):
             self.network.arrive()
             for site in self.sites.values():
-                site.route(is_whole=True)
-                while not site.is_idle_transport:
-                    site.transport("COMMIT")
+                site.go_on()
             self.network.now_ms += MINUTE_MS if self.network.now_ms < begin_ms + HOUR_MS else HOUR_MS
 
     def end(self, site: Site, name: str, side: int) -> None:

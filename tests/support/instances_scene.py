@@ -44,9 +44,7 @@ class Scene:
         self.network.now_ms += wait_ms
         for _ in range(8):
             for site in self.network.sites.values():
-                site.route(is_whole=True)
-                while not site.is_idle_transport:
-                    site.transport("COMMIT")
+                site.go_on()
             self.network.arrive()
 
     def say(self, kind: str = "MESSAGE", *, by_target: bool = False, **fields: Any) -> None:
@@ -98,6 +96,4 @@ def receive(site: Site, *envelopes: Envelope) -> None:
     """Lets an instance take messages in one batch, and carry out what it decides."""
     for envelope in envelopes:
         site.receive(envelope)
-    site.route(is_whole=True)
-    while not site.is_idle_transport:
-        site.transport("COMMIT")
+    site.go_on()

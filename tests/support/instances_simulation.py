@@ -225,9 +225,7 @@ class Simulation:
             if self.asked is not None:
                 self.asked.answer(is_helpful=True)
             for site in self.sites.values():
-                site.route(is_whole=True)
-                while not site.is_idle_transport:
-                    site.transport("COMMIT")
+                site.go_on()
             wakes = [
                 due_ms - site.shard.clock.now_ms
                 for site in self.sites.values()

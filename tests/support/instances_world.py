@@ -262,6 +262,12 @@ class Site:
         returned = [each for report in self._reports if isinstance(report, Returned) for each in report.refused]
         return places_of([*undone, *returned])
 
+    def go_on(self) -> None:
+        """Takes one batch of all that is unread, and carries out all decisions."""
+        self.route(is_whole=True)
+        while not self.is_idle_transport:
+            self.transport("COMMIT")
+
     def transport(self, outcome: str) -> None:
         """Carries out one record of decisions; what is sent to other instances has left even if it is rolled back."""
         carrying = self._carrying

@@ -56,9 +56,7 @@ class ThirdInstance(Network):
         records = self._neighbour.read(self.topic, 0)
         for each in records[len(self.site.incoming) :]:
             self.site.accept((each.key(), each.value(), decoded_headers(each)))
-        self.site.route(is_whole=True)
-        while not self.site.is_idle_transport:
-            self.site.transport("COMMIT")
+        self.site.go_on()
         self._neighbour.flush()
 
     def delivered(self, conversation_id: str) -> list[int]:

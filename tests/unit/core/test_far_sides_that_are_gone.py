@@ -53,9 +53,7 @@ def say(site: Site, kind: str, **fields: Any) -> None:
 
 def route(scene: Scene, site: Site) -> None:
     """Takes one batch of a router, carries out what it decides, and lets arrive what was sent."""
-    site.route(is_whole=True)
-    while not site.is_idle_transport:
-        site.transport("COMMIT")
+    site.go_on()
     scene.network.arrive()
 
 
