@@ -20,6 +20,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := setup
 .PHONY: setup prepare check lint test test-all demo demo-services demo-instances faults soak bench bench-services bench-quick clean help $(COVERAGE)
 .DELETE_ON_ERROR:
+# The tests start Python some hundred times. Without its caches, each start compiles every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
 	@echo
@@ -54,7 +56,7 @@ lint: $(STAMP) ## check style, format and types
 	$(BIN)/mypy
 
 check: lint ## lint, and the unit tests of the source, in under a minute
-	$(BIN)/pytest -q -n 2 tests/unit
+	$(BIN)/pytest -q -n 3 --dist worksteal tests/unit
 
 $(COVERAGE): $(STAMP)
 	@rm -rf $@

@@ -1,6 +1,5 @@
 """The cost of asking again for the principals of many mirrored routes grows with their number only."""
 
-import time
 from collections.abc import Collection
 
 import pytest
@@ -14,6 +13,7 @@ from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions
 from streaming.spark.routing.take_news import take_news
 from streaming.wire.service_decisions import ConnectedReport, News, RoleReport
+from tests.support.calls import calls_of
 from tests.support.routing_scene import HOST_1, HOST_2, INSTANCE, route, scene
 
 FEW, MANY = 250, 4_000
@@ -50,29 +50,27 @@ def places(number: int) -> list[Place]:
     return [(f"i{n}", HOST_1, HOST_2) for n in range(number)]
 
 
-def cycle_s(definitions: Definitions, number: int, news: list[News]) -> float:
-    """Returns the CPU time in which a shard takes news and asks for all principals again."""
+def cycle_calls(definitions: Definitions, number: int, news: list[News]) -> int:
+    """Returns the calls with which a shard takes news and asks for all principals again."""
     mirrors = Mirrors()
     for place in places(number):
         assert mirrors.principal(place) is None
     context = Context(definitions, INSTANCE, ConversationSettings(), ASK_AGAIN_MS, 0, 0, 0, 0, mirrors=mirrors)
-    begun_s = time.process_time()
-    take_news(context, news, {}, Store(), Changes())
-    taken_s = time.process_time() - begun_s
+    calls = calls_of(lambda: take_news(context, news, {}, Store(), Changes()))
     assert len(context.decisions) == number
-    return taken_s
+    return calls
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["without an answer", "that cannot be reached"])
 def test_the_cost_of_principals_that_are_asked_for_again_grows_with_their_number_only(lost: bool) -> None:
-    times = {}
+    calls = {}
     for number in (FEW, MANY):
         definitions = mirrored(number)
         news: list[News] = [RoleReport(instance, address) for instance, *both in places(number) for address in both]
         if lost:
             news = [ConnectedReport(address, is_connected=False) for address in (HOST_1, HOST_2)]
-        times[number] = min(cycle_s(definitions, number, news) for _ in range(3))
-    assert times[MANY] < MOST_TIMES * times[FEW]
+        calls[number] = cycle_calls(definitions, number, news)
+    assert calls[MANY] < MOST_TIMES * calls[FEW]
 
 
 def test_a_place_that_is_forgotten_and_used_again_is_known_by_both_of_its_addresses() -> None:
