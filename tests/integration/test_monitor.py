@@ -55,6 +55,19 @@ def test_an_open_transaction_on_the_ticks_holds_up_no_time_out(monitored: Monito
     assert [record["reason"] for record in found[1:]] == ["TIMEOUT_EXPIRED"] * 2
 
 
+def test_arrivals_in_an_aborted_transaction_do_not_count(running: Monitored) -> None:
+    aborted = Producer({"bootstrap.servers": running.bootstrap_servers, "transactional.id": f"{running.prefix}aborted"})
+    aborted.init_transactions(DEADLINE_S)
+    aborted.begin_transaction()
+    aborted.produce(running.topics.arrivals, json.dumps({"queue": "D10", "count": 9}), "D10")
+    assert aborted.flush(DEADLINE_S) == 0
+    with running.activations() as activations:
+        running.arrive("D10")
+        aborted.abort_transaction(DEADLINE_S)
+        [found] = activations.wait_for("D10", 1)
+    assert found["unread_messages"] == 1
+
+
 def test_a_monitor_that_was_killed_still_knows_its_running_tasks(monitored: Monitored) -> None:
     monitored.options = ["--quiet-window", "1s"]
     tasks = Tail(monitored.bootstrap_servers, monitored.topics.tasks, "read_committed")
