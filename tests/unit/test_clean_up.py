@@ -9,7 +9,11 @@ WALL_MS = 10**12
 
 
 def run(
-    state: CleanUpState, seconds: range, lowest_offset: int = FOREVER_MS, per_second: int = 2
+    state: CleanUpState,
+    seconds: range,
+    lowest_offset: int = FOREVER_MS,
+    per_second: int = 2,
+    lowest_incoming: int = FOREVER_MS,
 ) -> dict[int, CleanUp]:
     """Takes two batches each second, each of ten messages. Returns the decisions by the second."""
     found = {}
@@ -17,7 +21,7 @@ def run(
         for part in range(per_second):
             number = second * per_second + part
             clock = Clock(second * 1_000, WALL_MS + second * 1_000)
-            decision = clean_up(state, clock, KEEP_MS, (10 * number, number), (lowest_offset, FOREVER_MS))
+            decision = clean_up(state, clock, KEEP_MS, (10 * number, number), (lowest_offset, lowest_incoming))
             if decision is not None:
                 found[second] = decision
     return found
@@ -34,6 +38,9 @@ def test_messages_and_decisions_of_the_last_day_stay() -> None:
 def test_a_message_that_is_held_stays() -> None:
     found = run(CleanUpState(), range(100), lowest_offset=95)
     assert {each.messages for each in found.values()} == {20, 40, 60, 80, 95}
+    found = run(CleanUpState(), range(100), lowest_incoming=7)
+    assert max(each.incoming for each in found.values()) == 7
+    assert max(each.messages for each in found.values()) > 1_000
 
 
 def test_what_the_last_batches_need_stays_however_old_it_is() -> None:

@@ -219,6 +219,11 @@ def test_a_timer_is_not_behind_held_messages() -> None:
     scene.send(TARGET)
     scene.say("TIMER", TARGET, timer_ms=5_000)
     assert scene.wait(5_000) == ["target TIMER"]
+    # Nor behind those that are held for the timer's own queue.
+    scene = open_scene()
+    scene.fail("target 0 @0")
+    scene.say("TIMER", TARGET, timer_ms=5_000)
+    assert scene.wait(5_000) == ["target TIMER r2"]
 
 
 def test_an_endpoint_in_error_has_timers() -> None:

@@ -48,6 +48,7 @@ def test_a_task_that_cannot_be_started_is_tried_again_until_it_is_given_up(handl
             tries.append(now_ms)
             handlers.not_started("t", now_ms)
     assert tries == list(range(0, 60_000, RETRY_INTERVAL_MS))
+    assert RETRY_INTERVAL_MS == 5_000
     assert handlers.due(60_000) == [("t", Duty.GIVE_UP)]
 
 

@@ -1,0 +1,395 @@
+"""Bugs that contradict the statements of docs/conversations.md."""
+
+from tests.mutations.bug import Bug, Bugs
+
+_STATES = "core/conversations/endpoint_states.py"
+_STATEMENTS = "core/conversations/statements.py"
+_DELIVERING = "core/conversations/delivering.py"
+_HOLDING = "core/conversations/holding.py"
+_LIFETIMES = "core/conversations/lifetimes.py"
+_LOOKING = "core/conversations/looking.py"
+_CONVERSATION = "core/conversations/conversation.py"
+_CARRYING = "core/conversations/carrying.py"
+_MARKS = "core/conversations/marks.py"
+_MIRRORS = "core/conversations/mirrors.py"
+_QUESTIONS = "core/conversations/questions.py"
+_SETTINGS = "core/conversations/settings.py"
+_DEFINITIONS = "core/routing/definitions.py"
+_RESOLVING = "core/routing/resolving.py"
+_STORE = "spark/routing/conversation_store.py"
+
+_APPEND = "direction.waiting.append(Item(sequence"
+_FIRST = '(self._numbers("lowest_offset")[due], resting_ms[due])'
+_FAIL_BOTH = "        fail_both(context, conversation, TARGET, LIFETIME_OVER,"
+_DROP_UNSENT = "    drop_unsent(context, conversation, far_side)\n"
+
+BUGS: Bugs = {
+    "A statement that the endpoint's state does not allow": [
+        Bug(_STATEMENTS, "context.refuse(offset, WRONG_STATE, reason)", "context.refuse(offset, None, reason)"),
+        Bug(
+            _STATES,
+            "(State.CO, Trigger.END): State.DO",
+            "(State.DO, Trigger.SEND): State.DO,\n    (State.CO, Trigger.END): State.DO",
+        ),
+        Bug(_STATES, "    (State.ER, Trigger.SET_TIMER): State.ER,\n", ""),
+    ],
+    "A target begins with its first message": [
+        Bug(_HOLDING, "endpoint = Endpoint(State.CO,", "endpoint = Endpoint(State.DI,"),
+    ],
+    "An endpoint in DO is closed when": [
+        Bug(_STATES, "(State.DO, Trigger.END_DELIVERED): State.CD", "(State.DO, Trigger.END_DELIVERED): State.DO"),
+        Bug(_STATES, "(State.DO, Trigger.FAR_FAILED): State.CD", "(State.DO, Trigger.FAR_FAILED): State.ER"),
+        Bug(
+            _DELIVERING,
+            "    if kind != Kind.MESSAGE:\n        if conversation.has_ended(TARGET - to)",
+            "    if kind != Kind.MESSAGE:\n        if False",
+        ),
+    ],
+    "The messages of a direction are numbered from 0": [
+        Bug(
+            _DELIVERING,
+            "sequence = direction.next_sequence\n",
+            "sequence = sum(each.next_sequence for each in conversation.directions)\n",
+        ),
+        Bug(_DELIVERING, "            item.sequence,\n", "            item.sequence + 1,\n"),
+    ],
+    "While one is held, all later ones": [
+        Bug(_DELIVERING, _APPEND, "direction.waiting.appendleft(Item(sequence"),
+        Bug(
+            _STATEMENTS,
+            "        if state is State.DO:\n",
+            "        conversation.apply(side, Trigger.END_DELIVERED)\n        if state is State.DO:\n",
+        ),
+    ],
+    "The directions do not wait": [
+        Bug(
+            _DELIVERING,
+            "if direction.held_since_ms == FOREVER_MS:\n",
+            "if all(each.held_since_ms == FOREVER_MS for each in conversation.directions):\n",
+        ),
+    ],
+    "The numbers of a direction have gaps": [
+        Bug(
+            _DELIVERING,
+            "direction.due_sequence = direction.dropped_below = direction.next_sequence",
+            "direction.next_sequence = direction.due_sequence = direction.next_sequence - 1",
+        ),
+    ],
+    "An Error of the router takes a number": [
+        Bug(
+            _LIFETIMES,
+            "side == TARGET,\n            -1,",
+            "side == TARGET,\n            conversation.directions[side].next_sequence,",
+        ),
+        Bug(
+            _LIFETIMES,
+            "until_ms >= endpoint.timer_ms:",
+            "until_ms >= endpoint.timer_ms and not conversation.directions[side].waiting:",
+        ),
+        Bug(
+            _DELIVERING,
+            "            item.sequence,\n",
+            "            -1 if item.offset < 0 and item.body is None else item.sequence,\n",
+        ),
+    ],
+    "The key of a message in the queue": [
+        Bug(_DELIVERING, "            receiver.group_id,\n", "            conversation.conversation_id,\n"),
+        Bug(
+            _DELIVERING,
+            "new_endpoint(context, service, conversation.conversation_id)",
+            "new_endpoint(context, service, conversation.services[TARGET])",
+        ),
+        Bug(
+            _STATEMENTS,
+            "group_id is not None and group_id != endpoint.group_id",
+            "group_id is not None and endpoint.group_id == conversation.conversation_id",
+        ),
+    ],
+    "One endpoint gets each message once": [
+        Bug(_MARKS, "if number <= last:", "if number < last:"),
+        Bug(
+            _CARRYING, "if verdict is not Verdict.CARRY_OUT:", "if verdict not in (Verdict.CARRY_OUT, Verdict.REPEAT):"
+        ),
+        Bug(
+            _CARRYING,
+            "self.position, self._holds = self._stored.copy(), self._stored_holds",
+            "self._holds = self._stored_holds",
+        ),
+    ],
+    "A message that cannot go is held": [
+        Bug(
+            _HOLDING,
+            "    if direction.held_since_ms == FOREVER_MS:\n        direction.held",
+            "    if True:\n        direction.held",
+        ),
+        Bug(_HOLDING, "if (direction.number, direction.reason) != (number, reason):", "if not direction.reason:"),
+        Bug(_HOLDING, "        direction.held_since_ms = FOREVER_MS\n", ""),
+    ],
+    "The router looks again as soon as": [
+        Bug(_DEFINITIONS, "self.changes.routed.add(route.service_name)", "pass"),
+        Bug(_DEFINITIONS, "self.changes.routed.add(name)", "pass"),
+        Bug(_DEFINITIONS, "self._changed(growth)\n        self.changes.is_all = True", "self._changed(growth)"),
+        Bug(_DEFINITIONS, "self.version += 1\n                self._route_changed(route)", "self.version += 1"),
+        Bug(_DEFINITIONS, "        self._route_changed(before)\n", ""),
+        Bug(_STORE, "is_due = (held[0] != 0) | (held[1] != 0)", "is_due = held[1] != 0"),
+        Bug(_STORE, "np.isin(held[0], routed) | np.isin(held[1], routed)", "np.isin(held[1], routed)"),
+    ],
+    "`conversation retry` lets the router": [
+        Bug(
+            _LOOKING,
+            "            direction.retry_ms = 0\n            conversation.is_view",
+            "            conversation.is_view",
+        ),
+    ],
+    "If no address of a mirrored route": [
+        Bug(_MIRRORS, "ASK_AGAIN_MS = 10_000", "ASK_AGAIN_MS = 20_000"),
+        Bug(_MIRRORS, "pair.is_awaited and now_ms >= pair.asked_ms", "pair.is_awaited and now_ms > pair.asked_ms"),
+        Bug(_MIRRORS, "return None if index is None else place[1 + index]", "return place[1 + (index or 0)]"),
+    ],
+    "If a route leads to another instance but": [
+        Bug(_DELIVERING, "    elif receiver is None:\n", "    elif True:\n"),
+    ],
+    "Deliveries whose topic is missing": [
+        Bug(_SETTINGS, "delivery_retry_ms: int = 25_000", "delivery_retry_ms: int = 20_000"),
+        Bug(_DELIVERING, "if context.now_ms < direction.retry_ms:", "if context.now_ms <= direction.retry_ms:"),
+    ],
+    "Messages wait while earlier ones": [
+        Bug(_DELIVERING, "if item.sequence != direction.due_sequence:", "if item.sequence < direction.due_sequence:"),
+    ],
+    "A partition lets a limited number": [
+        Bug(_DELIVERING, "if context.let_go <= 0:", "if context.let_go < 0:"),
+        Bug(_DELIVERING, "            context.let_go -= 1\n", ""),
+    ],
+    "Pinning: the first delivery fixes": [
+        Bug(_DELIVERING, "conversation.to_broker_instance = context.definitions", "context.definitions"),
+    ],
+    "Pinning: an older conversation waits": [
+        Bug("core/routing/locating.py", "return NO_BROKER_INSTANCE", "return NO_SERVICE"),
+    ],
+    "After a failed delivery, all later ones": [
+        Bug(_LOOKING, "deque(sorted(items.values(), key=_sequence))", "deque(items.values())"),
+        Bug(
+            _LOOKING,
+            "direction.due_sequence = min(direction.due_sequence, each.sequence)",
+            "direction.due_sequence = each.sequence",
+        ),
+        Bug(
+            _CARRYING,
+            "        self._report(direction, delivery, is_returned=True)\n        return True",
+            "        return False",
+        ),
+        Bug(_CARRYING, "(delivery.begun, delivery.round) > (refusal", "(delivery.begun, delivery.round) >= (refusal"),
+    ],
+    "A message that can never be delivered": [
+        Bug(_LIFETIMES, "for side in (TARGET - to, to):", "for side in (TARGET - to,):"),
+        Bug(_LIFETIMES, "for side in (TARGET - to, to):", "for side in (to,):"),
+        Bug(_CARRYING, "is_returned=not failure.is_lasting", "is_returned=True"),
+    ],
+    "END: what is held still goes": [
+        Bug(_STATEMENTS, "    if trigger is Trigger.END:\n", f"    if trigger is Trigger.END:\n    {_DROP_UNSENT}"),
+    ],
+    "END WITH ERROR: what is held is dropped": [
+        Bug(_STATEMENTS, f"{_DROP_UNSENT}    if state is State.DO:", "    if state is State.DO:"),
+        Bug(
+            _STATEMENTS,
+            "            send(context, conversation, far_side, Kind.ERROR, offset)",
+            "            send(context, conversation, far_side, Kind.END, offset)",
+        ),
+    ],
+    "END WITH CLEANUP: what is held is dropped": [
+        Bug(_STATEMENTS, f"{_DROP_UNSENT}    if conversation.services", "    if conversation.services"),
+        Bug(
+            _STATEMENTS,
+            f"{_DROP_UNSENT}    if conversation.services[far_side] == ROUTERS_SERVICE:\n",
+            f"{_DROP_UNSENT}    if True:\n",
+        ),
+        Bug(
+            _DELIVERING,
+            "            fail(context, conversation, TARGET - to, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)\n",
+            "            pass\n",
+        ),
+    ],
+    "The lifetime is over": [
+        Bug(_LIFETIMES, "if until_ms >= conversation.ends_ms and", "if until_ms > conversation.ends_ms and"),
+        Bug(_LIFETIMES, _FAIL_BOTH, "        fail(context, conversation, TARGET, LIFETIME_OVER,"),
+        Bug(_LIFETIMES, _FAIL_BOTH, "        fail_both(context, conversation, TARGET, 0,"),
+        Bug(_STATEMENTS, "conversation.ends_ms = timestamp_ms +", "conversation.ends_ms = context.now_ms +"),
+    ],
+    "ALTER DATABASE with another broker instance": [
+        Bug(
+            _LOOKING,
+            "fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
+            "fail(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
+        ),
+        Bug(
+            _LOOKING,
+            "fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
+            "fail(context, conversation, TARGET - side, REMOTE_ENDPOINT_GONE, reason)",
+        ),
+        Bug(
+            _LOOKING,
+            "fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
+            "fail_both(context, conversation, side, REMOTE_SERVICE_DROPPED, reason)",
+        ),
+        Bug(_LOOKING, "if not conversation.is_closed(side):\n            _end", "if True:\n            _end"),
+    ],
+    "DROP SERVICE and DROP DATABASE": [
+        Bug(_LOOKING, "    fail(context, conversation, TARGET - side, REMOTE_SERVICE_DROPPED, reason)\n", ""),
+        Bug(
+            _LOOKING,
+            "    drop_waiting(context, conversation, side, reason)\n\n",
+            "    drop_waiting(context, conversation, side, None)\n\n",
+        ),
+        Bug(
+            _DEFINITIONS,
+            "            self.drop_service(name, service)\n",
+            "            del self._services[service][name]\n            self._look_where_service_is(service)\n",
+        ),
+    ],
+    "A limit of held messages": [
+        Bug(
+            _DELIVERING,
+            "len(direction.waiting) > settings.max_held_per_direction",
+            "len(direction.waiting) >= settings.max_held_per_direction",
+        ),
+        Bug(_DELIVERING, "context.held > settings.max_held:", "context.held >= settings.max_held:"),
+        Bug(_DELIVERING, "    fail(context, conversation, TARGET - to, 0, problem)\n", ""),
+        Bug(
+            _DELIVERING,
+            "        send(context, conversation, to, Kind.ERROR, -1, 0, problem)\n",
+            "        fail(context, conversation, to, 0, problem)\n",
+        ),
+    ],
+    "The codes of the router's errors": [
+        Bug(
+            _DELIVERING,
+            "send(context, conversation, side, Kind.ERROR, -1, -code, text)",
+            "send(context, conversation, side, Kind.ERROR, -1, code, text)",
+        ),
+        Bug(_STATEMENTS, "-(number or 0),", "number or 0,"),
+    ],
+    "An endpoint gets one Error of the router": [
+        Bug(
+            _DELIVERING,
+            "endpoint.state not in ENDED and endpoint.state is not State.ER\n",
+            "endpoint.state not in ENDED\n",
+        ),
+        Bug(_DELIVERING, "    if errors and is_lost:\n", "    if False:\n"),
+    ],
+    "A service that is created again": [
+        Bug(
+            _DELIVERING,
+            "return decision.service if receiver is None else own_service(context, conversation, to)",
+            "return decision.service",
+        ),
+        Bug(
+            _LOOKING, "service is not None and endpoint.service_created in (0, service.created)", "service is not None"
+        ),
+        Bug(_HOLDING, "service is None or endpoint.service_created not in (0, service.created)", "service is None"),
+    ],
+    "A closed conversation is remembered for": [
+        Bug(_SETTINGS, "tombstone_ms: int = 1_800_000", "tombstone_ms: int = 1_200_000"),
+        Bug(
+            _LOOKING,
+            "return context.now_ms < _remembered_until_ms",
+            "return context.now_ms <= _remembered_until_ms",
+        ),
+    ],
+    "A conversation that only one side has ended": [
+        Bug(
+            _CONVERSATION,
+            "endpoint is not None and endpoint.state is not State.CD",
+            "endpoint is not None and endpoint.state not in (State.CD, State.DI)",
+        ),
+    ],
+    "A timer replaces an earlier one": [
+        Bug(_STATEMENTS, "endpoint.timer_ms = timer_ms", "endpoint.timer_ms = min(endpoint.timer_ms, timer_ms)"),
+        Bug(_LIFETIMES, "until_ms >= endpoint.timer_ms", "until_ms > endpoint.timer_ms"),
+    ],
+    "If the timer's service is not here": [
+        Bug(_SETTINGS, "timer_retry_ms: int = 10_000", "timer_retry_ms: int = 15_000"),
+        Bug(
+            _LIFETIMES,
+            "endpoint.timer_ms = context.broker_ms + context.settings.timer_retry_ms",
+            "endpoint.timer_ms = FOREVER_MS",
+        ),
+    ],
+    "8426: a statement for a conversation": [
+        Bug(_STATEMENTS, 'not in ("MESSAGE", "TIMER")', 'not in ("MESSAGE", "TIMER", "END")'),
+        Bug(_STATEMENTS, 'not in ("MESSAGE", "TIMER")', 'not in ("MESSAGE",)'),
+        Bug(_STATEMENTS, "if not envelope.begin or side == TARGET:", "if not envelope.begin:"),
+    ],
+    "11212: a message for an endpoint": [
+        Bug(_DELIVERING, "kind, offset, ENDPOINT_CLOSED, CLOSED)", "kind, offset, None, CLOSED)"),
+        Bug(_CONVERSATION, "(endpoint.state in ENDED or endpoint.state is State.ER)", "endpoint.state in ENDED"),
+    ],
+    "Without a number: a second BEGIN": [
+        Bug(_STATEMENTS, "    elif envelope.begin:\n", "    elif envelope.begin and side == TARGET:\n"),
+        Bug(_STATEMENTS, "envelope.from_service != service or envelope.from_database", "envelope.from_database"),
+        Bug(
+            _STATEMENTS,
+            "envelope.from_service != service or envelope.from_database != endpoint.database",
+            "envelope.from_service != service",
+        ),
+        Bug(_STATEMENTS, "if envelope.to_service != far_service:", "if not envelope.to_service:"),
+        Bug(
+            _STATEMENTS,
+            "if service is None and envelope.from_database in",
+            "if service is None and envelope.from_database not in",
+        ),
+    ],
+    "A BEGIN from a database that does not exist": [
+        Bug(
+            _STATEMENTS,
+            "if service is None and envelope.from_database in context.definitions.databases:",
+            "if service is None:",
+        ),
+        Bug(_RESOLVING, "return self._undelivered(SENDER_NOT_HERE)", "return self._undelivered(NO_ROUTE)"),
+    ],
+    "Each service is asked for once": [
+        Bug(_QUESTIONS, "in {Progress.ASKED, Progress.FAILED}:", "in {Progress.FAILED}:"),
+        Bug(_QUESTIONS, "if name == service and (was_held", "if (was_held"),
+    ],
+    "A question stays open until": [
+        Bug(_QUESTIONS, "NEEDED_FOR_MS = 2 * _NEEDED_AGAIN_MS", "NEEDED_FOR_MS = _NEEDED_AGAIN_MS"),
+        Bug(
+            _LIFETIMES,
+            "    if conversation.endpoints[TARGET] is not None or (link is not None and link.far_instance is not None):\n"
+            "        return\n",
+            "",
+        ),
+        Bug(_LIFETIMES, "    context.questions.close((endpoint.database, endpoint.group_id))\n", ""),
+        Bug(_LIFETIMES, "        _take_question_back(context, conversation, endpoint)\n", ""),
+    ],
+    "After a question that failed": [
+        Bug(_QUESTIONS, "now_ms + _ASK_AGAIN_MS)", "now_ms + _NEEDED_AGAIN_MS)"),
+        Bug(_QUESTIONS, "Progress.FAILED if is_error else Progress.ANSWERED", "Progress.ANSWERED"),
+    ],
+    "A message from outside is dropped (9770)": [
+        Bug(
+            _RESOLVING,
+            "return Decision(self._held(), rule",
+            "return Decision(Outcome.DELAYED if number == ROUTE_ASKED_FOR else self._held(), rule",
+        ),
+    ],
+    "A partition has a limit of conversations": [
+        Bug(
+            _STATEMENTS,
+            "context.conversations >= context.settings.max_conversations",
+            "context.conversations > context.settings.max_conversations",
+        ),
+    ],
+    "A partition looks at a limited number": [
+        Bug(_STORE, f"np.lexsort({_FIRST})", f"np.lexsort({_FIRST}[::-1])"),
+        Bug(_STORE, f"due[np.lexsort({_FIRST})][:limit]", "due[:limit]"),
+        Bug(_STORE, "np.flatnonzero(resting_ms <= 0)", "np.flatnonzero(resting_ms < 0)"),
+    ],
+    "Services for which a route is asked": [
+        Bug(_QUESTIONS, "MAX_QUESTIONS = 1_000", "MAX_QUESTIONS = 1_001"),
+        Bug(_QUESTIONS, "len(self._known) >= MAX_QUESTIONS", "len(self._known) > MAX_QUESTIONS"),
+    ],
+    "A transport has a limit of connections": [
+        Bug("daemons/transport/connections.py", "now_ms, each.state.used_ms))", "now_ms, -each.state.used_ms))"),
+        Bug("daemons/transport/connections.py", "MAX_CONNECTIONS = 100", "MAX_CONNECTIONS = 101"),
+    ],
+}

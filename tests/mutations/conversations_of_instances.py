@@ -1,0 +1,185 @@
+"""Bugs that contradict the statements of docs/conversations.md about other instances."""
+
+from tests.mutations.bug import Bug, Bugs
+
+_LIFETIMES = "core/conversations/lifetimes.py"
+_LOOKING = "core/conversations/looking.py"
+_RECEIVING = "core/conversations/receiving.py"
+_TRANSMITTING = "core/conversations/transmitting.py"
+_CONTEXT = "core/conversations/context.py"
+_SETTINGS = "core/conversations/settings.py"
+_REPEAT_AFTER = "link.resend_after_ms = min(2 * link.resend_after_ms,"
+_TAKE_INCOMING = "    for record, found in incoming:\n        _take_incoming(context, store, record, found, place)\n"
+_LOOK_AT_DUE = "    rows += _look_at_due(context, shard, topics, partition)\n"
+
+BUGS: Bugs = {
+    "From another instance, in sequence": [
+        Bug(
+            _TRANSMITTING,
+            "if link is None or not link.owes_acknowledgement:",
+            "if link is None or not link.owes_acknowledgement or link.far_side != TARGET:",
+        ),
+        Bug(
+            _TRANSMITTING,
+            "conversation.directions[TARGET - far].next_sequence,",
+            "max(0, conversation.directions[TARGET - far].next_sequence - 1),",
+        ),
+    ],
+    "A repeat (11218) is dropped": [
+        Bug(_RECEIVING, "    link.owes_acknowledgement = True\n    number =", "    number ="),
+        Bug(
+            _RECEIVING,
+            "if number < conversation.directions[own].next_sequence:",
+            "if number < conversation.directions[own].next_sequence - 1:",
+        ),
+    ],
+    "What is ahead of sequence waits": [
+        Bug(_SETTINGS, "stale_ms: int = 10_000", "stale_ms: int = 15_000"),
+        Bug(_RECEIVING, "message.received_ms <= before_ms", "message.received_ms < before_ms"),
+        Bug(_RECEIVING, "Drop(message.offset, OUT_OF_ORDER", "Drop(message.offset, REPEATED"),
+    ],
+    "What comes for a closed endpoint": [
+        Bug(_RECEIVING, "context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)", "pass"),
+        Bug(_RECEIVING, "    _pass_over(direction, sequence)\n    if kind", "    if kind"),
+        Bug(
+            _RECEIVING,
+            "kind == Kind.MESSAGE and _state(conversation, own) is State.CD and not",
+            "kind == Kind.END and _state(conversation, own) is State.CD and not",
+        ),
+    ],
+    "What belongs to a conversation that is not known": [
+        Bug(
+            _RECEIVING,
+            "        answer_stranger(context, envelope, service.database, REMOTE",
+            "        (lambda *_: None)(context, envelope, service.database, REMOTE",
+        ),
+        Bug(_RECEIVING, "if own == TARGET and not envelope.first_unacknowledged and", "if own == TARGET and"),
+    ],
+    "If another instance has acknowledged": [
+        Bug(
+            _RECEIVING,
+            "(envelope.first_unacknowledged or 0) > conversation",
+            "(envelope.first_unacknowledged or 0) > 1 + conversation",
+        ),
+        Bug(
+            _RECEIVING,
+            "    fail(context, conversation, TARGET - link.far_side, REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)\n",
+            "",
+        ),
+        Bug(_RECEIVING, "    reset(context, conversation, link, -REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)\n", ""),
+    ],
+    "A second target gets": [
+        Bug(_RECEIVING, 'return link.far_instance == (envelope.from_broker_instance or "")', "return True"),
+        Bug(
+            _RECEIVING,
+            "        answer_stranger(context, envelope, endpoint.database, SECOND",
+            "        (lambda *_: None)(context, envelope, endpoint.database, SECOND",
+        ),
+    ],
+    "What comes for a database that is not here": [
+        Bug(
+            _RECEIVING,
+            "endpoint is None or (endpoint.database in definitions.databases and not definitions.is_here(endpoint.database))",
+            "endpoint is None",
+        ),
+    ],
+    "If no route leads on": [
+        Bug(_RECEIVING, "_drop(context, envelope, offset, decision.number)", "_drop(context, envelope, offset, None)"),
+    ],
+    "A message is sent on ten times": [
+        Bug(_SETTINGS, "max_hops: int = 10", "max_hops: int = 9"),
+        Bug(_RECEIVING, "if hops < 0:", "if hops <= 0:"),
+    ],
+    "Conversations of other instances, and what": [
+        Bug(_RECEIVING, "settings.max_conversations // 2", "settings.max_conversations"),
+        Bug(_RECEIVING, "context.held < settings.max_held // 2", "context.held < settings.max_held"),
+        Bug(_RECEIVING, "context.incoming_conversations >= settings", "context.incoming_conversations > settings"),
+    ],
+    "A message that can never be sent": [
+        Bug(_LOOKING, "    fail(context, conversation, TARGET - far, 0, reason)\n", ""),
+        Bug(_LOOKING, "or not any(item.sequence == sequence for item in waiting)", "or not waiting"),
+    ],
+    "What is not acknowledged is sent again after": [
+        Bug(_SETTINGS, "\n    resend_ms: int = 4_000", "\n    resend_ms: int = 5_000"),
+        Bug(_SETTINGS, "max_resend_ms: int = 64_000", "max_resend_ms: int = 128_000"),
+        Bug(_TRANSMITTING, _REPEAT_AFTER, "link.resend_after_ms = min(link.resend_after_ms,"),
+        Bug(_TRANSMITTING, "elif context.now_ms >= link.resend_ms:", "elif context.now_ms > link.resend_ms:"),
+    ],
+    "It is sent again at once when": [
+        Bug(_TRANSMITTING, "link.next_sequence, link.resend_ms = first, FOREVER_MS\n", "link.resend_ms = FOREVER_MS\n"),
+        Bug(
+            _LOOKING,
+            "link.resend_ms, link.resend_after_ms = AT_ONCE, context.settings.resend_ms // 2\n        link.sent",
+            "link.resend_after_ms = context.settings.resend_ms // 2\n        link.sent",
+        ),
+    ],
+    "Acknowledgements are cumulative": [
+        Bug(
+            _TRANSMITTING,
+            "    while direction.waiting and direction.waiting[0].sequence < received:",
+            "    for _ in range(direction.waiting[0].sequence < received if direction.waiting else 0):",
+        ),
+        Bug(
+            _RECEIVING,
+            "received = envelope.receive_sequence_number or 0",
+            "received = (envelope.receive_sequence_number or 0) if envelope.type == 'ACK' else 0",
+        ),
+    ],
+    "At most 500 messages": [
+        Bug(_TRANSMITTING, "end = min(len(waiting), window)", "end = min(len(waiting), window + 1)"),
+        Bug(_TRANSMITTING, "end = min(len(waiting), window)", "end = len(waiting)"),
+    ],
+    "If acknowledgements take more than 2 s": [
+        Bug(_CONTEXT, "min(2 * taken_ms,", "min(taken_ms,"),
+        Bug(_CONTEXT, "share = 2 if self._slowest_ms > self.round_trip_ms else 8", "share = 8"),
+    ],
+    "Only the first message is repeated": [
+        Bug(_TRANSMITTING, "link.window = first, FOREVER_MS, 1", "link.window = first, FOREVER_MS, 0"),
+        Bug(_TRANSMITTING, "link.window += 1 if link.window else 0", "link.window += 2 if link.window else 0"),
+        Bug(_TRANSMITTING, "link.window += 1 if link.window else 0", "pass"),
+    ],
+    "A closed conversation is remembered until its far side": [
+        Bug(_RECEIVING, "    link.repeats_below = max(link.repeats_below, number + 1)\n", ""),
+        Bug(_LOOKING, "may_repeat = link is not None and link.repeats_below > 0", "may_repeat = link is not None"),
+        Bug(
+            _RECEIVING,
+            "(envelope.first_unacknowledged or 0) >= link.repeats_below",
+            "(envelope.first_unacknowledged or 0) >= link.repeats_below - 1",
+        ),
+        Bug(_LOOKING, "_GONE_AFTER_MS = 7 *", "_GONE_AFTER_MS = 8 *"),
+        Bug(_RECEIVING, "    conversation.closed_ms = max(conversation.closed_ms, context.now_ms)\n", ""),
+        Bug(_LOOKING, "away_ms = context.away.get(link.address, 0)", "away_ms = 0"),
+        Bug(_LOOKING, "away[address] = min(away[address], now_ms)", "del away[address]"),
+    ],
+    "A router that was down reads": [
+        Bug("spark/routing/step_shard.py", f"{_TAKE_INCOMING}{_LOOK_AT_DUE}", f"{_LOOK_AT_DUE}{_TAKE_INCOMING}"),
+    ],
+    "What a closed endpoint tells a far side": [
+        Bug(_LOOKING, "context.now_ms >= link.quiet_ms + _GONE", "context.now_ms > link.quiet_ms + _GONE"),
+        Bug(_LOOKING, "        tell_nothing_more(context, conversation, link, _NOT_HEARD_OF)\n", "        pass\n"),
+        Bug(_LIFETIMES, "        tell_nothing_more(context, conversation, link, LIFETIME_EXCEEDED)\n", "        pass\n"),
+        Bug(
+            _LOOKING, "if not is_connected and (address in away or", "if not is_connected and address not in away and ("
+        ),
+    ],
+    "An open conversation waits for its far side": [
+        Bug(_LIFETIMES, "endpoint.state not in {State.CD, State.ER}", "endpoint.state is State.ABSENT"),
+        Bug(
+            "core/conversations/statements.py",
+            "        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=False)\n",
+            "        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=True)\n",
+        ),
+    ],
+    "The first acknowledgement fixes": [
+        Bug(_RECEIVING, "conversation.to_broker_instance = envelope.from_broker_instance", "pass"),
+        Bug(_RECEIVING, 'return link.far_instance == (envelope.from_broker_instance or "")', "return True"),
+    ],
+    "From then on, the routes for its broker instance": [
+        Bug("core/routing/matching.py", "{1: rule_1, 2: rule_2, 3: rule_3", "{2: rule_2, 1: rule_1, 3: rule_3"),
+        Bug("core/routing/matching.py", "if instance is not None else NO_ROUTES", "if instance is None else NO_ROUTES"),
+    ],
+    "An Error that ends the far endpoint at once": [
+        Bug(_TRANSMITTING, "-1 if item.sequence == RESET else item.sequence", "item.sequence"),
+        Bug(_TRANSMITTING, "    drop_to_far(context, conversation, link, text, is_sent_kept=False)\n", ""),
+    ],
+}
