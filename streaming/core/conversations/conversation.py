@@ -96,6 +96,7 @@ class Link:
         address: The address to which messages were sent last; empty: none was, or its route is gone.
         next_sequence: The number of the next message to send. It goes back when messages are sent again.
         sent_below: Messages with lower numbers have been sent at least once.
+        received_below: Messages of the far side with lower numbers have been received, which it is told.
         resend_ms: The instant at which what is not acknowledged is sent again; AT_ONCE: now.
         resend_after_ms: The time after which it is sent again; it doubles each time.
         sent_ms: The instant since which the far side has owed an acknowledgement; NEVER_MS: not known.
@@ -117,6 +118,7 @@ class Link:
     address: str = ""
     next_sequence: int = 0
     sent_below: int = 0
+    received_below: int = 0
     resend_ms: int = FOREVER_MS
     resend_after_ms: int = 0
     sent_ms: int = NEVER_MS

@@ -224,15 +224,16 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     if sequence is None:
         # What this side has said since it was told is for nobody.
         tell_nothing_more(context, conversation, link, FAR_ENDPOINT_GONE)
-    if number < conversation.directions[own].next_sequence:
+    if number < link.received_below:
         _take_repeat(context, conversation, link, envelope, offset)
     elif sequence is None:
         _take_reset(context, conversation, link, offset)
-    elif _is_refused(conversation, own, kind):
-        _refuse(context, conversation, link, sequence, kind, offset)
-    elif (envelope.first_unacknowledged or 0) > conversation.directions[own].next_sequence:
-        _end_with_gap(context, conversation, link)
-        _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
+    elif (envelope.first_unacknowledged or 0) > link.received_below:
+        if _is_refused(conversation, own, kind):
+            _refuse(context, conversation, link, sequence, kind, offset)
+        else:
+            _end_with_gap(context, conversation, link)
+            _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     elif sequence in link.ahead:
         _drop(context, envelope, offset, REPEATED)
     elif not _has_room(context, conversation, link, sequence):
@@ -300,26 +301,34 @@ def _is_refused(conversation: Conversation, own: int, kind: int) -> bool:
 def _has_room(context: Context, conversation: Conversation, link: Link, sequence: int) -> bool:
     """Returns whether a message may wait. Messages of other instances get half of the room."""
     settings, direction = context.settings, conversation.directions[TARGET - link.far_side]
-    if sequence == direction.next_sequence and not direction.waiting:
+    if sequence == link.received_below and not direction.waiting:
         return True
-    return sequence < direction.next_sequence + settings.max_unacknowledged and context.held < settings.max_held // 2
+    return sequence < link.received_below + settings.max_unacknowledged and context.held < settings.max_held // 2
 
 
 def accept_what_can_be(context: Context, conversation: Conversation, link: Link) -> None:
-    """Accepts the messages of the far side that are in sequence and can be delivered now."""
+    """Accepts the messages of the far side that are in sequence and can be delivered or refused now."""
     own = TARGET - link.far_side
-    direction = conversation.directions[own]
-    while not direction.waiting and direction.next_sequence in link.ahead:
-        if isinstance(find_own_service(context, conversation, own), int):
+    while link.received_below in link.ahead:
+        sequence = link.received_below
+        message = link.ahead[sequence]
+        is_refused = _is_refused(conversation, own, message.kind)
+        if not is_refused and not _is_deliverable(context, conversation, own):
             return
-        sequence = direction.next_sequence
-        message = link.ahead.pop(sequence)
+        del link.ahead[sequence]
         context.held -= 1
         link.owes_acknowledgement = True
-        if _is_refused(conversation, own, message.kind):
+        if is_refused:
             _refuse(context, conversation, link, sequence, message.kind, message.offset)
         else:
+            link.received_below += 1
             send(context, conversation, own, message.kind, message.offset)
+
+
+def _is_deliverable(context: Context, conversation: Conversation, own: int) -> bool:
+    """Returns whether a message to the own endpoint can be delivered now."""
+    is_held = bool(conversation.directions[own].waiting)
+    return not is_held and not isinstance(find_own_service(context, conversation, own), int)
 
 
 def drop_stale(context: Context, conversation: Conversation, link: Link) -> None:
@@ -335,20 +344,13 @@ def _take_reset(context: Context, conversation: Conversation, link: Link, offset
     """Ends the own endpoint by an Error of the far side, whatever has been received before."""
     own = TARGET - link.far_side
     direction = conversation.directions[own]
+    link.received_below = RESET + 1
     if conversation.is_closed(own):
         conversation.apply(own, Trigger.FAR_FAILED)
-        _pass_over(direction, RESET)
         return
     drop_waiting(context, conversation, own, FAR_ENDPOINT_GONE)
     direction.next_sequence = direction.due_sequence = direction.dropped_below = RESET
     send(context, conversation, own, Kind.ERROR, offset)
-
-
-def _pass_over(direction: Direction, sequence: int) -> None:
-    """Counts messages up to this number as received, but not what is still to be delivered."""
-    direction.next_sequence = sequence + 1
-    if not direction.waiting:
-        direction.due_sequence = direction.next_sequence
 
 
 def _refuse(  # noqa: PLR0913, PLR0917  (the fields of the message)
@@ -356,8 +358,7 @@ def _refuse(  # noqa: PLR0913, PLR0917  (the fields of the message)
 ) -> None:
     """Refuses a message to an endpoint that takes no more. It is acknowledged, so it does not come again."""
     own = TARGET - link.far_side
-    direction = conversation.directions[own]
-    _pass_over(direction, sequence)
+    link.received_below = sequence + 1
     if kind == Kind.MESSAGE:
         context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)
     if kind == Kind.ERROR:

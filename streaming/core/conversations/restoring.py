@@ -67,6 +67,8 @@ def end_suspect(
         if link is not None and link.far_side == side:
             # Nobody knows what it has received, so only an Error that comes before everything can reach it.
             link.has_told_end = False
+            # It may send again what has been delivered here.
+            link.received_below = max(link.received_below, generation << GENERATION_BITS)
             reset(context, conversation, link, 0, REASON)
             deliver_what_can_go(context, conversation, side)
         else:

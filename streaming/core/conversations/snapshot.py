@@ -9,7 +9,7 @@ from collections import deque
 from itertools import accumulate
 from typing import Any
 
-from streaming.core.conversations.conversation import Ahead, Conversation, Direction, Endpoint, Item, Link
+from streaming.core.conversations.conversation import TARGET, Ahead, Conversation, Direction, Endpoint, Item, Link
 from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import FOREVER_MS, NEVER_MS
@@ -49,17 +49,18 @@ def restore(snapshot: Snapshot) -> Conversation:
     # Snapshots of the first routers have no instant of the last statement, and no link.
     spoken_ms = parts.pop(0) if len(parts) > _PARTS else NEVER_MS
     link = parts[_PARTS] if len(parts) > _PARTS else None
+    directions = [_restore_direction(part) for part in parts[2:_PARTS]]
     return Conversation(
         conversation_id,
         (service, to_service),
         instance,
         [_restore_endpoint(part) for part in parts[:2]],
-        [_restore_direction(part) for part in parts[2:_PARTS]],
+        directions,
         begun,
         ends_ms,
         closed_ms,
         spoken_ms,
-        _restore_link(link),
+        _restore_link(link, directions),
     )
 
 
@@ -101,23 +102,28 @@ def _take_link(link: Link) -> Snapshot:
         link.quiet_ms,
         link.repeats_below,
         link.returned,
+        link.received_below,
     ]
 
 
-def _restore_link(taken: Snapshot | None) -> Link | None:
+def _restore_link(taken: Snapshot | None, directions: list[Direction]) -> Link | None:
     if taken is None:
         return None
     far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
     # The first versions had no instant of sending, the next ones no window. Before format 4 closed conversations were
-    # forgotten whatever their far side knew, and nothing was noted of messages that come back.
-    later = [NEVER_MS, 0, FOREVER_MS, 0, []]
-    has_told_end, ahead, sent_ms, window, quiet_ms, repeats_below, returned = rest + later[len(rest) - 2 :]
+    # forgotten whatever their far side knew, nothing was noted of messages that come back, and an Error of the router
+    # counted as received.
+    later = [NEVER_MS, 0, FOREVER_MS, 0, [], directions[TARGET - far_side].next_sequence]
+    has_told_end, ahead, sent_ms, window, quiet_ms, repeats_below, returned, received_below = (
+        rest + later[len(rest) - 2 :]
+    )
     return Link(
         far_side,
         far_instance,
         address,
         next_sequence,
         sent_below,
+        received_below,
         resend_ms,
         resend_after_ms,
         sent_ms,

@@ -139,7 +139,7 @@ def _message(context: Context, conversation: Conversation, link: Link, decision:
         conversation.services[far],
         far_broker_instance(context, conversation, far),
         conversation.directions[far].due_sequence,
-        conversation.directions[TARGET - far].next_sequence,
+        link.received_below,
         context.settings.max_hops,
         lifetime_ms,
         item.error_code,

@@ -3,7 +3,6 @@
 import pytest
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET
-from streaming.core.conversations.decisions import REPEATED
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, CreateService, DropService
 from tests.support import instances_scene as instances
@@ -203,7 +202,14 @@ def test_what_another_instance_has_said_in_time_is_taken_after_a_downtime(kind: 
 def test_what_another_instance_has_said_after_the_end_is_refused_after_a_downtime() -> None:
     found, scene = south_reads_late("MESSAGE", 29 * MINUTE, 31 * MINUTE)
     assert found == ["0", "1", "ERROR -8489"]
-    assert scene.south.drops[REPEATED] == 1
+    assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
+
+
+def test_an_error_of_the_router_takes_no_number_of_the_far_side() -> None:
+    _, scene = south_reads_late("MESSAGE", 29 * MINUTE)
+    link = scene.south.shard.conversation(C).link
+    assert link is not None
+    assert link.received_below == 2, "a message on its way would count as received, and nobody would hear of it"
 
 
 @pytest.mark.parametrize("is_known", [False, True])

@@ -57,6 +57,7 @@ WHOLE = Conversation(
         "tcp://far:1",
         3,
         4,
+        5,
         5_000,
         6_000,
         4_500,
@@ -120,6 +121,7 @@ def test_of_an_older_link_it_is_not_known_what_was_not_stored_then() -> None:
     assert WHOLE.link is not None
     expected = WHOLE.link
     changes: list[dict[str, Any]] = [
+        {"received_below": 5},  # the next number of the own endpoint
         {"returned": []},
         {"repeats_below": 0},
         {"quiet_ms": FOREVER_MS},

@@ -169,8 +169,25 @@ def test_nothing_is_taken_after_the_end(scene: Scene) -> None:
     scene.say(begin=True)
     receive(scene.south, from_north("MESSAGE", 2), from_north("END", 1))
     assert got(scene.south) == ["0", "END"]
-    assert scene.south.shard.conversation(C).directions[1].next_sequence == 3, "what is refused is acknowledged, too"
+    link = scene.south.shard.conversation(C).link
+    assert link is not None
+    assert link.received_below == 3, "what is refused is acknowledged, too"
     assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
+
+
+def test_what_a_later_message_overtakes_on_the_way_to_a_closed_endpoint_is_a_dead_letter_too(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.cut((SOUTH, NORTH))
+    scene.say("END", by_target=True)
+    scene.cut((SOUTH, NORTH), (NORTH, SOUTH))
+    scene.say()
+    scene.cut((SOUTH, NORTH))
+    scene.say()
+    assert not scene.south.dead_letters
+    scene.cut()
+    for _ in range(3):
+        scene.go_on(4_000)
+    assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"] * 2
 
 
 def test_a_closed_endpoint_takes_ends_and_errors_in_silence(scene: Scene) -> None:
