@@ -143,7 +143,7 @@ BUGS: Bugs = {
     ],
     "If no address of a mirrored route": [
         Bug(_MIRRORS, "ASK_AGAIN_MS = 10_000", "ASK_AGAIN_MS = 20_000"),
-        Bug(_MIRRORS, "pair.is_awaited and now_ms >= pair.asked_ms", "pair.is_awaited and now_ms > pair.asked_ms"),
+        Bug(_MIRRORS, "        if now_ms < pair.asked_ms + ASK_AGAIN_MS:\n            return None\n", ""),
         Bug(_MIRRORS, "return None if index is None else place[1 + index]", "return place[1 + (index or 0)]"),
     ],
     "If a route leads to another instance but": [
@@ -151,7 +151,11 @@ BUGS: Bugs = {
     ],
     "Deliveries whose topic is missing": [
         Bug(_SETTINGS, "delivery_retry_ms: int = 25_000", "delivery_retry_ms: int = 20_000"),
-        Bug(_DELIVERING, "if context.now_ms < direction.retry_ms:", "if context.now_ms <= direction.retry_ms:"),
+        Bug(
+            _LOOKING,
+            "direction.retry_ms = next_turn_ms(context.now_ms, context.settings.delivery_retry_ms)",
+            "direction.retry_ms = context.now_ms + context.settings.delivery_retry_ms",
+        ),
     ],
     "Messages wait while earlier ones": [
         Bug(_DELIVERING, "if item.sequence != direction.due_sequence:", "if item.sequence < direction.due_sequence:"),
@@ -347,10 +351,10 @@ BUGS: Bugs = {
         Bug(_RESOLVING, "return self._undelivered(SENDER_NOT_HERE)", "return self._undelivered(NO_ROUTE)"),
     ],
     "Each service is asked for once": [
-        Bug(_QUESTIONS, "in {Progress.ASKED, Progress.FAILED}:", "in {Progress.FAILED}:"),
         Bug(_QUESTIONS, "if name == service and (was_held", "if (was_held"),
     ],
     "A question stays open until": [
+        Bug("core/conversations/asking.py", "    context.questions.begin((database, service), conversation_id)\n", ""),
         Bug(_QUESTIONS, "NEEDED_FOR_MS = 2 * _NEEDED_AGAIN_MS", "NEEDED_FOR_MS = _NEEDED_AGAIN_MS"),
         Bug(
             _LIFETIMES,

@@ -21,16 +21,16 @@ BUGS: Bugs = {
         ),
         Bug(
             _TRANSMITTING,
-            "conversation.directions[TARGET - far].next_sequence,",
-            "max(0, conversation.directions[TARGET - far].next_sequence - 1),",
+            "        link.received_below,\n",
+            "        max(0, link.received_below - 1),\n",
         ),
     ],
     "A repeat (11218) is dropped": [
         Bug(_RECEIVING, "    link.owes_acknowledgement = True\n    number =", "    number ="),
         Bug(
             _RECEIVING,
-            "if number < conversation.directions[own].next_sequence:",
-            "if number < conversation.directions[own].next_sequence - 1:",
+            "if number < link.received_below:",
+            "if number < link.received_below - 1:",
         ),
     ],
     "What is ahead of sequence waits": [
@@ -40,7 +40,7 @@ BUGS: Bugs = {
     ],
     "What comes for a closed endpoint": [
         Bug(_RECEIVING, "context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)", "pass"),
-        Bug(_RECEIVING, "    _pass_over(direction, sequence)\n    if kind", "    if kind"),
+        Bug(_RECEIVING, "    link.received_below = sequence + 1\n    if kind", "    if kind"),
         Bug(
             _RECEIVING,
             "kind == Kind.MESSAGE and _state(conversation, own) is State.CD and not",
@@ -58,8 +58,8 @@ BUGS: Bugs = {
     "If another instance has acknowledged": [
         Bug(
             _RECEIVING,
-            "(envelope.first_unacknowledged or 0) > conversation",
-            "(envelope.first_unacknowledged or 0) > 1 + conversation",
+            "(envelope.first_unacknowledged or 0) > link.received",
+            "(envelope.first_unacknowledged or 0) > 1 + link.received",
         ),
         Bug(
             _RECEIVING,
@@ -157,7 +157,9 @@ BUGS: Bugs = {
     "What a closed endpoint tells a far side": [
         Bug(_LOOKING, "context.now_ms >= link.quiet_ms + _GONE", "context.now_ms > link.quiet_ms + _GONE"),
         Bug(_LOOKING, "        tell_nothing_more(context, conversation, link, _NOT_HEARD_OF)\n", "        pass\n"),
-        Bug(_LIFETIMES, "        tell_nothing_more(context, conversation, link, LIFETIME_EXCEEDED)\n", "        pass\n"),
+        Bug(
+            _LIFETIMES, "        tell_nothing_more(context, conversation, link, LIFETIME_EXCEEDED)\n", "        pass\n"
+        ),
         Bug(
             _LOOKING, "if not is_connected and (address in away or", "if not is_connected and address not in away and ("
         ),

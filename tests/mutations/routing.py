@@ -54,7 +54,7 @@ BUGS: Bugs = {
         Bug(_DEFINITIONS, "table.expire(name)\n", "pass\n"),
     ],
     "If a `LOCAL` route finds no service": [
-        Bug(_RESOLVING, "number = number or service", "return self._undelivered(service, rule, database)"),
+        Bug(_RESOLVING, "number = number or service", "return self._undelivered(service, rule, table)"),
     ],
     "After an acknowledgement, the conversation names": [
         Bug(_RECEIVING, "conversation.to_broker_instance = envelope.from_broker_instance", "pass"),
@@ -73,7 +73,11 @@ BUGS: Bugs = {
         ),
     ],
     "The first step that matches ends the matching": [
-        Bug(_MATCHING, "return number, found", "return number, RouteGroup([*found.routes, *case.table.for_any().routes])"),
+        Bug(
+            _MATCHING,
+            "return number, found",
+            "return number, RouteGroup([*found.routes, *case.table.for_any().routes])",
+        ),
         Bug(_MATCHING, "{1: rule_1, 2: rule_2, 3: rule_3", "{2: rule_2, 1: rule_1, 3: rule_3"),
         Bug(_MATCHING, "2: rule_2, 3: rule_3, 5", "3: rule_3, 2: rule_2, 5"),
         Bug(_MATCHING, "5: rule_5, ASSUMING_RULE: rule_6}", "ASSUMING_RULE: rule_6, 5: rule_5}"),
@@ -149,7 +153,9 @@ BUGS: Bugs = {
     "Choosing 2. ": [
         Bug(_CHOOSING, _ORDER, "MIRRORED, NETWORK, IS_LOCAL, IS_TRANSPORT = range(4)"),
         Bug(_CHOOSING, _ORDER, "MIRRORED, IS_LOCAL, NETWORK, IS_TRANSPORT = 0, 1, 1, 3"),
-        Bug(_RESOLVING, "if not isinstance(service, int):", "if not isinstance(service, int) or len(found.routes) > 1:"),
+        Bug(
+            _RESOLVING, "if not isinstance(service, int):", "if not isinstance(service, int) or len(found.routes) > 1:"
+        ),
     ],
     "Choosing 3. ": [
         Bug(_CHOOSING, _ORDER, "MIRRORED, NETWORK, IS_LOCAL, IS_TRANSPORT = range(4)"),
@@ -196,9 +202,7 @@ BUGS: Bugs = {
         Bug(_RESOLVING, "is_this = normal_form(address) in self", "is_this = address in self"),
     ],
     "Forwarding must be on to send such a message": [
-        Bug(
-            _RESOLVING, _IS_FORWARDED, _IS_FORWARDED.replace("is_outside", "self._conversation.from_database is None")
-        ),
+        Bug(_RESOLVING, _IS_FORWARDED, _IS_FORWARDED.replace("is_outside", "self._conversation.from_database is None")),
     ],
     "Routes with mirror addresses have the highest precedence": [
         Bug(_CHOOSING, _ORDER, "IS_LOCAL, MIRRORED, NETWORK, IS_TRANSPORT = range(4)"),
@@ -211,7 +215,9 @@ BUGS: Bugs = {
         ),
     ],
     "If it is unreachable or no longer the principal": [
-        Bug(_MIRRORS, "return self._change(found, address, _NO_ANSWER)", "return self._change([], address, _NO_ANSWER)"),
+        Bug(
+            _MIRRORS, "return self._change(found, address, _NO_ANSWER)", "return self._change([], address, _NO_ANSWER)"
+        ),
         Bug(_TRANSMITTING, "    doubt_principal(context, decision)\n", ""),
     ],
     "Otherwise nothing is sent": [
@@ -226,7 +232,6 @@ BUGS: Bugs = {
         Bug(_QUESTIONS, "<SERVICE_NAME>{escape(service)}", "<SERVICE_NAME>{service}"),
     ],
     "One question at a time for a service": [
-        Bug(_QUESTIONS, "in {Progress.ASKED, Progress.FAILED}:", "in {Progress.FAILED}:"),
         Bug(_QUESTIONS, "if name == service and (was_held", "if (was_held"),
     ],
     "When the conversation ends, the message is matched again": [

@@ -74,9 +74,9 @@ class CheckedShard(PlainShard):
         rows = [self._row_of(RouterSource.TICKS, batch.tick_ms, None, None)]
         rows += [self._command(command, at_ms) for command, at_ms in batch.commands]
         rows += [self._row_of(RouterSource.REPORTS, batch.tick_ms, None, self._report(each)) for each in batch.reports]
-        for offset, at_ms, envelope in batch.messages:
-            key = envelope.conversation_id.encode()
-            rows.append(self._row_of(RouterSource.MESSAGES, at_ms, key, _encode(envelope), offset))
+        for source, said in ((RouterSource.MESSAGES, batch.messages), (RouterSource.INCOMING, batch.incoming)):
+            for offset, at_ms, envelope in said:
+                rows.append(self._row_of(source, at_ms, envelope.conversation_id.encode(), _encode(envelope), offset))
         return pa.Table.from_pylist(rows, RECORDS)
 
     def _command(self, command: ServiceCommand, at_ms: int) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class CheckedShard(PlainShard):
         self._offset += 1
         return {
             "source": source,
-            "partition": self._number if source is RouterSource.MESSAGES else 0,
+            "partition": self._number if source in {RouterSource.MESSAGES, RouterSource.INCOMING} else 0,
             "offset": self._offset if offset is None else offset,
             "timestamp_ms": at_ms,
             "key": key,

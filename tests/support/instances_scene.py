@@ -14,7 +14,8 @@ from streaming.wire.service_commands import (
     CreateService,
     ServiceCommand,
 )
-from tests.support.instances_world import Network, Site
+from tests.support.instances_world import MakeShard, Network, Site
+from tests.support.plain_shard import PlainShard
 
 NORTH, SOUTH, WEST = "tcp://north:1", "tcp://south:1", "tcp://west:1"
 ORDERS, STOCK = "Orders", "Stock"
@@ -25,10 +26,14 @@ C = "c"
 class Scene:
     """North has the service Orders, South has Stock, West has another Stock. Each knows the way to the others."""
 
+    make: MakeShard = PlainShard
+
     def __init__(self, **settings: Any) -> None:
         self.network = Network(Random(1), is_bad=False)  # noqa: S311  (no secret)
         limits = ConversationSettings(**settings)
-        self.north, self.south, self.west = (Site(self.network, each, limits) for each in (NORTH, SOUTH, WEST))
+        self.north, self.south, self.west = (
+            Site(self.network, each, limits, self.make) for each in (NORTH, SOUTH, WEST)
+        )
         self.define(
             self.north, CreateDatabase("N", IN_NORTH), CreateService("N", ORDERS, "orders"), to(STOCK, SOUTH, "N")
         )

@@ -5,6 +5,7 @@ message names the record with which a program said it.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -45,6 +46,8 @@ from streaming.wire.service_decisions import (
 from streaming.wire.service_definitions import decode_role, view_of
 from tests.support.conversation_reasons import NO_TOPIC, Place, check_held, places_of
 from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport
+
+MakeShard = Callable[[ConversationSettings, Instance], PlainShard]
 
 _LOST, _REPEATED = 0.1, 0.1
 _DELAYS_MS = (0, 0, 10, 100, 1_000, 6_000)
@@ -132,10 +135,12 @@ class Site:
         brokers_ahead_ms: The same of its brokers.
     """
 
-    def __init__(self, network: Network, address: str, settings: ConversationSettings) -> None:
+    def __init__(
+        self, network: Network, address: str, settings: ConversationSettings, make: MakeShard = PlainShard
+    ) -> None:
         self.network = network
         self.address = address
-        self.shard = PlainShard(settings, Instance(frozenset({address}), is_forwarding=True))
+        self.shard = make(settings, Instance(frozenset({address}), is_forwarding=True))
         self.messages: list[tuple[int, Record]] = []
         self.incoming: list[Row] = []
         self._arrived_ms: list[int] = []

@@ -1,5 +1,6 @@
 """Conversations whose far side is away for long, or for good: nothing comes twice, and nothing is kept for ever."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from streaming.wire.service_commands import (
     DropService,
     ServiceCommand,
 )
+from tests.support.checked_shard import CheckedShard
 from tests.support.instances_scene import (
     IN_SOUTH,
     IN_WEST,
@@ -45,6 +47,12 @@ def scene() -> Scene:
     return Scene()
 
 
+class CheckedScene(Scene):
+    """A scene in which the shards of the query decide, too."""
+
+    make = staticmethod(partial(CheckedShard, 0))
+
+
 def say(site: Site, kind: str, **fields: Any) -> None:
     """One side makes a statement; its router has not read it."""
     place = (C, True, ORDERS, "N", STOCK) if site.address == NORTH else (C, False, STOCK, "S", ORDERS)
@@ -67,7 +75,8 @@ def is_kept(site: Site) -> bool:
 
 
 @pytest.mark.parametrize("minutes", [20, 40, 600])
-def test_a_router_that_was_down_repeats_nothing_that_was_acknowledged_meanwhile(scene: Scene, minutes: int) -> None:
+def test_a_router_that_was_down_repeats_nothing_that_was_acknowledged_meanwhile(minutes: int) -> None:
+    scene = CheckedScene()
     north, south = scene.north, scene.south
     say(north, "MESSAGE", begin=True)
     say(north, "END")
@@ -101,6 +110,17 @@ def test_a_closed_conversation_is_remembered_until_its_far_side_knows_that_all_h
     scene.go_on(30 * MINUTE_MS)
     assert not is_kept(scene.south)
     assert not is_kept(scene.north)
+
+
+def test_a_far_side_that_knows_of_all_but_the_last_may_still_repeat_it(scene: Scene) -> None:
+    receive(scene.south, from_north("MESSAGE", 0), from_north("MESSAGE", 1), from_north("END", 2))
+    say(scene.south, "END")
+    receive(scene.south, from_north("ACK", None, first_unacknowledged=2, receive_sequence_number=1))
+    wait(scene, WEEK_MS - HOUR_MS)
+    assert is_kept(scene.south)
+    receive(scene.south, from_north("ACK", None, first_unacknowledged=3, receive_sequence_number=1))
+    scene.go_on()
+    assert not is_kept(scene.south)
 
 
 def test_without_its_far_side_it_is_forgotten_after_a_week(scene: Scene) -> None:
