@@ -19,6 +19,7 @@ COMPILED = (
     "core/activation/queue",
     "core/activation/queue_monitor",
     "core/activation/room",
+    "core/activation/session_ids",
     "core/activation/sessions",
     "core/activation/shard",
     "core/activation/snapshot",

@@ -1,7 +1,6 @@
 """Reads the messages of a queue and tells the monitor what it finds."""
 
 import logging
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -33,13 +32,12 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.stop_signals import GRACE_S, ends_program
 from streaming.system.threads import within
 from streaming.wire.input_records import Commit, Receive, Rollback
+from streaming.wire.session_ids import SESSION_ID_VARIABLE, new_session_id
 from streaming.wire.topics import Topics
 
 __all__ = ["SESSION_ID_VARIABLE", "QueueReader", "ReceivedMessage"]
 
 _log = logging.getLogger(__name__)
-
-SESSION_ID_VARIABLE = "QUEUE_ACTIVATION_SESSION_ID"
 
 # The interval at which a waiting reader checks again whether a further reader could find something.
 LOOK_INTERVAL_S = 5.0
@@ -88,9 +86,9 @@ class QueueReader:
             queue: The queue's name, which is also its topic's.
             group_id: The consumer group of all readers of the queue; the queue's name if None.
             topic_prefix: The prefix of the monitor's topics.
-            session_id: The id by which the monitor knows this reader. If None, it is the environment variable
-                QUEUE_ACTIVATION_SESSION_ID, so that the program that started this process can report the session's end
-                when the process exits. If that is not set either, it is a new id.
+            session_id: The id by which the monitor knows this reader, and which no other reader has. If None, it is a
+                new id. If the environment variable QUEUE_ACTIVATION_SESSION_ID is set, the new id begins with it and a
+                slash, so that the program that started this process can report the end of all its readers at once.
             kafka_config: More librdkafka properties, for example for security, for all clients of the reader. The
                 properties that its correctness depends on cannot be changed.
 
@@ -100,7 +98,7 @@ class QueueReader:
         """
         topics = Topics(topic_prefix)
         check_queue_names([queue], topics)
-        self.session_id = session_id or os.environ.get(SESSION_ID_VARIABLE) or str(uuid.uuid4())
+        self.session_id = session_id or new_session_id()
         self._queue = queue
         self._receives_topic = topics.receives
         self._is_receiving = False

@@ -12,6 +12,7 @@ from kafka import KafkaProducer
 
 from producers import session_reports
 from producers.reader import SESSION_ID_VARIABLE, QueueReader
+from streaming.core.activation.session_ids import program_of
 from streaming.errors import UserError
 from streaming.kafka.errors import ClientUnusableError, ReceiveRolledBackError
 from tests.support.monitor_topics import DEADLINE_S, MonitorTopics, Tail, committed_offsets, without_transaction
@@ -223,26 +224,29 @@ def test_a_session_says_that_it_is_alive(monitor_topics: MonitorTopics, monkeypa
         assert {"MESSAGES"} == {each["result"] for each in found if each["type"] == "RECEIVE"}
 
 
-@pytest.mark.parametrize(("given", "environment", "expected"), [(None, "e", "e"), ("g", "e", "g"), ("g", None, "g")])
-def test_the_sessions_id(
-    monitor_topics: MonitorTopics,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str | None,
-    environment: str | None,
-    expected: str,
+@pytest.mark.parametrize("environment", [None, "e"])
+def test_a_session_may_be_given_an_id(
+    monitor_topics: MonitorTopics, monkeypatch: pytest.MonkeyPatch, environment: str | None
 ) -> None:
     monkeypatch.setattr(os, "environ", {} if environment is None else {SESSION_ID_VARIABLE: environment})
     with monitor_topics.reports() as reports:
-        with monitor_topics.reader(monitor_topics.queue(), given) as reader:
-            assert reader.session_id == expected
-        reports.wait_for_last(expected, **SESSION_ENDED)
+        with monitor_topics.reader(monitor_topics.queue(), "g") as reader:
+            assert reader.session_id == "g"
+        reports.wait_for_last("g", **SESSION_ENDED)
 
 
-def test_sessions_have_ids_of_their_own(monitor_topics: MonitorTopics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(SESSION_ID_VARIABLE, raising=False)
+@pytest.mark.parametrize("program", [None, "e"])
+def test_sessions_have_ids_of_their_own(
+    monitor_topics: MonitorTopics, monkeypatch: pytest.MonkeyPatch, program: str | None
+) -> None:
+    monkeypatch.setattr(os, "environ", {} if program is None else {SESSION_ID_VARIABLE: program})
     queue = monitor_topics.queue()
-    with monitor_topics.reader(queue) as first, monitor_topics.reader(queue) as second:
-        assert first.session_id != second.session_id
+    with monitor_topics.reports() as reports:
+        with monitor_topics.reader(queue) as first, monitor_topics.reader(queue) as second:
+            assert first.session_id != second.session_id
+        for reader in (first, second):
+            assert program_of(reader.session_id) == (program or reader.session_id)
+            reports.wait_for_last(reader.session_id, **SESSION_ENDED)
 
 
 def test_missing_topics_and_invalid_queue_names(monitor_topics: MonitorTopics) -> None:

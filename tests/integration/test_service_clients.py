@@ -14,6 +14,7 @@ import pytest
 from producers.reader import QueueReader
 from producers.received_message import ReceivedMessage
 from producers.services import ServiceClient
+from streaming.core.activation.session_ids import program_of
 from streaming.errors import UserError
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
@@ -95,14 +96,14 @@ def test_the_programs_of_the_guide_order_and_answer(scene: ServiceScene, stock: 
     assert reports[-2:] == [("RECEIVE", "EMPTY"), ("SESSION_ENDED", None)]
 
 
-def reports_of(scene: ServiceScene, session_id: str) -> list[tuple[str, str | None]]:
-    """Returns what a session has reported to the monitor about the queue of RESERVE; each record must be valid."""
+def reports_of(scene: ServiceScene, program_id: str) -> list[tuple[str, str | None]]:
+    """Returns what a program has reported to the monitor about the queue of RESERVE; each record must be valid."""
     found = []
     for message in scene.read(scene.topics.receives, 0):
         value = message.value() or b""
         decode(receives_decoder, message.key(), value, len(value))
         record = json.loads(value)
-        if (record["queue"], record["session_id"]) == (scene.reserve, session_id):
+        if (record["queue"], program_of(record["session_id"])) == (scene.reserve, program_id):
             found.append((record["type"], record.get("result")))
     return found
 

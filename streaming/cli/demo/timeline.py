@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.core.activation.session_ids import program_of
 from streaming.daemons.host.start_records import decode_task
 from streaming.system.logs import printable
 from streaming.wire import input_records, notifications
@@ -50,7 +51,7 @@ class Timeline:
         self._styles: dict[str, str] = {}
         self._unread: dict[str, int] = defaultdict(int)
         self._received: dict[tuple[str, str], int] = {}
-        self._read_by_session: dict[str, int] = defaultdict(int)
+        self._read_by_program: dict[str, int] = defaultdict(int)
         self._numbers: dict[int | None, tuple[int, str, str]] = {}
         self._activations = 0
         self._latencies_s: list[float] = []
@@ -106,7 +107,7 @@ class Timeline:
         elif isinstance(record, Commit):
             messages = self._received.pop((record.session_id, record.transaction_id), 0)
             self.read += messages
-            self._read_by_session[record.session_id] += messages
+            self._read_by_program[program_of(record.session_id)] += messages
         elif isinstance(record, Rollback):
             self._unread[record.queue] += self._received.pop((record.session_id, record.transaction_id), 0)
 
@@ -122,16 +123,16 @@ class Timeline:
             text += f"  {latency_s * 1000:.0f} ms"
         self._line(queue, "**", text, "bold")
 
-    def reader_started(self, queue: str, session_id: str, process_id: int | None, by: str) -> None:
+    def reader_started(self, queue: str, program_id: str, process_id: int | None, by: str) -> None:
         """Prints the start of a reader program."""
         self.readers += 1
-        self._numbers[process_id] = self.readers, queue, session_id
+        self._numbers[process_id] = self.readers, queue, program_id
         self._line(queue, ">>", f"reader {self.readers} started {by}", "")
 
     def reader_left(self, process_id: int | None) -> None:
         """Prints the exit of a reader program."""
-        number, queue, session_id = self._numbers.pop(process_id)
-        read = self._read_by_session[session_id]
+        number, queue, program_id = self._numbers.pop(process_id)
+        read = self._read_by_program[program_id]
         self._line(queue, "<<", f"reader {number} exited, {counted(read, 'message')} read", "dim")
 
     @property

@@ -91,7 +91,7 @@ class SessionAlive:
 
 @dataclass(slots=True)
 class SessionEnded:
-    """A session has ended: its wait ends, and its open transactions are rolled back."""
+    """A session, or a program with all its sessions, has ended: waits end, and open transactions are rolled back."""
 
     session_id: str
 

@@ -143,8 +143,7 @@ class Queue:
         self.sessions.heard(event.session_id, now_ms)
 
     def _session_ended(self, event: events.SessionEnded, now_ms: int) -> None:
-        for messages in self.sessions.end(event.session_id):
-            self._rolled_back(messages, now_ms)
+        self._rolled_back(self.sessions.end(event.session_id, now_ms), now_ms)
 
     def _task_started(self, event: events.TaskStarted, now_ms: int) -> None:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from streaming.core.activation.events import RefusedEventError
 from streaming.core.activation.room import ENDLESS, NUMBER_BYTES, no_room, number_bytes, text_bytes
+from streaming.core.activation.session_ids import program_of
 from streaming.core.activation.settings import (
     LEASE_OVERDUE_MS,
     MARK_LIFETIME_MS,
@@ -87,13 +88,35 @@ class Sessions:
         marks: (session_id, transaction_id) -> (messages, when they were given back); the oldest first.
     """
 
-    __slots__ = ("by_id", "marks", "open_transactions", "room")
+    __slots__ = ("_of_program", "by_id", "marks", "open_transactions", "room")
 
     def __init__(self) -> None:
         self.room = ENDLESS
         self.by_id: dict[str, Session] = {}
+        # The id of a program -> those of its sessions in `by_id`, in order. A program's own session is not among them.
+        self._of_program: dict[str, dict[str, None]] = {}
         self.open_transactions = 0
         self.marks: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def restore(self, by_id: dict[str, Session]) -> None:
+        """Sets the sessions to those of a snapshot."""
+        self.by_id = by_id
+        self.open_transactions = sum(len(session.transactions) for session in by_id.values())
+        for session_id in by_id:
+            self._note_program(session_id)
+
+    def _note_program(self, session_id: str) -> None:
+        program_id = program_of(session_id)
+        if program_id != session_id:
+            self._of_program.setdefault(program_id, {})[session_id] = None
+
+    def _forget_program(self, session_id: str) -> None:
+        program_id = program_of(session_id)
+        if program_id != session_id:
+            sessions = self._of_program[program_id]
+            del sessions[session_id]
+            if not sessions:
+                del self._of_program[program_id]
 
     def heard(self, session_id: str, now_ms: int) -> None:
         """Renews the leases of a session that has sent a record."""
@@ -140,6 +163,7 @@ class Sessions:
         session = self.by_id.get(session_id)
         if session is None:
             session = self.by_id[session_id] = Session(None, {}, Lease(now_ms))
+            self._note_program(session_id)
             if self.room.is_counted:
                 self.room.take(_SESSION_BYTES + text_bytes(session_id))
         return session
@@ -148,6 +172,7 @@ class Sessions:
         session = self.by_id.get(session_id)
         if session is not None and session.wait is None and not session.transactions:
             del self.by_id[session_id]
+            self._forget_program(session_id)
             if self.room.is_counted:
                 self.room.take(-_SESSION_BYTES - text_bytes(session_id))
 
@@ -224,17 +249,24 @@ class Sessions:
             self.room.take(-_mark_bytes(key))
         return self.marks.pop(key)
 
-    def end(self, session_id: str) -> list[int]:
-        """Removes a session that has ended; returns the number of messages of each of its open transactions."""
+    def end(self, session_id: str, now_ms: int) -> int:
+        """Removes a session that has ended, and the sessions of the program with this id.
+
+        Their transactions are given back, and marked: a COMMIT may still follow, because readers may share an id.
+
+        Returns:
+            The number of messages given back.
+        """
+        ended = [session_id, *self._of_program.get(session_id, ())]
+        return sum([self._end(one, now_ms) for one in ended])
+
+    def _end(self, session_id: str, now_ms: int) -> int:
         session = self.by_id.get(session_id)
         if session is None:
-            return []
-        received = list(session.transactions.values())
-        for transaction_id, messages in session.transactions.items():
-            self._ended(transaction_id, messages)
-        session.transactions.clear()
+            return 0
+        given_back = self._give_back(session_id, session, now_ms)
         self.end_wait(session_id)
-        return received
+        return given_back
 
     def waiting(self) -> int:
         """Returns how many sessions wait without WHERE."""
@@ -266,21 +298,21 @@ class Sessions:
     def _give_back(self, session_id: str, session: Session, now_ms: int) -> int:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
+            has_room = not self.room.is_used_up  # before: what a transaction frees is not for its own mark
             self._ended(transaction_id, messages)
             earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and continued
-            self._mark((session_id, transaction_id), min(earlier + messages, MAX_MESSAGES), now_ms)
+            if has_room:
+                self._mark((session_id, transaction_id), min(earlier + messages, MAX_MESSAGES), now_ms)
         session.transactions.clear()
         return given_back
 
     def _mark(self, key: tuple[str, str], messages: int, now_ms: int) -> None:
-        """Marks a transaction that was given back, if there is room.
+        """Marks a transaction that was given back; without room, none is marked.
 
         A session stores its id once for all its open transactions, but each mark stores the id again. So marks can take
         a hundred times the room of small transactions. A late COMMIT without a mark subtracts nothing, so the count is
         too high until a reader reports `unread`.
         """
-        if self.room.is_used_up:
-            return
         if len(self.marks) >= MAX_MARKS:
             self._drop_mark(next(iter(self.marks)))
         self.marks[key] = (messages, now_ms)

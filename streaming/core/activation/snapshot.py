@@ -60,8 +60,7 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     queue.monitor.anchor_ms, queue.monitor.last_empty_ms, queue.monitor.last_activated_ms = times
     queue.unread, queue.negative_since_ms, queue.last_added_ms, queue.rollbacks, queue.sequence, *view = counts
     queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view
-    queue.sessions.by_id = {session_id: _restore_session(rest) for session_id, *rest in sessions}
-    queue.sessions.open_transactions = sum(len(session.transactions) for session in queue.sessions.by_id.values())
+    queue.sessions.restore({session_id: _restore_session(rest) for session_id, *rest in sessions})
     queue.sessions.marks = {
         (session_id, transaction_id): (messages, given_back_ms)
         for session_id, transaction_id, messages, given_back_ms in marks

@@ -5,6 +5,7 @@ import pytest
 from streaming.core.activation.events import Event
 from streaming.core.activation.notification import EventType
 from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.session_ids import program_of, session_id_of
 from tests.support.histories import (
     COMMIT,
     DROP_QUEUE,
@@ -22,6 +23,7 @@ from tests.support.histories import (
     monitored,
     notify,
     received,
+    waiting,
 )
 
 
@@ -115,3 +117,69 @@ class TestPoisonMessages:
         assert len(timeline.at(2 * SECOND, alter(status=True))) == 1
         timeline.at(3 * SECOND, *rolled_back(4))
         assert (timeline.unread, timeline.queue.definition.is_on) == (3, True)
+
+
+class TestSessionsOfOneProgram:
+    """A program's sessions have its id, a slash and a name of their own."""
+
+    @pytest.mark.parametrize("program_id", ["p", "x/p"])
+    def test_an_id_says_to_which_program_its_session_belongs(self, program_id: str) -> None:
+        assert program_of(session_id_of(program_id, "a")) == program_id
+        assert program_of("/a") == "/a"
+
+    @pytest.mark.parametrize("ended", ["p", "p/b"])
+    def test_the_end_of_one_leaves_the_transactions_of_the_others(self, ended: str) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(9), received(2, "p/a", "t"), received(3, "p/b", "t"), received(4, "q/b", "t"))
+        timeline.at(SECOND, ENDED(ended))
+        assert timeline.unread == (5 if ended == "p" else 3)
+
+    def test_all_end_with_their_program(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(9), received(1, "p", "t"), received(2, "p/a", "t"), waiting("p/b"), waiting("pp"))
+        timeline.at(SECOND, ENDED("p"))
+        assert timeline.unread == 9
+        assert list(timeline.queue.sessions.by_id) == ["pp"]
+
+    def test_a_program_may_have_a_slash_in_its_own_id(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(9), received(1, "x/p/a", "t"), received(2, "x/q/a", "t"))
+        timeline.at(SECOND, ENDED("x"))
+        assert timeline.unread == 6
+        timeline.at(2 * SECOND, ENDED("x/p"))
+        assert timeline.unread == 7
+
+    def test_a_program_that_is_gone_is_forgotten(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(9), received(1, "p/a", "t"), received(1, "p/b", "t"))
+        timeline.at(SECOND, COMMIT("p/a", "t"), ENDED("p/a"), ENDED("p/b"), ENDED("p"), received(1, "p/a", "u"))
+        timeline.at(2 * SECOND, ENDED("p"), ENDED("p"))
+        assert (timeline.unread, timeline.queue.sessions.by_id) == (8, {})
+
+    def test_the_end_of_a_program_is_one_rollback_however_many_sessions_it_has(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(9), *(received(1, f"p/{number}", "t") for number in range(9)), ENDED("p"))
+        assert (timeline.unread, timeline.queue.definition.is_on) == (9, True)
+
+
+class TestCommitsAfterTheEndOfTheirSession:
+    """Readers that share a session id: the end of one gives back what another one has, and then commits."""
+
+    def test_the_messages_are_gone_for_good_once(self) -> None:
+        timeline = in_transaction(messages=2)
+        timeline.at(2 * SECOND, ENDED("x"))
+        assert timeline.unread == 2
+        timeline.at(3 * SECOND, COMMIT("x", "t"))
+        assert timeline.unread == 0
+        timeline.at(4 * SECOND, COMMIT("x", "t"))
+        assert timeline.unread == 0
+
+    @pytest.mark.parametrize("is_one_batch", [True, False])
+    def test_they_are_no_poison(self, is_one_batch: bool) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(30))
+        for number in range(9):
+            events = [received(2, "x", f"t{number}"), ENDED("x"), COMMIT("x", f"t{number}")]
+            for delay_ms, batch in enumerate([events] if is_one_batch else [[event] for event in events]):
+                timeline.at((number + 1) * SECOND + delay_ms, *batch)
+        assert (timeline.unread, timeline.queue.definition.is_on) == (12, True)
