@@ -29,7 +29,7 @@ from streaming.kafka.errors import (
     unusable,
 )
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.system.stop_signals import GRACE_S, ends_program
+from streaming.system.stop_signals import GRACE_S, ends_program, is_stop
 from streaming.system.threads import within
 from streaming.wire.input_records import Commit, Receive, Rollback
 from streaming.wire.session_ids import SESSION_ID_VARIABLE, new_session_id
@@ -161,12 +161,15 @@ class QueueReader:
                 return
             transaction_id = str(uuid.uuid4())
             self._statements.open()
+            is_committing = False
             try:
                 self._report_messages(batch, transaction_id)
                 yield batch.messages
+                is_committing = True
                 self._commit(batch, transaction_id)
-            except BaseException:
-                self._roll_back(batch, transaction_id)
+            except BaseException as error:
+                # The messages are to blame only if the block has failed with them.
+                self._roll_back(batch, transaction_id, interrupted=is_committing or is_stop(error))
                 raise
             finally:
                 self._statements.close()
@@ -314,13 +317,13 @@ class QueueReader:
         self._statements.sent()
         self._consumer.committed(offsets)
 
-    def _roll_back(self, batch: Batch, transaction_id: str) -> None:
+    def _roll_back(self, batch: Batch, transaction_id: str, *, interrupted: bool) -> None:
         if self._is_closed:
             return  # SESSION_ENDED has rolled it back.
         self._consumer.seek_back(batch)
         # A lost report must not hide the error that led here. The monitor's lease rolls the transaction back, too.
         with suppress(ClientUnusableError):
-            self._reports.send(Rollback(self._queue, self.session_id, transaction_id))
+            self._reports.send(Rollback(self._queue, self.session_id, transaction_id, interrupted))
 
     def _report_messages(self, batch: Batch, transaction_id: str) -> None:
         self._reports.send(

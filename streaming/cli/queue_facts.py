@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation
 
 from streaming.cli import tables
 from streaming.core.activation import events
-from streaming.core.activation.definition import QueueDefinition
+from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.sessions import Session
 from streaming.core.activation.settings import CoreSettings
@@ -95,25 +95,13 @@ def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefiniti
         for event, _ in _events(follower, queue, input_records.commands_decoder):
             if isinstance(event, events.DropQueue):
                 definition = None
-                continue
-            if definition is None:
-                is_created = isinstance(event, events.CreateQueue)
-                definition = QueueDefinition() if is_created else QueueDefinition.automatic(True)
-            with suppress(events.RefusedEventError):
-                _apply(definition, event)
+            elif isinstance(event, DefiningCommand):
+                if definition is None:
+                    is_created = isinstance(event, events.CreateQueue)
+                    definition = QueueDefinition() if is_created else QueueDefinition.automatic(True)
+                with suppress(events.RefusedEventError):
+                    definition.apply(event)
     return definition
-
-
-def _apply(definition: QueueDefinition, event: events.Event) -> None:
-    match event:
-        case events.CreateQueue():
-            definition.create(event.options)
-        case events.AlterQueue():
-            definition.alter(event.options)
-        case events.CreateEventNotification():
-            definition.create_notification(event.notification, event.service)
-        case events.DropEventNotification():
-            definition.notifications.pop(event.notification, None)
 
 
 def _events(follower: TopicFollower, queue: str, decoder: Any) -> Iterator[tuple[events.Event, int]]:

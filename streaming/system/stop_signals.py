@@ -21,6 +21,8 @@ from types import FrameType
 from typing import ParamSpec, TypeVar
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# The exit codes of a process that such a signal has ended: as its parent sees them, and by the shell's convention.
+_STOP_CODES = tuple(code for number in (*STOP_SIGNALS, signal.SIGHUP) for code in (-number, 128 + number))
 # The longest wait for Kafka after a signal. Several waits in a row may each take this time.
 GRACE_S = 1.0
 # The longest time for which the main thread may fail to notice a signal.
@@ -269,6 +271,18 @@ def is_hurried() -> bool:
 def ends_program(error: BaseException | None) -> bool:
     """Returns whether an exception ends the process, as Stopped, KeyboardInterrupt and SystemExit do."""
     return error is not None and not isinstance(error, Exception)
+
+
+def is_stop(error: BaseException | None) -> bool:
+    """Returns whether an exception ends the process without an error: a signal, or an exit that tells of none."""
+    if isinstance(error, SystemExit):
+        return error.code in (0, None, *_STOP_CODES)
+    return ends_program(error)
+
+
+def is_stop_code(exit_code: int) -> bool:
+    """Returns whether a process with this exit code was asked to end by a signal, and did so."""
+    return exit_code in _STOP_CODES
 
 
 def remaining_s(deadline_s: float) -> float:

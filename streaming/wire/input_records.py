@@ -119,16 +119,17 @@ class Commit(Struct, tag="COMMIT", tag_field="type"):
         return events.Commit(self.session_id, self.transaction_id)
 
 
-class Rollback(Struct, tag="ROLLBACK", tag_field="type"):
+class Rollback(Struct, tag="ROLLBACK", tag_field="type", omit_defaults=True):
     """A transaction was rolled back."""
 
     queue: str
     session_id: Identifier
     transaction_id: Identifier
+    interrupted: bool = False
 
     def event(self) -> events.Rollback:
         """Returns the core's event."""
-        return events.Rollback(self.session_id, self.transaction_id)
+        return events.Rollback(self.session_id, self.transaction_id, self.interrupted)
 
 
 class SessionAlive(Struct, tag="SESSION_ALIVE", tag_field="type"):
@@ -142,15 +143,16 @@ class SessionAlive(Struct, tag="SESSION_ALIVE", tag_field="type"):
         return events.SessionAlive(self.session_id)
 
 
-class SessionEnded(Struct, tag="SESSION_ENDED", tag_field="type"):
-    """A session has ended."""
+class SessionEnded(Struct, tag="SESSION_ENDED", tag_field="type", omit_defaults=True):
+    """A session has ended, or a program with all its sessions."""
 
     queue: str
     session_id: Identifier
+    interrupted: bool = False
 
     def event(self) -> events.SessionEnded:
         """Returns the core's event."""
-        return events.SessionEnded(self.session_id)
+        return events.SessionEnded(self.session_id, self.interrupted)
 
 
 class TaskStarted(Struct, tag="TASK_STARTED", tag_field="type", omit_defaults=True):

@@ -170,12 +170,13 @@ class Activating:
     def status_of(self, queue: str) -> dict[str, Any]:
         return next(row for row in self.status()["queues"] if row["queue"] == queue)
 
-    def wait_for_ended(self, *session_ids: str) -> None:
-        """Waits until SESSION_ENDED has been reported for these sessions."""
+    def wait_for_ended(self, *session_ids: str, interrupted: bool = False) -> None:
+        """Waits until SESSION_ENDED has been reported for these sessions, which a stop has interrupted or not."""
+        ended = {"type": "SESSION_ENDED"} | ({"interrupted": True} if interrupted else {})
         tail = Tail(self.bootstrap_servers, self.topics.receives, "read_committed")
         try:
             for session_id in session_ids:
-                tail.wait_for(session_id, lambda found: found == [{"type": "SESSION_ENDED"}], "SESSION_ENDED")
+                tail.wait_for(session_id, lambda found: found == [ended], "SESSION_ENDED")
         finally:
             tail.close()
 
@@ -375,13 +376,13 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
         activating.notify("q", 2, "MESSAGES_ACCUMULATING")
         activating.wait_for_log("held: #2: 1 of max 1 are running")
         activating.end("q.end", 0)
-        activating.wait_for_ended(notification_id)
+        activating.wait_for_ended(notification_id, interrupted=True)  # its exit code is unknown
         (activating.folder / "q.end").unlink()
         second = activating.wait_for_starts("q", 2)[1]
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(15) == 0
     assert not is_running(second.pid)
-    activating.wait_for_ended(second.session_id)
+    activating.wait_for_ended(second.session_id, interrupted=True)
 
 
 def test_a_program_whose_id_is_a_threads_now_has_ended(activating: Activating) -> None:
@@ -396,7 +397,7 @@ def test_a_program_whose_id_is_a_threads_now_has_ended(activating: Activating) -
         store.add_program(ProgramRecord("s", "q", Identity(thread.native_id, 1, "an earlier boot")))
     with activating.running():
         activating.wait_for_log("ended, exit code unknown")
-        activating.wait_for_ended("s")
+        activating.wait_for_ended("s", interrupted=True)
         activating.notify("q", 1)
         activating.wait_for_starts("q", 1)
     over.set()

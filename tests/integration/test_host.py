@@ -28,6 +28,7 @@ from tests.support.waiting import is_running, wait_until
 
 STARTED: dict[str, Any] = {"type": "TASK_STARTED"}
 SESSION_ENDED = {"type": "SESSION_ENDED"}
+INTERRUPTED = SESSION_ENDED | {"interrupted": True}
 
 
 def exited(code: int) -> dict[str, object]:
@@ -334,7 +335,7 @@ def test_a_second_signal_or_the_stop_timeout_ends_running_tasks(hosting: Hosting
         pid_of(tmp_path, task_id)
         host.process.stop()
     assert host.process.poll() == 0
-    assert hosting.wait_for_exit(task_id, -15) == [STARTED, SESSION_ENDED, exited(-15)]
+    assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15)]
     hosting.configure(gated(tmp_path))
     with hosting.host_process() as host:
         task_id = hosting.start("orders")
@@ -343,7 +344,7 @@ def test_a_second_signal_or_the_stop_timeout_ends_running_tasks(hosting: Hosting
         host.wait_for_line("stopping: 1 running task (orders: p)")
         os.kill(host.process.pid, signal.SIGTERM)
         assert host.process.wait(10) == 0
-    assert hosting.wait_for_exit(task_id, -15) == [STARTED, SESSION_ENDED, exited(-15)]
+    assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15)]
 
 
 def test_reports_wait_until_kafka_is_back(java_and_jars: None, tmp_path: Path) -> None:  # noqa: ARG001
@@ -363,7 +364,7 @@ def test_reports_wait_until_kafka_is_back(java_and_jars: None, tmp_path: Path) -
             wait_until(lambda: not is_running(pid), DEADLINE_S, "the end of the task")
             host.wait_for(lambda line: "exited with code 0" in line, "the exit in the log")
             brokers.enter_context(EmbeddedBroker(port, data_dir))
-            assert hosting.wait_for_exit(task_id) == [STARTED, SESSION_ENDED, exited(0)]
+            assert hosting.wait_for_exit(task_id) == [STARTED, INTERRUPTED, exited(0)]
             # The first transaction after an outage may block until the host gives it up, and take the task anew.
             hosting.wait_for_exit(hosting.start("orders"), timeout_s=taking.COMMIT_TIMEOUT_S + DEADLINE_S)
             assert [sum(text in line for line in host.lines) for text in ("cannot be reached", "Kafka is back")] == [

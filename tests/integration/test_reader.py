@@ -23,6 +23,7 @@ EMPTY = {"type": "RECEIVE", "result": "EMPTY"}
 WAITING = {"type": "RECEIVE", "result": "WAITING"}
 COMMIT = {"type": "COMMIT"}
 ROLLBACK = {"type": "ROLLBACK"}
+INTERRUPTED = ROLLBACK | {"interrupted": True}
 SESSION_ALIVE = {"type": "SESSION_ALIVE"}
 SESSION_ENDED = {"type": "SESSION_ENDED"}
 
@@ -96,6 +97,20 @@ def test_a_header_that_cannot_be_decoded_loses_no_message(monitor_topics: Monito
                 assert messages
                 received += [(each.value, each.headers) for each in messages]
     assert received == [(value, (("good", b""),) if name == "good" else ()) for value, name in sent]
+
+
+@pytest.mark.parametrize(
+    ("error", "report"), [(KeyboardInterrupt(), INTERRUPTED), (SystemExit(), INTERRUPTED), (SystemExit(1), ROLLBACK)]
+)
+def test_a_stop_rolls_back_without_blaming_the_messages(
+    monitor_topics: MonitorTopics, error: BaseException, report: dict[str, Any]
+) -> None:
+    queue = monitor_topics.queue()
+    monitor_topics.send(queue, b"1")
+    with monitor_topics.reader(queue, "s") as reader, monitor_topics.reports() as reports:
+        with pytest.raises(type(error)), reader.receive(10, DEADLINE_S):
+            raise error
+        assert without_transaction(reports.wait_for_last("s", **report)) == [MESSAGES | {"messages": 1}, report]
 
 
 def test_an_exception_rolls_back(monitor_topics: MonitorTopics) -> None:

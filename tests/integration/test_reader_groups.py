@@ -12,7 +12,16 @@ from producers.producer import Message
 from producers.queue_consumer import QueueConsumer
 from producers.reader import QueueReader
 from streaming.kafka.errors import ReceiveRolledBackError
-from tests.integration.test_reader import COMMIT, EMPTY, MESSAGES, ROLLBACK, SESSION_ENDED, WAITING, receive
+from tests.integration.test_reader import (
+    COMMIT,
+    EMPTY,
+    INTERRUPTED,
+    MESSAGES,
+    ROLLBACK,
+    SESSION_ENDED,
+    WAITING,
+    receive,
+)
 from tests.support.monitor_topics import (
     DEADLINE_S,
     MonitorTopics,
@@ -205,7 +214,7 @@ def test_an_expelled_reader_cannot_commit(monitor_topics: MonitorTopics) -> None
         with pytest.raises(ReceiveRolledBackError, match="will be delivered again"), reader.receive(1, DEADLINE_S):
             expel_members(monitor_topics.bootstrap_servers, queue)
         assert committed_offsets(monitor_topics.bootstrap_servers, queue) == {0: (None, 2)}
-        assert without_transaction(reports.wait_for_last("s", **ROLLBACK)) == [MESSAGES | {"messages": 1}, ROLLBACK]
+        assert without_transaction(reports.wait_for_last("s", **ROLLBACK)) == [MESSAGES | {"messages": 1}, INTERRUPTED]
         wait_until(lambda: committed(reader), DEADLINE_S, "a commit, as a member again")
         assert committed_offsets(monitor_topics.bootstrap_servers, queue)[0][0] in (1, 2)
 
@@ -238,7 +247,7 @@ def test_a_reader_that_lost_its_partitions_cannot_commit(monitor_topics: Monitor
         with pytest.raises(ReceiveRolledBackError, match="will be delivered again"):
             lose(slow, taker)
         found: list[Record] = reports.wait_for_last("slow", **ROLLBACK)
-        assert without_transaction(found[-2:]) == [MESSAGES | {"messages": 1}, ROLLBACK]
+        assert without_transaction(found[-2:]) == [MESSAGES | {"messages": 1}, INTERRUPTED]
         assert found[-2]["transaction_id"] == found[-1]["transaction_id"]
         reports.wait_for("taker", lambda each: COMMIT in without_transaction(each), "the commit")
         # The reader is a member again, and can continue.

@@ -223,6 +223,33 @@ def test_what_does_not_end_the_program(error: BaseException | None) -> None:
     assert not stop_signals.ends_program(error)
 
 
+@pytest.mark.parametrize(
+    ("error", "is_stop"),
+    [
+        (Stopped(signal.SIGTERM), True),
+        (KeyboardInterrupt(), True),
+        (GeneratorExit(), True),
+        (SystemExit(), True),
+        (SystemExit(0), True),
+        (SystemExit(143), True),
+        (SystemExit(1), False),
+        (SystemExit("the message is wrong"), False),
+        (SystemExit(["unhashable"]), False),
+        (ValueError(), False),
+        (None, False),
+    ],
+)
+def test_a_stop_differs_from_an_error_that_ends_the_program(error: BaseException | None, is_stop: bool) -> None:
+    assert stop_signals.is_stop(error) is is_stop
+
+
+@pytest.mark.parametrize(
+    ("codes", "are_stops"), [((-15, -2, -1, 143, 130, 129), True), ((0, 1, -9, -11, 78, 137, 139), False)]
+)
+def test_the_exit_codes_of_a_stop(codes: tuple[int, ...], are_stops: bool) -> None:
+    assert {stop_signals.is_stop_code(code) for code in codes} == {are_stops}
+
+
 def test_a_wait_is_cut_into_steps_up_to_its_deadline() -> None:
     now_s = time.monotonic()
     assert stop_signals.remaining_s(now_s + 60) == stop_signals.STEP_S

@@ -2,9 +2,19 @@
 
 from dataclasses import dataclass
 
-from streaming.core.activation.events import QueueOptions, RefusedEventError
+from streaming.core.activation.events import (
+    AlterQueue,
+    CreateEventNotification,
+    CreateQueue,
+    DropEventNotification,
+    QueueOptions,
+    RefusedEventError,
+)
 from streaming.core.activation.room import text_bytes
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION, MAX_EVENT_NOTIFICATIONS
+
+# The commands that change a definition; DropQueue removes it.
+DefiningCommand = CreateQueue | AlterQueue | CreateEventNotification | DropEventNotification
 
 
 @dataclass(slots=True)
@@ -101,6 +111,17 @@ class QueueDefinition:
         """Returns T, or FOREVER_MS if it never expires (D2)."""
         own_ms = self.external_activation_timeout_ms
         return default_ms if own_ms is None else own_ms
+
+    def apply(self, command: DefiningCommand) -> None:
+        """Applies a command; raises RefusedEventError if it would add too many event notifications."""
+        if isinstance(command, CreateQueue):
+            self.create(command.options)
+        elif isinstance(command, AlterQueue):
+            self.alter(command.options)
+        elif isinstance(command, CreateEventNotification):
+            self.create_notification(command.notification, command.service)
+        else:
+            self.notifications.pop(command.notification, None)
 
     def create(self, options: QueueOptions) -> None:
         """Applies CREATE QUEUE to an existing queue. Event notifications stay, except the automatic one."""

@@ -76,10 +76,17 @@ class Commit:
 
 @dataclass(slots=True)
 class Rollback:
-    """A transaction was rolled back: its messages are unread again."""
+    """A transaction was rolled back: its messages are unread again.
+
+    Attributes:
+        session_id: Its session.
+        transaction_id: Its id.
+        interrupted: Whether a stop or an outage was the cause, so that it says nothing about the messages.
+    """
 
     session_id: str
     transaction_id: str
+    interrupted: bool = False
 
 
 @dataclass(slots=True)
@@ -91,9 +98,15 @@ class SessionAlive:
 
 @dataclass(slots=True)
 class SessionEnded:
-    """A session, or a program with all its sessions, has ended: waits end, and open transactions are rolled back."""
+    """A session, or a program with all its sessions, has ended: waits end, and open transactions are rolled back.
+
+    Attributes:
+        session_id: The session or the program.
+        interrupted: Whether it was stopped, or ended in an outage, as in `Rollback`.
+    """
 
     session_id: str
+    interrupted: bool = False
 
 
 @dataclass(slots=True)

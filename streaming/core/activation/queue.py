@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming.core.activation import events, task_starts
-from streaming.core.activation.definition import QueueDefinition
+from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.events import Event, ReceiveResult
 from streaming.core.activation.notification import EventType, Notification
+from streaming.core.activation.poison import PoisonCount
 from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
 from streaming.core.activation.sessions import Sessions
-from streaming.core.activation.settings import MAX_MESSAGES, POISON_ROLLBACKS, TASK_RETRY_MS, CoreSettings, Semantics
+from streaming.core.activation.settings import MAX_MESSAGES, TASK_RETRY_MS, CoreSettings, Semantics
 from streaming.core.activation.tasks import NameTask, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -32,7 +33,7 @@ class Queue:
             may come before that of the arrival (D4).
         negative_since_ms: When the count fell below zero.
         last_added_ms: When an arrival, a rollback or the end of a lease last added to the count.
-        rollbacks: Consecutive rollbacks of transactions that had received messages.
+        poison: Counts consecutive rollbacks of transactions that had received messages.
         sequence: The number of the last notification.
         last_event_ms: When the last event came.
         view_written_ms: When the queue's row of the monitors view was last written.
@@ -50,7 +51,7 @@ class Queue:
         "last_event_ms",
         "monitor",
         "negative_since_ms",
-        "rollbacks",
+        "poison",
         "room",
         "sequence",
         "sessions",
@@ -67,7 +68,8 @@ class Queue:
         self.sessions = Sessions()
         self.tasks = Tasks()
         self.room = ENDLESS
-        self.unread = self.rollbacks = self.sequence = 0
+        self.poison = PoisonCount()
+        self.unread = self.sequence = 0
         self.negative_since_ms = self.last_added_ms = self.last_event_ms = self.view_written_ms = NEVER_MS
         self.is_view_stale = True
         self.is_definition_changed = self._has_arrived = False
@@ -78,6 +80,11 @@ class Queue:
     def enter(self, room: Room) -> None:
         """Makes the queue and its parts take their bytes from this room from now on."""
         self.room = self.sessions.room = self.tasks.room = room
+
+    @property
+    def rollbacks(self) -> int:
+        """The number of consecutive rollbacks that count towards the limit for poison messages."""
+        return self.poison.rollbacks
 
     @property
     def tasks_running(self) -> int:
@@ -120,9 +127,9 @@ class Queue:
             monitor.work_was_found()
             self._set_unread(self.unread - event.messages, now_ms)
             if event.transaction_id is None:
-                self.rollbacks = 0
+                self.poison.work_was_done()
             else:
-                sessions.received(event.session_id, event.transaction_id, event.messages, now_ms)
+                sessions.received(event.session_id, event.transaction_id, event.messages, self.poison.counted, now_ms)
         if event.unread is not None:
             self._heal(event.unread, now_ms)
 
@@ -132,18 +139,21 @@ class Queue:
         marked = self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)
         self._set_unread(self.unread - marked, now_ms)
         if messages or marked:
-            self.rollbacks = 0
+            self.poison.work_was_done()
 
     def _rollback(self, event: events.Rollback, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
         self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)  # its messages are already given back
-        self._rolled_back(self.sessions.end_transaction(event.session_id, event.transaction_id), now_ms)
+        counted_before = self.sessions.rollbacks_known(event.session_id)
+        messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
+        self._rolled_back(messages, event.interrupted, counted_before, now_ms)
 
     def _session_alive(self, event: events.SessionAlive, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
 
     def _session_ended(self, event: events.SessionEnded, now_ms: int) -> None:
-        self._rolled_back(self.sessions.end(event.session_id, now_ms), now_ms)
+        counted_before = self.sessions.rollbacks_known(event.session_id)
+        self._rolled_back(self.sessions.end(event.session_id, now_ms), event.interrupted, counted_before, now_ms)
 
     def _task_started(self, event: events.TaskStarted, now_ms: int) -> None:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
@@ -165,23 +175,11 @@ class Queue:
         if not self.tasks.running:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
-    def _create_queue(self, event: events.CreateQueue, now_ms: int) -> None:
-        self._define(lambda definition: definition.create(event.options), now_ms)
-
-    def _alter_queue(self, event: events.AlterQueue, now_ms: int) -> None:
-        self._define(lambda definition: definition.alter(event.options), now_ms)
-
-    def _create_event_notification(self, event: events.CreateEventNotification, now_ms: int) -> None:
-        self._define(lambda definition: definition.create_notification(event.notification, event.service), now_ms)
-
-    def _drop_event_notification(self, event: events.DropEventNotification, now_ms: int) -> None:
-        self._define(lambda definition: definition.notifications.pop(event.notification, None), now_ms)
-
-    def _define(self, change: Callable[[QueueDefinition], object], now_ms: int) -> None:
+    def _define(self, command: DefiningCommand, now_ms: int) -> None:
         """Changes the definition; creates, renews or drops the monitor accordingly."""
         before = self.definition
         changed = before.copy()
-        change(changed)
+        changed.apply(command)
         self.room.take_for_definition(changed.texts_bytes() - before.texts_bytes())
         self.definition = changed
         if changed.procedure_name != before.procedure_name:
@@ -222,15 +220,13 @@ class Queue:
         if unread > self.unread or now_ms - self.last_added_ms >= too_young_ms:
             self._set_unread(unread, now_ms)
 
-    def _rolled_back(self, messages: int, now_ms: int) -> None:
+    def _rolled_back(self, messages: int, interrupted: bool, counted_before: int, now_ms: int) -> None:
         if messages == 0:
             return  # an empty transaction does not count
         self._add(messages, now_ms)
-        if not (self.definition.is_on and self.definition.handles_poison):
+        if interrupted or not (self.definition.is_on and self.definition.handles_poison):
             return
-        self.rollbacks += 1
-        if self.rollbacks >= POISON_ROLLBACKS:
-            self.rollbacks = 0
+        if self.poison.is_reached_by_rollback(counted_before, now_ms):
             self.definition.is_on = False
             self.sequence += 1
             self._notify(EventType.BROKER_QUEUE_DISABLED, None, None)
@@ -391,8 +387,8 @@ _APPLY: dict[type, Callable[[Queue, Any, int], None]] = {
     events.TaskStarted: Queue._task_started,
     events.TaskExited: Queue._task_exited,
     events.TaskFailedToStart: Queue._task_failed_to_start,
-    events.CreateQueue: Queue._create_queue,
-    events.AlterQueue: Queue._alter_queue,
-    events.CreateEventNotification: Queue._create_event_notification,
-    events.DropEventNotification: Queue._drop_event_notification,
+    events.CreateQueue: Queue._define,
+    events.AlterQueue: Queue._define,
+    events.CreateEventNotification: Queue._define,
+    events.DropEventNotification: Queue._define,
 }

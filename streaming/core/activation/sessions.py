@@ -64,15 +64,17 @@ class Session:
         wait: Its wait, if it waits.
         transactions: Open transactions, transaction_id -> number of messages received.
         transactions_lease: The lease of its open transactions.
+        rollbacks_known: How many rollbacks had counted (`PoisonCount.counted`) when it last received in a transaction.
     """
 
     wait: Wait | None
     transactions: dict[str, int]
     transactions_lease: Lease
+    rollbacks_known: int = 0
 
 
 # The most bytes that each takes in a snapshot, without its texts.
-_SESSION_BYTES = NUMBER_BYTES + 6
+_SESSION_BYTES = 2 * NUMBER_BYTES + 6
 _WAIT_BYTES = 2 * NUMBER_BYTES + 3
 _TRANSACTION_BYTES = 1  # without its number of messages
 _MARK_BYTES = 2 * NUMBER_BYTES + 1
@@ -208,9 +210,11 @@ class Sessions:
         for session_id in list(self.by_id):
             self.end_wait(session_id)
 
-    def received(self, session_id: str, transaction_id: str, messages: int, now_ms: int) -> None:
+    def received(self, session_id: str, transaction_id: str, messages: int, rollbacks_known: int, now_ms: int) -> None:
         """Adds messages that the session received to one of its open transactions."""
-        transactions = self._open(session_id, now_ms).transactions
+        session = self._open(session_id, now_ms)
+        session.rollbacks_known = rollbacks_known
+        transactions = session.transactions
         before = transactions.get(transaction_id)
         received = messages if before is None else min(before + messages, MAX_MESSAGES)
         transactions[transaction_id] = received
@@ -219,6 +223,15 @@ class Sessions:
         if self.room.is_counted:
             before_bytes = 0 if before is None else _transaction_bytes(transaction_id, before)
             self.room.take(_transaction_bytes(transaction_id, received) - before_bytes)
+
+    def rollbacks_known(self, session_id: str) -> int:
+        """Returns how many rollbacks the session knows, or the one of the program's that knows most; otherwise 0."""
+        known = 0
+        for one in (session_id, *self._of_program.get(session_id, ())):
+            session = self.by_id.get(one)
+            if session is not None:
+                known = max(known, session.rollbacks_known)
+        return known
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
         """Removes an open transaction; returns the number of its messages, 0 if the transaction is unknown."""

@@ -8,6 +8,8 @@ DEFAULT_NOTIFICATION = "default"
 
 # The number of consecutive rollbacks that set a queue OFF, as in Service Broker (poison messages).
 POISON_ROLLBACKS = 5
+# Rollbacks of transactions that were open at the same time count once if they come within this time.
+ONE_CAUSE_MS = 1_000
 
 # D12: the third and each further useless activation in a row doubles the quiet window, up to ten minutes.
 USELESS_ACTIVATIONS_TOLERATED = 2

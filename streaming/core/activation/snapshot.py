@@ -15,7 +15,7 @@ from streaming.core.activation.settings import CoreSettings
 from streaming.core.activation.tasks import Task, Tasks
 from streaming.core.times import NEVER_MS
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 Snapshot = list[Any]
 
@@ -40,7 +40,7 @@ def take(queue: Queue) -> Snapshot:
         queue.unread,
         queue.negative_since_ms,
         queue.last_added_ms,
-        queue.rollbacks,
+        [queue.poison.rollbacks, queue.poison.counted, queue.poison.counted_ms],
         queue.sequence,
         queue.last_event_ms,
         queue.view_written_ms,
@@ -58,7 +58,8 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
     queue.monitor.state = _STATES[state]
     queue.monitor.anchor_ms, queue.monitor.last_empty_ms, queue.monitor.last_activated_ms = times
-    queue.unread, queue.negative_since_ms, queue.last_added_ms, queue.rollbacks, queue.sequence, *view = counts
+    queue.unread, queue.negative_since_ms, queue.last_added_ms, poison, queue.sequence, *view = counts
+    queue.poison.rollbacks, queue.poison.counted, queue.poison.counted_ms = poison
     queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view
     queue.sessions.restore({session_id: _restore_session(rest) for session_id, *rest in sessions})
     queue.sessions.marks = {
@@ -118,8 +119,21 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
     ]
 
 
+def _note_rollbacks(snapshot: Snapshot) -> Snapshot:
+    """Adds which rollbacks have counted, and how many of them each session knows: none so far."""
+    *queue, sessions, marks, tasks = snapshot
+    queue[5] = [queue[5], 0, NEVER_MS]
+    return [*queue, [[*session, 0] for session in sessions], marks, tasks]
+
+
 # version -> the step that converts it to the next version
-_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {1: _add_tasks, 2: _as_it_is, 3: _as_it_is, 4: _start_again}
+_UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {
+    1: _add_tasks,
+    2: _as_it_is,
+    3: _as_it_is,
+    4: _start_again,
+    5: _note_rollbacks,
+}
 
 
 def _take_definition(definition: QueueDefinition) -> Snapshot:
@@ -148,12 +162,14 @@ def _take_session(session_id: str, session: Session) -> Snapshot:
         [list(item) for item in session.transactions.items()],
         session.transactions_lease.from_ms,
         session.transactions_lease.is_extended,
+        session.rollbacks_known,
     ]
 
 
 def _restore_session(snapshot: Snapshot) -> Session:
-    wait, transactions, *lease = snapshot
-    return Session(wait and Wait(wait[0], wait[1], Lease(*wait[2:])), dict(transactions), Lease(*lease))
+    wait, transactions, *lease, rollbacks_known = snapshot
+    restored_wait = wait and Wait(wait[0], wait[1], Lease(*wait[2:]))
+    return Session(restored_wait, dict(transactions), Lease(*lease), rollbacks_known)
 
 
 def _take_tasks(tasks: Tasks) -> Snapshot | None:

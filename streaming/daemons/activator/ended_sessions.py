@@ -17,12 +17,12 @@ class EndedSessions:
             UserError: The client rejects its properties.
         """
         self._reporter = SessionEventReporter(cluster, topic, {"enable.idempotence": True})
-        self._unsent: list[tuple[str, str]] = []
+        self._unsent: list[SessionEnded] = []
         self._acknowledged: list[str] = []
 
-    def report(self, session_id: str, queue: str) -> None:
+    def report(self, ended: SessionEnded) -> None:
         """Adds a report, which the next `take_acknowledged` or `flush` sends."""
-        self._unsent.append((session_id, queue))
+        self._unsent.append(ended)
 
     def take_acknowledged(self) -> list[str]:
         """Sends the added reports without waiting; returns the sessions whose reports Kafka has acknowledged by now.
@@ -31,9 +31,9 @@ class EndedSessions:
             RightMissingError: Kafka does not allow the reports.
         """
         unsent, self._unsent = self._unsent, []
-        for at, (session_id, queue) in enumerate(unsent):
+        for at, ended in enumerate(unsent):
             try:
-                self._send(session_id, queue)
+                self._send(ended)
             except BufferError:
                 self._unsent += unsent[at:]
                 break
@@ -53,11 +53,11 @@ class EndedSessions:
         """Drops the reports that Kafka has not taken; the next activator sends them."""
         self._reporter.close()
 
-    def _send(self, session_id: str, queue: str) -> None:
+    def _send(self, ended: SessionEnded) -> None:
         def answered(error: KafkaError | None) -> None:
             if error is None:
-                self._acknowledged.append(session_id)
+                self._acknowledged.append(ended.session_id)
             else:
-                self._unsent.append((session_id, queue))
+                self._unsent.append(ended)
 
-        self._reporter.send(SessionEnded(queue, session_id), answered)
+        self._reporter.send(ended, answered)

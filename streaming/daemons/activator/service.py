@@ -44,7 +44,9 @@ from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
+from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
+from streaming.wire.input_records import SessionEnded
 from streaming.wire.topics import Topics
 
 _CONFIG_LOOK_INTERVAL_S = 1.0
@@ -172,7 +174,7 @@ class Activator:
         self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
         self._about.config_file, self._about.config_error = str(self._config.path), None
         self._save_about(step.now_ms)  # before READY, so that `activator status` is complete from then on
-        self._tell(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
+        self._on_event(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
         for record in self._queues.values():
             record.state.resumed(step.now_ms)
         for known in self._store.programs():
@@ -184,7 +186,7 @@ class Activator:
             self._programs[known.session_id] = known.queue, adopted
             step.note(known.queue, "found", "still running, started by an earlier run", adopted.pid)
         for session_id, queue in self._store.ended_sessions():
-            self._ended_sessions.report(session_id, queue)
+            self._ended_sessions.report(SessionEnded(queue, session_id, interrupted=True))  # or not: it is unknown
         self._decide_all(step)
 
     def _look_around(self, step: Step) -> None:
@@ -258,7 +260,9 @@ class Activator:
                 self._decide(queue, step)
 
     def _exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: Step) -> None:
-        step.ended.append((session_id, queue))
+        # The messages of a program are to blame only if it has crashed by itself.
+        interrupted = end.code is None or is_stop_code(end.code) or self._notifications.problem is not None
+        step.ended.append(SessionEnded(queue, session_id, interrupted))
         self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
 
     def _decide_all(self, step: Step) -> None:
@@ -321,10 +325,10 @@ class Activator:
         for record, program in step.started:
             program.open_gate()
             self._programs[record.session_id] = record.queue, program
-        for session_id, queue in step.ended:
-            self._ended_sessions.report(session_id, queue)
+        for ended in step.ended:
+            self._ended_sessions.report(ended)
         for event in step.events:
-            self._tell(event)
+            self._on_event(event)
 
     def _record(self, step: Step, acknowledged: list[str]) -> None:
         if not (step.changed or step.events or acknowledged):
@@ -334,8 +338,8 @@ class Activator:
                 self._store.save_queue(queue, self._queues[queue])
             for record, _ in step.started:
                 self._store.add_program(record)
-            for session_id, queue in step.ended:
-                self._store.end_program(session_id, queue)
+            for ended in step.ended:
+                self._store.end_program(ended.session_id, ended.queue)
             for session_id in acknowledged:
                 self._store.forget_session(session_id)
             for event in step.events:
@@ -363,7 +367,7 @@ class Activator:
         end.note(None, "stopped", f"{programs} left running" if count else "no program is running")
         self._record(end, acknowledged)
         for event in end.events:
-            self._tell(event)
+            self._on_event(event)
 
     def _forget(self, now_ms: int) -> None:
         """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
@@ -389,10 +393,7 @@ class Activator:
         return entry.policy(self._about.salt) if entry is not None and entry.refusal(queue) is None else None
 
     def _pass_over(self, line: str) -> None:
-        self._tell(ActivatorEvent(self._now_ms(), None, "passed over", line))
-
-    def _tell(self, event: ActivatorEvent) -> None:
-        self._on_event(event)
+        self._on_event(ActivatorEvent(self._now_ms(), None, "passed over", line))
 
     def _now_ms(self) -> int:
         return round((time.monotonic() + self._wall_minus_monotonic_s) * 1000)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from streaming.daemons.activator.programs import StartedProgram
 from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.activator.store import ProgramRecord
+from streaming.wire.input_records import SessionEnded
 
 
 @dataclass
@@ -15,7 +16,7 @@ class Step:
     changed: set[str] = field(default_factory=set)
     events: list[ActivatorEvent] = field(default_factory=list)
     started: list[tuple[ProgramRecord, StartedProgram]] = field(default_factory=list)
-    ended: list[tuple[str, str]] = field(default_factory=list)
+    ended: list[SessionEnded] = field(default_factory=list)
     old: int = 0
 
     def note(self, queue: str | None, what: str, why: str, pid: int | None = None) -> None:

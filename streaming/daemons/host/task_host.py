@@ -29,6 +29,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
 from streaming.system.processes import ChildProcess, connection_environment
+from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted
 from streaming.wire.output_records import StartActivatedTask
@@ -122,6 +123,7 @@ class TaskHost:
         self._next_look_ms = 0
         self._take_from_ms = 0
         self._has_left = False
+        self._is_ending = False
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -314,7 +316,9 @@ class TaskHost:
         if hosted.process is None or exit_code is None:
             return
         task = hosted.task
-        self._reports.send(SessionEnded(task.queue, task.task_id))
+        # The messages of a task are to blame only if it has crashed by itself.
+        interrupted = self._is_ending or is_stop_code(exit_code) or self._reports.is_kafka_away
+        self._reports.send(SessionEnded(task.queue, task.task_id, interrupted))
         function = hosted.invocation.function
         if function is not None and exit_code == CANNOT_IMPORT:
             self._fail(task, f"the function {function} cannot be imported; the output of the task says why")
@@ -349,6 +353,7 @@ class TaskHost:
         processes = [hosted.process for hosted in self._hosted.values() if hosted.process is not None]
         if not processes:
             return
+        self._is_ending = True
         self._say(f"ending {self._those_that_run()} by SIGTERM, and by SIGKILL after {TERM_GRACE_S:.0f} s")
         for process in processes:
             os.kill(process.pid, signal.SIGTERM)  # not waited for yet, so the process id is still its own

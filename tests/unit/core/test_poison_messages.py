@@ -1,7 +1,10 @@
 """Poison messages: a queue whose readers roll back again and again is set OFF."""
 
+from collections.abc import Callable
+
 import pytest
 
+from streaming.core.activation import events
 from streaming.core.activation.events import Event
 from streaming.core.activation.notification import EventType
 from streaming.core.activation.queue_monitor import State
@@ -179,7 +182,78 @@ class TestCommitsAfterTheEndOfTheirSession:
         timeline = monitored()
         timeline.at(0, arrived(30))
         for number in range(9):
-            events = [received(2, "x", f"t{number}"), ENDED("x"), COMMIT("x", f"t{number}")]
-            for delay_ms, batch in enumerate([events] if is_one_batch else [[event] for event in events]):
+            records = [received(2, "x", f"t{number}"), ENDED("x"), COMMIT("x", f"t{number}")]
+            for delay_ms, batch in enumerate([records] if is_one_batch else [[record] for record in records]):
                 timeline.at((number + 1) * SECOND + delay_ms, *batch)
         assert (timeline.unread, timeline.queue.definition.is_on) == (12, True)
+
+
+class TestOneCause:
+    """Rollbacks at one instant, of transactions that were open at the same time, have one cause and count once."""
+
+    @staticmethod
+    def all_received(number: int) -> list[Event]:
+        return [received(1, f"s{number}.{one}", "t") for one in range(5)]
+
+    @pytest.mark.parametrize("end", [ENDED, lambda session: ROLLBACK(session, "t")])
+    @pytest.mark.parametrize("apart_ms", [0, 1, 200])
+    def test_five_readers_that_end_together_leave_the_queue_on(
+        self, end: Callable[[str], Event], apart_ms: int
+    ) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(5), *self.all_received(0))
+        for one in range(5):
+            timeline.batch(SECOND + one * apart_ms, end(f"s0.{one}"))
+        assert (timeline.unread, timeline.queue.definition.is_on) == (5, True)
+        assert timeline.queue.rollbacks == 1
+
+    @pytest.mark.parametrize("is_one_batch", [True, False])
+    def test_if_they_end_together_five_times_the_queue_is_set_off(self, is_one_batch: bool) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(5))
+        rounds: list[list[Event]] = [
+            [*self.all_received(number), *(ENDED(f"s{number}.{one}") for one in range(5))] for number in range(5)
+        ]
+        if is_one_batch:
+            timeline.at(SECOND, *(event for batch in rounds[:4] for event in batch))
+        else:
+            for number, batch in enumerate(rounds[:4]):
+                timeline.at((number + 1) * 100, *batch)
+        assert (timeline.queue.rollbacks, timeline.queue.definition.is_on) == (4, True)
+        timeline.at(SECOND, *rounds[4])
+        assert not timeline.queue.definition.is_on
+
+    def test_later_they_have_causes_of_their_own(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(5), *self.all_received(0))
+        for one in range(5):
+            timeline.at((one + 1) * SECOND, ROLLBACK(f"s0.{one}", "t"))
+        assert not timeline.queue.definition.is_on
+
+    def test_a_reader_that_received_again_has_a_cause_of_its_own(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(5), *self.all_received(0))
+        timeline.batch(SECOND, ROLLBACK("s0.0", "t"))
+        timeline.batch(SECOND + 1, received(1, "s0.1", "t"))
+        timeline.batch(SECOND + 2, ROLLBACK("s0.1", "t"), ROLLBACK("s0.2", "t"))
+        assert timeline.queue.rollbacks == 2
+
+
+class TestInterrupted:
+    """A stop or an outage says nothing about the messages that it rolls back."""
+
+    @pytest.mark.parametrize("end", [events.SessionEnded("x", True), events.Rollback("x", "t", True)])
+    def test_it_does_not_count(self, end: Event) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(2), *rolled_back(4), *[received(2, "x", "t"), end] * 9)
+        assert (timeline.unread, timeline.queue.definition.is_on) == (2, True)
+        timeline.at(SECOND, *rolled_back(1))
+        assert not timeline.queue.definition.is_on, "nor does it end the row"
+
+    def test_a_crash_with_messages_counts(self) -> None:
+        timeline = monitored()
+        timeline.at(0, arrived(2))
+        for number in range(5):
+            timeline.at(number * MINUTE, received(2, f"program{number}/reader", "t"))
+            timeline.at(number * MINUTE + SECOND, ENDED(f"program{number}"))
+        assert not timeline.queue.definition.is_on
