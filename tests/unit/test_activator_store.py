@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streaming.core.activation.program_starts import Held, Notified, Program, QueueActivator, Seen
+from streaming.core.activation.held_notifications import Held
+from streaming.core.activation.program_starts import Notified, Program, QueueActivator, Seen
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.status import read_status, show

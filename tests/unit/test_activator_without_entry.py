@@ -1,6 +1,6 @@
 """Queues that got a notification and have no entry in the activator's config."""
 
-from streaming.core.activation.program_starts import ViewRow
+from streaming.core.activation.held_notifications import ViewRow
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.without_entry import MAX_NAMED, QueuesWithoutEntry

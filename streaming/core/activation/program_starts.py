@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streaming.core.activation.held_notifications import SETTLE_MS, Held, ViewRow
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
-
-# The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
-SETTLE_MS = 2_000
 
 # The pause before a notification that was given up is tried again: long enough to cost little, and short enough after
 # the program was fixed without a change of the config.
@@ -23,8 +21,6 @@ RETRY_MS = 600_000
 # Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).
 MAX_REMEMBERED = 64
 
-# The view's name for the only state in which the monitor is silent.
-_NOTIFIED = "NOTIFIED"
 # With this reason readers are already receiving, so the new reader is needed in addition to those still starting.
 _ACCUMULATING = "MESSAGES_ACCUMULATING"
 
@@ -49,15 +45,6 @@ class Notified:
     reason: str
     unread: int
     is_old: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ViewRow:
-    """The current row of the queue in the monitors view."""
-
-    sequence: int
-    state: str | None
-    unread: int
 
 
 class Action(StrEnum):
@@ -111,35 +98,6 @@ class Program:
     post_time: str = ""
 
 
-@dataclass(slots=True)
-class Held:
-    """A notification that has not been answered by a start.
-
-    Attributes:
-        notification_id: Its id.
-        sequence: The number of its activation.
-        reason: Why the monitor wrote it.
-        unread: The number of unread messages at that time.
-        settled_ms: When the view has had enough time to catch up.
-        is_fresh: It has just come, so the view may not show it yet.
-        is_restart: The program started for it crashed, or ended with an unknown exit code.
-        blocked: The last blocking reason that was reported.
-        post_time: When the monitor wrote it.
-        retry_ms: When it is tried again after it was given up.
-    """
-
-    notification_id: str
-    sequence: int
-    reason: str
-    unread: int
-    settled_ms: int
-    is_fresh: bool = False
-    is_restart: bool = False
-    blocked: str = ""
-    post_time: str = ""
-    retry_ms: int = NEVER_MS
-
-
 _RETRY = f"{RETRY_MS // 60_000} min"
 _NO_ENTRY = Policy("")
 _NO_LONGER = "the config no longer has a program that may be started for this queue"
@@ -190,7 +148,7 @@ class QueueActivator:
             return [known]
         settled_ms = now_ms + SETTLE_MS
         held = Held(new.notification_id, new.sequence, new.reason, new.unread, settled_ms, post_time=new.post_time)
-        if new.is_old and (void := _void(held, row, FOREVER_MS)):
+        if new.is_old and (void := held.void(row, FOREVER_MS)):
             why = f"old notification #{new.sequence}: {void}"
             return [Decision(Action.IGNORE, why, notification_id=new.notification_id)]
         self.seen = [*self.seen[1 - MAX_REMEMBERED :], Seen(new.notification_id, new.sequence, new.post_time)]
@@ -220,10 +178,10 @@ class QueueActivator:
             why = f"another notification of activation #{new.sequence} was acted on before"
         return Decision(action, why, notification_id=new.notification_id)
 
-    def disabled(self, sequence: int) -> list[Decision]:
+    def disabled(self, sequence: int, post_time: str) -> list[Decision]:
         """Takes in BROKER_QUEUE_DISABLED; drops the held notification if it is older."""
         why = f"#{sequence} says that the queue was disabled after too many rollbacks; set it ON again"
-        if self.held is None or self.held.sequence > sequence:
+        if self.held is None or (self.held.post_time, self.held.sequence) > (post_time, sequence):
             return [Decision(Action.IGNORE, why)]
         return [self._drop(why)]
 
@@ -272,9 +230,11 @@ class QueueActivator:
             self._take_entry(policy, now_ms)
         decisions: list[Decision] = []
         held = self.held
-        if held is not None and not held.is_fresh and (void := _void(held, row, now_ms)):
-            decisions.append(self._drop(void))
-            held = None
+        if held is not None:
+            held.look(row, now_ms)
+            if not held.is_fresh and (void := held.void(row, now_ms)):
+                decisions.append(self._drop(void))
+                held = None
         if held is not None:
             blocked = _NO_LONGER if policy is None else next(self._blockers(held, policy, now_ms), "")
             if not blocked:
@@ -360,7 +320,12 @@ class QueueActivator:
         """Holds the program's notification again, because the program has not answered it."""
         if program.notification_id is None or program.sequence is None:
             return []
-        if self.held is not None and self.held.sequence >= program.sequence:
+        held = self.held
+        # A notification that was never started for has come after the start of every program, even if its sequence is
+        # lower: a queue that is created again begins with 1.
+        if held is not None and (
+            not held.is_restart or (held.post_time, held.sequence) >= (program.post_time, program.sequence)
+        ):
             return []
         settled_ms = now_ms + SETTLE_MS
         held = Held(program.notification_id, program.sequence, "", program.unread, settled_ms, is_restart=True)
@@ -379,20 +344,6 @@ class QueueActivator:
     @staticmethod
     def _about(held: Held, why: str) -> str:
         return f"{'restart for ' if held.is_restart else ''}#{held.sequence}: {why}"
-
-
-def _void(held: Held, row: ViewRow | None, now_ms: int) -> str:
-    """Returns why the monitor no longer waits for an answer; empty if it waits or the view does not show it yet."""
-    if row is None or row.sequence < held.sequence:
-        is_late = held.is_restart and now_ms >= held.settled_ms
-        return "the monitors view does not show that it is still needed" if is_late else ""
-    if row.sequence > held.sequence:
-        return f"superseded, the monitor is at #{row.sequence}" if now_ms >= held.settled_ms else ""
-    if row.unread <= 0:
-        return "nothing is left to read"
-    if row.state != _NOTIFIED:
-        return "a reader has received since; the monitor notifies again if one more is useful"
-    return ""
 
 
 def _ending(exit_code: int) -> str:

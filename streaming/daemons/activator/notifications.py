@@ -8,7 +8,8 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec import Struct
 
-from streaming.core.activation.program_starts import Notified, ViewRow
+from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.program_starts import Notified
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.clients import Cluster

@@ -240,7 +240,7 @@ class Activator:
             return
         state = self._state(queue)
         if record.event_type != "QUEUE_ACTIVATION":
-            self._apply(queue, state.disabled(record.sequence), step)
+            self._apply(queue, state.disabled(record.sequence, record.post_time), step)
             self._decide(queue, step)
             return
         decisions = state.notified(notified(record, is_old), self._view.row(queue), step.now_ms)

@@ -1,6 +1,6 @@
 """Queues that were activated although no entry of the config is for them. Each is logged once."""
 
-from streaming.core.activation.program_starts import ViewRow
+from streaming.core.activation.held_notifications import ViewRow
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.step import Step
 from streaming.wire.notifications import Activation

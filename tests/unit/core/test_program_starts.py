@@ -6,21 +6,21 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from streaming.core.activation.held_notifications import SETTLE_MS, ViewRow
 from streaming.core.activation.program_starts import (
     MAX_REMEMBERED,
     RETRY_MS,
-    SETTLE_MS,
     Action,
     Decision,
     Notified,
     QueueActivator,
-    ViewRow,
 )
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 
 SECOND = 1_000
 GRACE = 10 * SECOND
+POSTED = "2026-01-01T00:00:00.000Z"
 POLICY = Policy("entry", max_programs=2, fatal_exit_codes=frozenset({78}), max_restarts=2)
 ON_EMPTY = "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"
 ACCUMULATING = "MESSAGES_ACCUMULATING"
@@ -51,7 +51,7 @@ class Queue:
         *,
         is_old: bool = False,
         notification_id: str = "",
-        post_time: str = "2026-01-01T00:00:00.000Z",
+        post_time: str = POSTED,
     ) -> list[Decision]:
         """Reports a notification, and leaves the view as it is."""
         new = Notified(notification_id or f"id-{sequence}", sequence, post_time, reason, 5, is_old)
@@ -240,11 +240,11 @@ def test_an_old_notification_that_the_view_does_not_show_is_started_after_the_se
 
 def test_a_disabled_queue_has_nothing_held() -> None:
     queue = Queue(replace(POLICY, max_programs=1))
-    assert actions(queue.state.disabled(1)) == ["ignored"]
+    assert actions(queue.state.disabled(1, POSTED)) == ["ignored"]
     queue.activate(2)
     queue.activate(3)
-    assert actions(queue.state.disabled(1)) == ["ignored"]
-    assert actions(queue.state.disabled(4)) == ["dropped"]
+    assert actions(queue.state.disabled(1, POSTED)) == ["ignored"]
+    assert actions(queue.state.disabled(4, POSTED)) == ["dropped"]
     assert queue.state.held is None
 
 
@@ -378,13 +378,14 @@ def test_a_newer_notification_outlives_the_crash_of_an_older_ones_program() -> N
     assert queue.state.held.sequence == 2
 
 
-def test_a_crash_takes_the_place_of_what_an_older_monitor_wrote() -> None:
-    queue = Queue(replace(POLICY, max_programs=1))
+def test_a_crash_takes_the_place_of_the_crash_of_an_older_ones_program() -> None:
+    queue = Queue()
     queue.activate(5)
-    queue.activate(1)
-    assert actions(queue.exit("id-5", 1)) == ["exited", "dropped", "held"]
+    queue.activate(6, ACCUMULATING)
+    assert actions(queue.exit("id-5", 1)) == ["exited", "held"]
+    assert actions(queue.exit("id-6", 1)) == ["exited", "dropped", "held"]
     assert queue.state.held is not None
-    assert queue.state.held.is_restart
+    assert (queue.state.held.sequence, queue.state.held.is_restart) == (6, True)
 
 
 def test_a_fatal_exit_code_stops_all_until_the_entry_changes() -> None:

@@ -11,14 +11,13 @@ from random import Random
 import msgspec
 import pytest
 
+from streaming.core.activation.held_notifications import SETTLE_MS, ViewRow
 from streaming.core.activation.program_starts import (
     RETRY_MS,
-    SETTLE_MS,
     Action,
     Decision,
     Notified,
     QueueActivator,
-    ViewRow,
 )
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
@@ -113,7 +112,7 @@ class Simulation:
 
     def disable(self) -> None:
         self.sequence += 1
-        self.take(self.state.disabled(self.sequence))
+        self.take(self.state.disabled(self.sequence, f"batch {next(self.ids)}"))
 
     def restart_activator(self) -> None:
         self.state = msgspec.json.decode(msgspec.json.encode(self.state), type=QueueActivator)
