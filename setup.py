@@ -26,6 +26,7 @@ COMPILED = (
     "core/activation/snapshot",
     "core/activation/task_starts",
     "core/activation/tasks",
+    "core/activation/transaction_marks",
     "core/conversations/answering",
     "core/conversations/context",
     "core/conversations/conversation",

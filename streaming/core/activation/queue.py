@@ -15,7 +15,7 @@ from streaming.core.activation.poison import PoisonCount
 from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
 from streaming.core.activation.sessions import Sessions
-from streaming.core.activation.settings import MAX_MESSAGES, TASK_RETRY_MS, CoreSettings, Semantics
+from streaming.core.activation.settings import MARK_LIFETIME_MS, MAX_MESSAGES, TASK_RETRY_MS, CoreSettings, Semantics
 from streaming.core.activation.tasks import NameTask, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -79,17 +79,12 @@ class Queue:
 
     def enter(self, room: Room) -> None:
         """Makes the queue and its parts take their bytes from this room from now on."""
-        self.room = self.sessions.room = self.tasks.room = room
+        self.room = self.sessions.room = self.sessions.marks.room = self.tasks.room = room
 
     @property
     def rollbacks(self) -> int:
         """The number of consecutive rollbacks that count towards the limit for poison messages."""
         return self.poison.rollbacks
-
-    @property
-    def tasks_running(self) -> int:
-        """The number of tasks of internal activation that run or are being started."""
-        return len(self.tasks.running)
 
     # 1. events
 
@@ -136,14 +131,17 @@ class Queue:
     def _commit(self, event: events.Commit, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
         messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
-        marked = self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)
-        self._set_unread(self.unread - marked, now_ms)
-        if messages or marked:
+        mark = self.sessions.marks.take((event.session_id, event.transaction_id), now_ms)
+        if mark is not None:
+            self._set_unread(self.unread - mark.messages + mark.missing, now_ms)
+        if messages or mark is not None:
             self.poison.work_was_done()
 
     def _rollback(self, event: events.Rollback, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
-        self.sessions.take_mark(event.session_id, event.transaction_id, now_ms)  # its messages are already given back
+        mark = self.sessions.marks.take((event.session_id, event.transaction_id), now_ms)
+        if mark is not None:
+            self._add(mark.missing, now_ms)  # the others are already given back
         counted_before = self.sessions.rollbacks_known(event.session_id)
         messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
         self._rolled_back(messages, event.interrupted, counted_before, now_ms)
@@ -154,6 +152,7 @@ class Queue:
     def _session_ended(self, event: events.SessionEnded, now_ms: int) -> None:
         counted_before = self.sessions.rollbacks_known(event.session_id)
         self._rolled_back(self.sessions.end(event.session_id, now_ms), event.interrupted, counted_before, now_ms)
+        self._add(self.sessions.marks.end(event.session_id, now_ms), now_ms)
 
     def _task_started(self, event: events.TaskStarted, now_ms: int) -> None:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
@@ -208,13 +207,16 @@ class Queue:
         self.unread = unread
 
     def _add(self, messages: int, now_ms: int) -> None:
-        """Adds unread messages after an arrival, a rollback or the end of a lease."""
+        """Adds unread messages, if any, after an arrival, a rollback or the end of a lease."""
+        if messages == 0:
+            return
         self.monitor.work_was_found()
         self.last_added_ms = now_ms
         self._set_unread(self.unread + messages, now_ms)
 
     def _heal(self, unread: int, now_ms: int) -> None:
         """Accepts a reader's count. A lower count is accepted only if no messages were added recently."""
+        self.sessions.marks.miss_all(now_ms)  # it is without open transactions, which those that are marked may be
         # A tenth of W, and at least the batch itself: the reader may have counted before messages were added.
         too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
         if unread > self.unread or now_ms - self.last_added_ms >= too_young_ms:
@@ -236,9 +238,7 @@ class Queue:
 
     def end_due(self, now_ms: int) -> None:
         """Ends waits, transactions and tasks that are due. The end of a lease does not count as a poison rollback."""
-        given_back = self.sessions.end_due(now_ms, self.settings)
-        if given_back:
-            self._add(given_back, now_ms)
+        self._add(self.sessions.end_due(now_ms, self.settings), now_ms)
         # Once per batch is enough: one batch cannot exceed 64 bits.
         self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
         for task_id in self.tasks.lost(now_ms, self.settings):
@@ -310,7 +310,7 @@ class Queue:
         return (
             self.unread,
             self.sessions.tasks_waiting(),
-            self.tasks_running,
+            len(self.tasks.running),
             self.tasks.limit_reached,
             self.tasks.is_procedure_failed,
             self.tasks.failures,
@@ -360,12 +360,17 @@ class Queue:
         if self.is_view_stale:
             wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
         if self._can_be_forgotten():
-            wake_ms = min(wake_ms, self.last_event_ms + self.settings.queue_idle_expiry_ms)
+            wake_ms = min(wake_ms, self._idle_until_ms())
         return wake_ms
 
     def is_idle_expired(self, now_ms: int) -> bool:
         """Returns whether the queue is automatic and has been idle for so long that it is forgotten."""
-        return self._can_be_forgotten() and now_ms - self.last_event_ms >= self.settings.queue_idle_expiry_ms
+        return self._can_be_forgotten() and now_ms >= self._idle_until_ms()
+
+    def _idle_until_ms(self) -> int:
+        """Returns when the queue can be forgotten: a transaction that is marked may still bring its messages back."""
+        marked_until_ms = self.sessions.marks.newest_ms() + MARK_LIFETIME_MS
+        return max(self.last_event_ms + self.settings.queue_idle_expiry_ms, marked_until_ms)
 
     def _can_be_forgotten(self) -> bool:
         return (

@@ -12,13 +12,12 @@ from streaming.core.activation.room import ENDLESS, NUMBER_BYTES, no_room, numbe
 from streaming.core.activation.session_ids import program_of
 from streaming.core.activation.settings import (
     LEASE_OVERDUE_MS,
-    MARK_LIFETIME_MS,
-    MAX_MARKS,
     MAX_MESSAGES,
     MAX_SESSIONS,
     MAX_TRANSACTIONS,
     CoreSettings,
 )
+from streaming.core.activation.transaction_marks import Marks
 from streaming.core.times import FOREVER_MS
 
 
@@ -77,7 +76,6 @@ class Session:
 _SESSION_BYTES = 2 * NUMBER_BYTES + 6
 _WAIT_BYTES = 2 * NUMBER_BYTES + 3
 _TRANSACTION_BYTES = 1  # without its number of messages
-_MARK_BYTES = 2 * NUMBER_BYTES + 1
 
 
 class Sessions:
@@ -87,7 +85,7 @@ class Sessions:
         room: The remaining room of the shard.
         by_id: The sessions that wait or have an open transaction.
         open_transactions: The number of their open transactions.
-        marks: (session_id, transaction_id) -> (messages, when they were given back); the oldest first.
+        marks: The marks of transactions that were given back.
     """
 
     __slots__ = ("_of_program", "by_id", "marks", "open_transactions", "room")
@@ -98,7 +96,7 @@ class Sessions:
         # The id of a program -> those of its sessions in `by_id`, in order. A program's own session is not among them.
         self._of_program: dict[str, dict[str, None]] = {}
         self.open_transactions = 0
-        self.marks: dict[tuple[str, str], tuple[int, int]] = {}
+        self.marks = Marks()
 
     def restore(self, by_id: dict[str, Session]) -> None:
         """Sets the sessions to those of a snapshot."""
@@ -249,19 +247,6 @@ class Sessions:
         if self.room.is_counted:
             self.room.take(-_transaction_bytes(transaction_id, messages))
 
-    def take_mark(self, session_id: str, transaction_id: str, now_ms: int) -> int:
-        """Removes a transaction's mark; returns the number of its messages, 0 without a valid mark."""
-        key = session_id, transaction_id
-        if key not in self.marks:
-            return 0
-        messages, given_back_ms = self._drop_mark(key)
-        return messages if now_ms - given_back_ms < MARK_LIFETIME_MS else 0
-
-    def _drop_mark(self, key: tuple[str, str]) -> tuple[int, int]:
-        if self.room.is_counted:
-            self.room.take(-_mark_bytes(key))
-        return self.marks.pop(key)
-
     def end(self, session_id: str, now_ms: int) -> int:
         """Removes a session that has ended, and the sessions of the program with this id.
 
@@ -296,7 +281,7 @@ class Sessions:
     def end_due(self, now_ms: int, settings: CoreSettings) -> int:
         """Ends the waits and transactions that are due; returns the number of messages given back."""
         given_back = 0
-        if not (self.by_id or self.marks):  # the usual case
+        if not (self.by_id or self.marks.by_key):  # the usual case
             return given_back
         for session_id, session in list(self.by_id.items()):
             wait = session.wait
@@ -305,7 +290,7 @@ class Sessions:
             if session.transactions and session.transactions_lease.has_ended(now_ms, settings.transaction_lease_ms):
                 given_back += self._give_back(session_id, session, now_ms)
             self._close_if_idle(session_id)
-        self._drop_old_marks(now_ms)
+        self.marks.drop_old(now_ms)
         return given_back
 
     def _give_back(self, session_id: str, session: Session, now_ms: int) -> int:
@@ -313,31 +298,9 @@ class Sessions:
         for transaction_id, messages in session.transactions.items():
             has_room = not self.room.is_used_up  # before: what a transaction frees is not for its own mark
             self._ended(transaction_id, messages)
-            earlier = self.take_mark(session_id, transaction_id, now_ms)  # given back before, and continued
-            if has_room:
-                self._mark((session_id, transaction_id), min(earlier + messages, MAX_MESSAGES), now_ms)
+            self.marks.add((session_id, transaction_id), messages, has_room, now_ms)
         session.transactions.clear()
         return given_back
-
-    def _mark(self, key: tuple[str, str], messages: int, now_ms: int) -> None:
-        """Marks a transaction that was given back; without room, none is marked.
-
-        A session stores its id once for all its open transactions, but each mark stores the id again. So marks can take
-        a hundred times the room of small transactions. A late COMMIT without a mark subtracts nothing, so the count is
-        too high until a reader reports `unread`.
-        """
-        if len(self.marks) >= MAX_MARKS:
-            self._drop_mark(next(iter(self.marks)))
-        self.marks[key] = (messages, now_ms)
-        if self.room.is_counted:
-            self.room.take(_mark_bytes(key))
-
-    def _drop_old_marks(self, now_ms: int) -> None:
-        while self.marks:
-            oldest = next(iter(self.marks))
-            if now_ms - self.marks[oldest][1] < MARK_LIFETIME_MS:
-                return
-            self._drop_mark(oldest)
 
     def next_due_ms(self, settings: CoreSettings) -> int:
         """Returns the next instant at which a wait or a transaction ends; FOREVER_MS if there is none."""
@@ -358,8 +321,3 @@ def _sum_bytes(before: int, messages: int) -> int:
 def _transaction_bytes(transaction_id: str, messages: int) -> int:
     """Returns the most bytes that an open transaction takes in a snapshot."""
     return _TRANSACTION_BYTES + number_bytes(messages) + text_bytes(transaction_id)
-
-
-def _mark_bytes(key: tuple[str, str]) -> int:
-    """Returns the most bytes that a mark takes in a snapshot."""
-    return _MARK_BYTES + text_bytes(key[0]) + text_bytes(key[1])

@@ -13,6 +13,7 @@ from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Lease, Session, Wait
 from streaming.core.activation.settings import CoreSettings
 from streaming.core.activation.tasks import Task, Tasks
+from streaming.core.activation.transaction_marks import Mark
 from streaming.core.times import NEVER_MS
 
 FORMAT_VERSION = 6
@@ -46,7 +47,7 @@ def take(queue: Queue) -> Snapshot:
         queue.view_written_ms,
         queue.is_view_stale,
         [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
-        [[*key, *mark] for key, mark in queue.sessions.marks.items()],
+        [[*key, mark.messages, mark.given_back_ms, mark.missing] for key, mark in queue.sessions.marks.by_key.items()],
         _take_tasks(queue.tasks),
     ]
 
@@ -62,10 +63,9 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     queue.poison.rollbacks, queue.poison.counted, queue.poison.counted_ms = poison
     queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view
     queue.sessions.restore({session_id: _restore_session(rest) for session_id, *rest in sessions})
-    queue.sessions.marks = {
-        (session_id, transaction_id): (messages, given_back_ms)
-        for session_id, transaction_id, messages, given_back_ms in marks
-    }
+    queue.sessions.marks.restore(
+        {(session_id, transaction_id): Mark(*mark) for session_id, transaction_id, *mark in marks}
+    )
     if tasks is not None:
         _restore_tasks(queue.tasks, tasks)
     return queue
@@ -119,11 +119,11 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
     ]
 
 
-def _note_rollbacks(snapshot: Snapshot) -> Snapshot:
-    """Adds which rollbacks have counted, and how many of them each session knows: none so far."""
+def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
+    """Adds that no rollback has counted and no session knows of one, and that the count lacks no messages of marks."""
     *queue, sessions, marks, tasks = snapshot
     queue[5] = [queue[5], 0, NEVER_MS]
-    return [*queue, [[*session, 0] for session in sessions], marks, tasks]
+    return [*queue, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
 
 
 # version -> the step that converts it to the next version
@@ -132,7 +132,7 @@ _UPGRADES: dict[int, Callable[[Snapshot], Snapshot]] = {
     2: _as_it_is,
     3: _as_it_is,
     4: _start_again,
-    5: _note_rollbacks,
+    5: _add_rollbacks_and_missing,
 }
 
 

@@ -181,7 +181,7 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         last_activated_time=_time_or_none(clock, monitor.last_activated_ms),
         tasks_waiting=queue.sessions.tasks_waiting(),
         unread_messages=queue.unread,
-        tasks_running=queue.tasks_running,
+        tasks_running=len(queue.tasks.running),
         task_limit_reached=queue.tasks.limit_reached,
         is_procedure_failed=queue.tasks.is_procedure_failed,
         max_queue_readers=definition.activation.max_queue_readers if definition.activation else None,

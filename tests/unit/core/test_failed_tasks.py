@@ -207,11 +207,11 @@ class TestRetries:
         timeline = with_tasks(1)
         timeline.batch(0, arrived(9))
         timeline.batch(HOUR)
-        assert timeline.queue.tasks_running == 1
+        assert len(timeline.queue.tasks.running) == 1
         timeline.run_until(HOUR + LEASE)
-        assert timeline.queue.tasks_running == 1
+        assert len(timeline.queue.tasks.running) == 1
         timeline.batch(HOUR + LEASE)
-        assert timeline.queue.tasks_running == 0
+        assert len(timeline.queue.tasks.running) == 0
 
     def test_a_receive_in_between_makes_the_retry_needless(self) -> None:
         timeline = with_tasks()

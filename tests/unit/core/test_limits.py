@@ -158,7 +158,7 @@ class TestOthers:
         step(queue, now_ms=LEASE)
         step(queue, *(received(most, "s", "t") for _ in range(1_100)), now_ms=LEASE)
         step(queue, now_ms=2 * LEASE)
-        assert queue.sessions.marks["s", "t"][0] == MAX_MESSAGES
+        assert queue.sessions.marks.by_key["s", "t"].messages == MAX_MESSAGES
         assert abs(queue.unread) <= MAX_MESSAGES
 
 

@@ -58,7 +58,7 @@ class TestLiteral:
         timeline = with_tasks(1, settings=LITERAL)
         timeline.batch(0, arrived(9))
         for number in range(6):
-            while timeline.queue.tasks_running == 0:
+            while len(timeline.queue.tasks.running) == 0:
                 timeline.batch(timeline.queue.next_wake_ms())
             timeline.batch(timeline.now_ms + SECOND, failed_to_start(f"1.{number}"), arrived())
         pauses_ms = [after - before for (before, _), (after, _) in pairwise(timeline.started)]

@@ -189,7 +189,7 @@ class TestDecisions:
         timeline.batch(0, received(2, "x", "t"))
         timeline.batch(1, arrived(3))
         timeline.batch(2, ROLLBACK("x", "t"))
-        timeline.queue.sessions.marks["y", "t"] = (3, 0)
+        timeline.queue.sessions.marks.add(("y", "t"), 3, True, 0)
         timeline.at(SECOND, COMMIT("y", "t"))  # a late COMMIT takes off all unread messages: no RECEIVE
         assert (timeline.unread, timeline.state) == (0, State.NOTIFIED)
         timeline.run_until(1 + T)

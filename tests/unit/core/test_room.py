@@ -194,7 +194,7 @@ class TestMarks:
     def test_they_are_made_while_there_is_room(self) -> None:
         queue, room = self.silent(100), Room(10 * len(LONGEST.encode()))
         step(queue, room, now_ms=LEASE)
-        assert 5 < len(queue.sessions.marks) < 15
+        assert 5 < len(queue.sessions.marks.by_key) < 15
         # The rest of the room is what the session itself gave back in the end.
         assert -MAX_GROWTH_BYTES < room.left_bytes < MAX_GROWTH_BYTES
         assert queue.unread == 100
@@ -202,7 +202,7 @@ class TestMarks:
     def test_the_newest_are_kept_and_the_others_take_no_room(self) -> None:
         queue, room = self.silent(MAX_MARKS + 50), Room(3 * 10**6)
         step(queue, room, now_ms=LEASE)
-        marks = [transaction_id for _, transaction_id in queue.sessions.marks]
+        marks = [transaction_id for _, transaction_id in queue.sessions.marks.by_key]
         assert marks == [f"t{number}" for number in range(50, MAX_MARKS + 50)]
         assert 3 * 10**6 - room.left_bytes < 1_100 * MAX_MARKS
 
@@ -210,7 +210,7 @@ class TestMarks:
         queue = self.silent(2)
         step(queue, full(), now_ms=LEASE)
         step(queue, full(), COMMIT(LONGEST, "t0"), now_ms=LEASE)
-        assert (queue.unread, queue.sessions.marks) == (2, {})
+        assert (queue.unread, queue.sessions.marks.by_key) == (2, {})
 
 
 class TestTasks:
@@ -288,7 +288,7 @@ class TestCounting:
             now_ms += LEASE
             step(queue, room, create_queue(), *map(drop_notification, queue.definition.notifications), now_ms=now_ms)
         step(queue, room, now_ms=now_ms + 2 * 24 * 3_600 * SECOND)
-        assert (queue.sessions.by_id, queue.sessions.marks, queue.tasks.running) == ({}, {}, {})
+        assert (queue.sessions.by_id, queue.sessions.marks.by_key, queue.tasks.running) == ({}, {}, {})
         assert room.left_bytes == PLENTY
 
     def test_the_room_of_a_shard(self) -> None:

@@ -31,7 +31,7 @@ class TestStarting:
         timeline.batch(SECOND, arrived(9))
         assert timeline.started == [(SECOND, "1.0")]
         assert timeline.written == []
-        assert (timeline.state, timeline.queue.sequence, timeline.queue.tasks_running) == (State.NOTIFIED, 1, 1)
+        assert (timeline.state, timeline.queue.sequence, len(timeline.queue.tasks.running)) == (State.NOTIFIED, 1, 1)
 
     def test_a_queue_may_have_both_and_each_activation_does_both(self) -> None:
         timeline = with_tasks(2, notify())
@@ -171,7 +171,7 @@ class TestExits:
         timeline.batch(0, arrived(9))
         timeline.at(SECOND, received(1))
         timeline.at(2 * SECOND, exited("7.0"), failed_to_start("8.0"))
-        assert (timeline.started, timeline.queue.tasks_running) == ([(0, "1.0")], 1)
+        assert (timeline.started, len(timeline.queue.tasks.running)) == ([(0, "1.0")], 1)
 
 
 class TestWhatHostsSay:
@@ -180,7 +180,7 @@ class TestWhatHostsSay:
         timeline.batch(0, arrived(9))
         for now_ms in range(20 * SECOND, 10 * MINUTE, 20 * SECOND):
             timeline.at(now_ms, started("1.0", "host"))
-        assert timeline.queue.tasks_running == 1
+        assert len(timeline.queue.tasks.running) == 1
         assert len(timeline.started) == 1
 
     def test_a_task_that_is_not_known_is_adopted_so_that_the_limit_holds(self) -> None:
@@ -189,25 +189,25 @@ class TestWhatHostsSay:
         timeline.batch(SECOND, arrived(9))
         timeline.at(2 * SECOND, empty())
         timeline.run_until(2 * SECOND + W + 1)
-        assert (timeline.started, timeline.queue.tasks_running, timeline.queue.tasks.limit_reached) == ([], 1, 1)
+        assert (timeline.started, len(timeline.queue.tasks.running), timeline.queue.tasks.limit_reached) == ([], 1, 1)
         timeline.at(MINUTE, exited("other"))
         assert timeline.started == [(MINUTE, "1.0")]
 
     def test_a_queue_without_an_activation_has_no_tasks(self) -> None:
         timeline = Timeline()
         timeline.batch(0, create_queue(), notify(), started("other"))
-        assert timeline.queue.tasks_running == 0
+        assert len(timeline.queue.tasks.running) == 0
 
     def test_there_is_a_limit_to_what_is_adopted(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, *(started(str(number)) for number in range(MAX_QUEUE_READERS + 1)))
-        assert timeline.queue.tasks_running == MAX_QUEUE_READERS
+        assert len(timeline.queue.tasks.running) == MAX_QUEUE_READERS
 
     def test_tasks_survive_their_monitor_and_go_with_their_queue(self) -> None:
         timeline = with_tasks()
         timeline.batch(0, arrived(9))
         timeline.batch(SECOND, alter(status=False))
-        assert timeline.queue.tasks_running == 1
+        assert len(timeline.queue.tasks.running) == 1
         timeline.batch(2 * SECOND, DROP_QUEUE)
         timeline.batch(3 * SECOND, create_queue(activation=activation(procedure_name="p")), exited("1.0"), arrived())
-        assert timeline.queue.tasks_running == 1
+        assert len(timeline.queue.tasks.running) == 1
