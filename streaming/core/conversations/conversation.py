@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from streaming.core.conversations.decisions import Source
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
+from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 INITIATOR, TARGET = 0, 1
@@ -204,7 +205,8 @@ class Conversation:
         if endpoint is None or state is None or state is endpoint.state:
             return
         endpoint.state = state
-        if state in ENDED:
+        is_question = self.services[side] == ROUTERS_SERVICE  # its timer takes it back, also after an Error
+        if state in ENDED or (state is State.ER and not is_question):
             endpoint.timer_ms = FOREVER_MS
         self.is_view_stale = True
 

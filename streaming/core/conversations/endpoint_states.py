@@ -75,7 +75,6 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.ER, Trigger.END): State.CD,
     (State.ER, Trigger.END_WITH_ERROR): State.CD,
     (State.ER, Trigger.END_WITH_CLEANUP): State.CD,
-    (State.ER, Trigger.SET_TIMER): State.ER,
     (State.ER, Trigger.FAR_FAILED): State.ER,
     (State.CD, Trigger.END_WITH_CLEANUP): State.CD,  # drops what it still has to tell
     (State.CD, Trigger.FAR_FAILED): State.CD,

@@ -20,7 +20,7 @@ from streaming.core.conversations.decisions import (
     Kind,
 )
 from streaming.core.conversations.delivering import deliver_what_can_go, drop_waiting, fail
-from streaming.core.conversations.endpoint_states import ENDED, State
+from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.holding import LET_GO, broker_instance_of, hold, note_own_service
 from streaming.core.conversations.lifetimes import fail_both, is_only_telling, pass_time
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
@@ -69,7 +69,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         if is_lasting:
             fail_both(context, conversation, to, number or 0, reason)
         else:
-            _set_timer_again(context, conversation, conversation.endpoints[to])
+            _set_timer_again(context, conversation, to)
     # A failure of what has no number concerns nothing else, so it does not change the round.
     if numbered or not refused:
         direction.round = max(direction.round, round_ + 1)
@@ -102,9 +102,10 @@ def _sequence(item: Item) -> int:
     return item.sequence
 
 
-def _set_timer_again(context: Context, conversation: Conversation, endpoint: Endpoint | None) -> None:
-    """Sets a DialogTimer that was returned, unless the program has set another one or has ended."""
-    if endpoint is not None and endpoint.state not in ENDED and endpoint.timer_ms == FOREVER_MS:
+def _set_timer_again(context: Context, conversation: Conversation, side: int) -> None:
+    """Sets a DialogTimer that was returned, unless the program has set another one or gets nothing more."""
+    endpoint = conversation.endpoints[side]
+    if endpoint is not None and not conversation.is_closed(side) and endpoint.timer_ms == FOREVER_MS:
         endpoint.timer_ms = next_turn_ms(context.broker_ms, context.settings.delivery_retry_ms)
         conversation.is_view_stale = True
 

@@ -226,11 +226,27 @@ def test_a_timer_is_not_behind_held_messages() -> None:
     assert scene.wait(5_000) == ["target TIMER r2"]
 
 
-def test_an_endpoint_in_error_has_timers() -> None:
+def test_after_the_error_there_is_no_timer() -> None:
     scene = open_scene()
     scene.batch(envelope(kind="TIMER", timer_ms=5_000), envelope(TARGET, "ERROR"))
     assert scene.states == "ER CD"
-    assert scene.wait(5_000) == ["initiator TIMER"]
+    assert scene.endpoint(INITIATOR).timer_ms == FOREVER_MS
+    assert scene.wait(5_000) == []
+
+
+def test_a_timer_of_an_endpoint_in_error_is_refused() -> None:
+    scene = open_scene()
+    scene.say("ERROR", TARGET)
+    assert scene.say("TIMER", timer_ms=0) == ["dead @3 8429"]
+    assert scene.wait(MINUTE) == []
+
+
+def test_a_timer_that_comes_back_after_the_error_is_not_set_again() -> None:
+    scene = open_scene()
+    scene.say("TIMER", timer_ms=0)
+    scene.batch(envelope(TARGET, "ERROR"))
+    scene.fail("initiator TIMER", to=INITIATOR)
+    assert scene.endpoint(INITIATOR).timer_ms == FOREVER_MS
 
 
 def test_a_timer_waits_for_its_service() -> None:

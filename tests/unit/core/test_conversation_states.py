@@ -16,7 +16,7 @@ SEND              -       CO  CO  -   -   -   -
 END               -       CD  DO  CD  -   CD  -
 END_WITH_ERROR    -       CD  DO  CD  -   CD  -
 END_WITH_CLEANUP  -       CD  CD  CD  CD  CD  CD
-SET_TIMER         -       SO  CO  DI  -   ER  -
+SET_TIMER         -       SO  CO  DI  -   -   -
 FIRST_RECEIVED    CO      -   -   -   -   -   -
 FAR_ENDED         -       -   DI  DI  -   -   -
 FAR_FAILED        -       ER  ER  ER  CD  ER  CD
@@ -30,7 +30,7 @@ MESSAGE  CO_CO  CO_CO  -      -      -      -
 END      CD_-   CD_DI  CD_CD  -      CD_CD  -
 ERROR    CD_-   CD_ER  CD_CD  -      CD_CD  -
 CLEANUP  CD_-   CD_CO  CD_CD  CD_CO  CD_CD  CD_CO
-TIMER    SO_-   CO_CO  DI_CD  -      ER_CD  -
+TIMER    SO_-   CO_CO  DI_CD  -      -      -
 """
 
 
