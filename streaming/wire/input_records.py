@@ -25,13 +25,15 @@ _PART = r"[^.\x00-\x1f\x7f-\x9f]{1,128}"
 _QUEUE_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
 
 # Senders choose identifiers freely. The limit bounds the state that one record can add.
-Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
+MAX_IDENTIFIER_LENGTH = 256
+Identifier = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_LENGTH)]
 NotificationName = Annotated[str, Meta(min_length=1, max_length=128)]
 # Three parts of 128 characters and two dots, as in a queue's name.
 ProcedureName = Annotated[str, Meta(min_length=1, max_length=386)]
-Count = Annotated[int, Meta(ge=1, le=10**9)]
+MAX_COUNT = 10**9
+Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Unread = Annotated[int, Meta(ge=0, le=10**12)]
-TimeoutMs = Annotated[int, Meta(ge=0, le=10**12)]
+MAX_TIMEOUT_MS = 10**12
 OnOff = Literal["ON", "OFF"]
 
 
@@ -57,33 +59,42 @@ class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=Fa
     queue: str
     session_id: Identifier
     result: Literal["MESSAGES", "EMPTY", "WAITING"]
-    messages: Count | None = None
+    messages: int | None = None
     where: bool = False
-    transaction_id: Identifier | None = None
-    timeout_ms: TimeoutMs | None = None
+    transaction_id: str | None = None
+    timeout_ms: int | None = None
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """Returns the core's event. It ignores `messages` unless the result is MESSAGES.
+        """Returns the core's event, without what its result ignores. Some languages write 0 and "" into unset fields.
 
         Raises:
-            InvalidRecordError: The result is MESSAGES, without `messages`. `__post_init__` does not check this, because
-                it would take as long as all the rest of the decoding.
+            InvalidRecordError: A field that the result uses is missing or out of bounds. `__post_init__` does not check
+                this, because it would take as long as all the rest of the decoding.
         """
-        messages = 0
+        messages, transaction_id = 0, None
         if self.result == "MESSAGES":
-            if self.messages is None:
-                raise InvalidRecordError("Object missing required field `messages`, which the result MESSAGES requires")
-            messages = self.messages
+            messages, transaction_id = self._messages(), self.transaction_id
+            if transaction_id is not None and not 1 <= len(transaction_id) <= MAX_IDENTIFIER_LENGTH:
+                raise InvalidRecordError(
+                    f"Expected `str` of length 1 to {MAX_IDENTIFIER_LENGTH} - at `$.transaction_id`"
+                )
         return events.Receive(
             self.session_id,
             _RESULTS[self.result],
             messages,
             self.where,
-            self.transaction_id,
-            self.timeout_ms,
+            transaction_id,
+            _wait_ms(self.result, self.timeout_ms),
             self.unread,
         )
+
+    def _messages(self) -> int:
+        if self.messages is None:
+            raise InvalidRecordError("Object missing required field `messages`, which the result MESSAGES requires")
+        if not 1 <= self.messages <= MAX_COUNT:
+            raise InvalidRecordError(f"Expected `int` from 1 to {MAX_COUNT} - at `$.messages`")
+        return self.messages
 
 
 class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type", omit_defaults=True):
@@ -92,19 +103,14 @@ class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type
     queue: str
     session_id: Identifier
     result: Literal["GROUP", "EMPTY", "WAITING"]
-    transaction_id: Identifier | None = None
-    timeout_ms: TimeoutMs | None = None
+    transaction_id: str | None = None
+    timeout_ms: int | None = None
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """Returns the core's event, a RECEIVE without WHERE (D6)."""
-        return events.Receive(
-            self.session_id,
-            _RESULTS[self.result],
-            transaction_id=self.transaction_id,
-            timeout_ms=self.timeout_ms,
-            unread=self.unread,
-        )
+        """Returns the core's event, a RECEIVE without WHERE (D6); raises as `Receive.event` does."""
+        timeout_ms = _wait_ms(self.result, self.timeout_ms)
+        return events.Receive(self.session_id, _RESULTS[self.result], timeout_ms=timeout_ms, unread=self.unread)
 
 
 class Commit(Struct, tag="COMMIT", tag_field="type"):
@@ -185,7 +191,7 @@ class TaskFailedToStart(Struct, tag="TASK_FAILED_TO_START", tag_field="type", om
 
     queue: str
     task_id: Identifier
-    exit_code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
+    exit_code: int | None = None
     reason: str | None = None
 
     def event(self) -> events.TaskFailedToStart:
@@ -309,6 +315,15 @@ class _CommandDecoder:
 arrivals_decoder = msgspec.json.Decoder(MessageArrived)
 receives_decoder = msgspec.json.Decoder(ReceiveRecord)
 commands_decoder = _CommandDecoder()
+
+
+def _wait_ms(result: str, timeout_ms: int | None) -> int | None:
+    """Returns the longest duration of a wait; None without a wait. Raises InvalidRecordError if it is out of bounds."""
+    if result != "WAITING" or timeout_ms is None:
+        return None
+    if not 0 <= timeout_ms <= MAX_TIMEOUT_MS:
+        raise InvalidRecordError(f"Expected `int` from 0 to {MAX_TIMEOUT_MS} - at `$.timeout_ms`")
+    return timeout_ms
 
 
 def _is_on(value: OnOff | UnsetType) -> bool | None:

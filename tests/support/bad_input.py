@@ -44,12 +44,18 @@ def _is_activation(value: Any) -> bool:
     return value == "DROP" or (isinstance(value, dict) and _fits(value, {}, ACTIVATION))
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | None)
+
+
 IDENTIFIER, ON_OFF = _text(256), _one_of("ON", "OFF")
 SESSION = {"session_id": IDENTIFIER}
 TRANSACTION = SESSION | {"transaction_id": IDENTIFIER}
 UNREAD = _or_null(_integer(0, 10**12))
-STATEMENT = {"transaction_id": _or_null(IDENTIFIER), "timeout_ms": UNREAD, "unread": UNREAD}
-EXIT = {"exit_code": _or_null(_integer(-(2**31), 2**31 - 1)), "reason": lambda value: isinstance(value, str | None)}
+NUMBER = _or_null(_integer(-(10**99), 10**99))
+STATEMENT = {"transaction_id": _is_text, "timeout_ms": NUMBER, "unread": UNREAD}
+EXIT_CODE = _or_null(_integer(-(2**31), 2**31 - 1))
+INTERRUPTED = {"interrupted": lambda value: isinstance(value, bool)}
 ACTIVATION = {
     "status": ON_OFF,
     "procedure_name": _or_null(_text(386)),
@@ -62,7 +68,13 @@ DEFINITION = {
     "poison_message_handling": ON_OFF,
     "external_activation_timeout_ms": _or_null(_integer(1, 86_400_000)),
 }
-MESSAGES = {"messages": _or_null(_integer(1, 10**9)), "where": lambda value: isinstance(value, bool)}
+MESSAGES = {"messages": NUMBER, "where": lambda value: isinstance(value, bool)}
+# (type, result) -> what is ignored with other results
+USED: dict[tuple[str, str], dict[str, Check]] = {
+    ("RECEIVE", "MESSAGES"): {"messages": _integer(1, 10**9), "transaction_id": _or_null(IDENTIFIER)},
+    ("RECEIVE", "WAITING"): {"timeout_ms": UNREAD},
+    ("GET_CONVERSATION_GROUP", "WAITING"): {"timeout_ms": UNREAD},
+}
 # type -> required fields, optional fields; all have `queue` too
 TYPES: dict[Source, dict[str, tuple[dict[str, Check], dict[str, Check]]]] = {
     Source.ARRIVALS: {"MESSAGE_ARRIVED": ({}, {"count": _integer(1, 10**9)})},
@@ -70,12 +82,12 @@ TYPES: dict[Source, dict[str, tuple[dict[str, Check], dict[str, Check]]]] = {
         "RECEIVE": (SESSION | {"result": _one_of("MESSAGES", "EMPTY", "WAITING")}, STATEMENT | MESSAGES),
         "GET_CONVERSATION_GROUP": (SESSION | {"result": _one_of("GROUP", "EMPTY", "WAITING")}, STATEMENT),
         "COMMIT": (TRANSACTION, {}),
-        "ROLLBACK": (TRANSACTION, {}),
+        "ROLLBACK": (TRANSACTION, INTERRUPTED),
         "SESSION_ALIVE": (SESSION, {}),
-        "SESSION_ENDED": (SESSION, {}),
+        "SESSION_ENDED": (SESSION, INTERRUPTED),
         "TASK_STARTED": ({"task_id": IDENTIFIER}, {"host": _or_null(IDENTIFIER)}),
-        "TASK_EXITED": ({"task_id": IDENTIFIER}, EXIT),
-        "TASK_FAILED_TO_START": ({"task_id": IDENTIFIER}, EXIT),
+        "TASK_EXITED": ({"task_id": IDENTIFIER}, {"exit_code": EXIT_CODE, "reason": _is_text}),
+        "TASK_FAILED_TO_START": ({"task_id": IDENTIFIER}, {"exit_code": NUMBER, "reason": _is_text}),
     },
     Source.COMMANDS: {
         "CREATE_QUEUE": ({}, DEFINITION),
@@ -102,8 +114,10 @@ def is_valid(record: Record) -> bool | None:
         return False
     kind = fields.get("type", "MESSAGE_ARRIVED" if record.source == Source.ARRIVALS else None)
     types = TYPES[record.source]
-    has_number = fields.get("messages") is not None or (kind, fields.get("result")) != ("RECEIVE", "MESSAGES")
-    if not (isinstance(kind, str) and kind in types and has_number and _fits(fields, *types[kind])):
+    if not (isinstance(kind, str) and kind in types and _fits(fields, *types[kind])):
+        return False
+    used = USED.get((kind, str(fields.get("result"))), {})
+    if not all(check(fields.get(name)) for name, check in used.items()):
         return False
     return record.source != Source.COMMANDS or not _has_misspelt(fields, kind)
 
@@ -247,6 +261,7 @@ class Fuzzer(JsonFuzzer):
         values: dict[str, Callable[[], Any]] = {
             "result": lambda: random.choice(("MESSAGES", "EMPTY", "WAITING")),
             "where": lambda: random.random() < 0.5,
+            "interrupted": lambda: random.random() < 0.5,
             "exit_code": lambda: random.choice((0, 1, -9)),
             "status": lambda: random.choice(("ON", "ON", "OFF")),
             "poison_message_handling": lambda: random.choice(("ON", "OFF")),

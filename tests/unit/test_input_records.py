@@ -1,0 +1,41 @@
+"""Reports with fields that their result ignores, such as the zero values that Go writes into unset fields."""
+
+import json
+from typing import Any
+
+import pytest
+
+from streaming.core.activation import events
+from streaming.core.activation.events import ReceiveResult
+from streaming.wire.input_records import decode, receives_decoder
+
+ZERO = {"messages": 0, "where": False, "transaction_id": "", "timeout_ms": 0}
+OTHERS = {"messages": -1, "where": False, "transaction_id": "x" * 999, "timeout_ms": -(10**30)}
+
+
+def event(**fields: Any) -> Any:
+    value = json.dumps({"queue": "q", "session_id": "s", **fields}).encode()
+    return decode(receives_decoder, b"q", value, len(value)).event()
+
+
+@pytest.mark.parametrize("ignored", [ZERO, OTHERS])
+@pytest.mark.parametrize("kind", ["RECEIVE", "GET_CONVERSATION_GROUP"])
+def test_an_empty_result_ignores_all_that_belongs_to_others(ignored: dict[str, Any], kind: str) -> None:
+    assert event(type=kind, result="EMPTY", **ignored) == events.Receive("s", ReceiveResult.EMPTY)
+
+
+@pytest.mark.parametrize("kind", ["RECEIVE", "GET_CONVERSATION_GROUP"])
+def test_a_wait_ignores_the_number_and_the_transaction(kind: str) -> None:
+    found = event(type=kind, result="WAITING", **OTHERS | {"timeout_ms": 7})
+    assert found == events.Receive("s", ReceiveResult.WAITING, timeout_ms=7)
+
+
+def test_messages_ignore_the_end_of_a_wait() -> None:
+    found = event(type="RECEIVE", result="MESSAGES", messages=2, transaction_id="t", timeout_ms=-1)
+    assert found == events.Receive("s", ReceiveResult.MESSAGES, 2, transaction_id="t")
+
+
+def test_a_task_that_did_not_start_has_no_exit_code() -> None:
+    found = event(type="TASK_FAILED_TO_START", task_id="k", exit_code=2**40, reason="no memory")
+    assert found == events.TaskFailedToStart("k", "no memory")
+    assert event(type="TASK_EXITED", task_id="k", exit_code=3, reason="") == events.TaskExited("k", 3)
