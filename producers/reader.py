@@ -337,7 +337,8 @@ class QueueReader:
         )
 
     def _report_waiting(self, found: NothingFound, deadline: float) -> None:
-        timeout_ms = max(round((deadline - time.monotonic()) * 1000), 0)
+        # Whether the queue is empty may be known only after a last look.
+        timeout_ms = max(round((deadline + LOOK_TIMEOUT_S - time.monotonic()) * 1000), 0)
         self._reports.send(Receive(self._queue, self.session_id, "WAITING", where=found.where, timeout_ms=timeout_ms))
 
     def _report_empty(self, found: NothingFound) -> None:

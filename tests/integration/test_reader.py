@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from producers import session_reports
-from producers.reader import SESSION_ID_VARIABLE, QueueReader
+from producers.reader import LOOK_TIMEOUT_S, SESSION_ID_VARIABLE, QueueReader
 from streaming.core.activation.session_ids import program_of
 from streaming.errors import UserError
 from streaming.kafka.errors import ClientUnusableError, ReceiveRolledBackError
@@ -146,7 +146,7 @@ def test_waiting_then_a_message(monitor_topics: MonitorTopics) -> None:
         assert receive(reader, timeout=DEADLINE_S) == [b"1"]
         sender.join()
         waiting, *others = reports.wait_for_last("s", **COMMIT)
-    assert 0 < waiting.pop("timeout_ms") <= DEADLINE_S * 1000
+    assert 0 < waiting.pop("timeout_ms") <= (DEADLINE_S + LOOK_TIMEOUT_S) * 1000
     assert waiting == WAITING
     assert without_transaction(others) == [MESSAGES | {"messages": 1}, COMMIT]
 
@@ -156,7 +156,7 @@ def test_waiting_in_vain(monitor_topics: MonitorTopics) -> None:
     with monitor_topics.reader(queue, "s") as reader, monitor_topics.reports() as reports:
         assert receive(reader, timeout=2) == []
         waiting, *others = reports.wait_for_last("s", **EMPTY)
-    assert 0 < waiting.pop("timeout_ms") <= 2000
+    assert 0 < waiting.pop("timeout_ms") <= 2000 + LOOK_TIMEOUT_S * 1000
     assert waiting == WAITING
     assert others == [EMPTY | {"unread": 0}]
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from producers import reader as reader_module
 from producers.producer import Message
 from producers.queue_consumer import QueueConsumer
-from producers.reader import QueueReader
+from producers.reader import LOOK_TIMEOUT_S, QueueReader
 from streaming.kafka.errors import ReceiveRolledBackError
 from tests.integration.test_reader import (
     COMMIT,
@@ -140,13 +140,13 @@ def test_where_while_another_reader_has_a_backlog(
 
         def release() -> None:
             found = reports.wait_for("waiting", lambda each: len(each) > before, "a WAITING")
-            assert found[-1].pop("timeout_ms") <= DEADLINE_S * 1000
+            assert found[-1].pop("timeout_ms") <= (DEADLINE_S + LOOK_TIMEOUT_S) * 1000
             assert found[before:] == [WAITING | where]
             busy.gate.set()
             wait_until(lambda: got + len(busy.values) == 3 * partitions, DEADLINE_S, "the backlog to be read")
             if where:
                 found = reports.wait_for("waiting", lambda each: len(each) > before + 1, "another WAITING")
-                assert found[-1].pop("timeout_ms") < DEADLINE_S * 1000
+                assert found[-1].pop("timeout_ms") < (DEADLINE_S + LOOK_TIMEOUT_S) * 1000
                 assert found[before + 1 :] == [WAITING]
             send_to_all_partitions(monitor_topics, queue, partitions, 1)
 

@@ -192,7 +192,8 @@ class Oracle:
         assert queue.next_check_ms() < 10**14, "no queue is stuck in NOTIFIED"
         if self.is_literal:
             is_held_back = self.failures > 1 and self.has_failed and now_ms < self.paused_until_ms
-            is_quiet = now_ms - max(self.last_empty_ms, self.started_ms) >= W and not queue.sessions.waiting()
+            is_awaited = queue.sessions.waiting() or now_ms < queue.monitor.result_due_ms
+            is_quiet = now_ms - max(self.last_empty_ms, self.started_ms) >= W and not is_awaited
             assert is_held_back or not is_quiet, "`literal` starts a task every few seconds"
         elif self.has_failed:
             assert now_ms < self.paused_until_ms, "a failed task is started again"
@@ -215,4 +216,6 @@ class Oracle:
         quiet_since_ms = max(self.last_empty_ms, self.nobody_ms)
         if not self.is_literal and self.began_ms is not None:
             quiet_since_ms = max(quiet_since_ms, self.began_ms)
-        assert now_ms - quiet_since_ms < window_ms, "no wake-up is lost"
+        assert queue.monitor.result_due_ms <= now_ms + SECOND, "the result of a wait is awaited for a second"
+        is_quiet = now_ms - quiet_since_ms >= window_ms and now_ms >= queue.monitor.result_due_ms
+        assert not is_quiet, "no wake-up is lost"

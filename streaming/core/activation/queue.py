@@ -121,10 +121,10 @@ class Queue:
         if event.messages:
             monitor.work_was_found()
             self._set_unread(self.unread - event.messages, now_ms)
-            if event.transaction_id is None:
+            if transaction_id is None:
                 self.poison.work_was_done()
             else:
-                sessions.received(event.session_id, event.transaction_id, event.messages, self.poison.counted, now_ms)
+                sessions.received(event.session_id, transaction_id, event.messages, self.poison.counted, now_ms)
         if event.unread is not None:
             self._heal(event.unread, now_ms)
 
@@ -238,6 +238,7 @@ class Queue:
 
     def end_due(self, now_ms: int) -> None:
         """Ends waits, transactions and tasks that are due. The end of a lease does not count as a poison rollback."""
+        self.monitor.wait_has_ended(self.sessions.last_wait_end_ms(now_ms))
         self._add(self.sessions.end_due(now_ms, self.settings), now_ms)
         # Once per batch is enough: one batch cannot exceed 64 bits.
         self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
@@ -329,8 +330,6 @@ class Queue:
         self.view_written_ms = now_ms
         self.is_view_stale = self.is_definition_changed = False
         return True
-
-    # the next step
 
     def next_check_ms(self) -> int:
         """Returns the next instant at which a check could decide differently without an event, or FOREVER_MS."""

@@ -26,6 +26,7 @@ from enum import Enum, IntEnum
 
 from streaming.core.activation.settings import (
     MAX_QUIET_WINDOW_MS,
+    RESULT_DUE_MS,
     USELESS_ACTIVATIONS_TOLERATED,
     CoreSettings,
     Semantics,
@@ -144,6 +145,7 @@ class QueueMonitor:
         "awaits_answer",
         "last_activated_ms",
         "last_empty_ms",
+        "result_due_ms",
         "state",
         "useless_activations",
     )
@@ -156,6 +158,7 @@ class QueueMonitor:
         self.anchor_ms = NEVER_MS
         self.last_empty_ms = NEVER_MS
         self.last_activated_ms = NEVER_MS
+        self.result_due_ms = NEVER_MS
         self.useless_activations = 0
         self.awaits_answer = False
 
@@ -186,6 +189,11 @@ class QueueMonitor:
             self.awaits_answer = False
             self.useless_activations += 1
 
+    def wait_has_ended(self, ended_ms: int) -> None:
+        """Notes when a wait without WHERE was over, or NEVER_MS for none: its result is on its way."""
+        if ended_ms > NEVER_MS:
+            self.result_due_ms = ended_ms + RESULT_DUE_MS
+
     def quiet_window_ms(self, settings: CoreSettings) -> int:
         """Returns W of this queue. The third and each further useless activation doubles it, if `observed` (D12)."""
         doublings = self.useless_activations - USELESS_ACTIVATIONS_TOLERATED
@@ -195,11 +203,14 @@ class QueueMonitor:
         return min(settings.quiet_window_ms << min(doublings, 32), longest_ms)
 
     def quiet_until_ms(self, settings: CoreSettings) -> int:
-        """Returns the end of the quiet window; an instant in the past if no window has begun (D1)."""
+        """Returns the end of the quiet window; an instant in the past if no window has begun (D1).
+
+        If the result of a wait is on its way, the window does not end before it must have come.
+        """
         since_ms = self.last_empty_ms
         if settings.semantics is Semantics.OBSERVED:
             since_ms = max(since_ms, self.anchor_ms)
-        return since_ms + self.quiet_window_ms(settings)
+        return max(since_ms + self.quiet_window_ms(settings), self.result_due_ms)
 
     def check(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger | None, Reason | None]:
         """Decides, once at the end of a batch, whether the queue is activated.

@@ -15,10 +15,11 @@ from streaming.core.activation.settings import (
     MAX_MESSAGES,
     MAX_SESSIONS,
     MAX_TRANSACTIONS,
+    SILENT_MS,
     CoreSettings,
 )
 from streaming.core.activation.transaction_marks import Marks
-from streaming.core.times import FOREVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 
 @dataclass(slots=True)
@@ -277,6 +278,15 @@ class Sessions:
         if not self.by_id:
             return 0
         return sum(session.wait is not None for session in self.by_id.values())
+
+    def last_wait_end_ms(self, now_ms: int) -> int:
+        """Returns when a wait without WHERE was last over whose result is on its way; NEVER_MS if there is none."""
+        ended_ms = NEVER_MS
+        for session in self.by_id.values():
+            wait = session.wait
+            if wait is not None and not wait.where and wait.ends_ms <= min(now_ms, wait.lease.from_ms + SILENT_MS - 1):
+                ended_ms = max(ended_ms, wait.ends_ms)
+        return ended_ms
 
     def end_due(self, now_ms: int, settings: CoreSettings) -> int:
         """Ends the waits and transactions that are due; returns the number of messages given back."""

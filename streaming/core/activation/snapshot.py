@@ -35,6 +35,7 @@ def take(queue: Queue) -> Snapshot:
             monitor.anchor_ms,
             monitor.last_empty_ms,
             monitor.last_activated_ms,
+            monitor.result_due_ms,
             monitor.useless_activations,
             monitor.awaits_answer,
         ],
@@ -58,7 +59,8 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     queue = Queue(_restore_definition(definition), settings)
     state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
     queue.monitor.state = _STATES[state]
-    queue.monitor.anchor_ms, queue.monitor.last_empty_ms, queue.monitor.last_activated_ms = times
+    queue.monitor.anchor_ms, queue.monitor.last_empty_ms, *times = times
+    queue.monitor.last_activated_ms, queue.monitor.result_due_ms = times
     queue.unread, queue.negative_since_ms, queue.last_added_ms, poison, queue.sequence, *view = counts
     queue.poison.rollbacks, queue.poison.counted, queue.poison.counted_ms = poison
     queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view
@@ -120,8 +122,9 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds that no rollback has counted and no session knows of one, and that the count lacks no messages of marks."""
+    """Adds that no rollback has counted, that the count lacks no messages of marks, and that no result is due."""
     *queue, sessions, marks, tasks = snapshot
+    queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:]]
     queue[5] = [queue[5], 0, NEVER_MS]
     return [*queue, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
 

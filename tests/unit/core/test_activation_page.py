@@ -204,7 +204,7 @@ def test_any_number_of_external_readers_is_asked_for() -> None:
     ("before", "expected"),
     [
         ([], [T]),
-        ([waiting("r", timeout_ms=T - 1)], [T]),
+        ([waiting("r", timeout_ms=T - 2 * SECOND)], [T]),
         ([waiting("r", timeout_ms=HOUR)], []),
     ],
 )

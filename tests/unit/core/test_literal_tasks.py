@@ -6,6 +6,7 @@ import pytest
 
 from streaming.core.activation.events import Event
 from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.settings import RESULT_DUE_MS
 from tests.support.histories import (
     ALIVE,
     LITERAL,
@@ -75,8 +76,9 @@ class TestLiteral:
     def test_a_session_that_waited_before_holds_tasks_back_until_it_ends(self) -> None:
         timeline = with_tasks(3, settings=LITERAL)
         timeline.batch(0, waiting("r", timeout_ms=9 * SECOND), arrived(2))
-        timeline.run_until(9 * SECOND + 1)
-        assert timeline.started == [(0, "1.0"), (9 * SECOND, "1.1")]
+        end_ms = 9 * SECOND + RESULT_DUE_MS
+        timeline.run_until(end_ms + 1)
+        assert timeline.started == [(0, "1.0"), (end_ms, "1.1")]
 
     def test_a_task_that_exits_within_a_quiet_window_is_started_again_at_its_end(self) -> None:
         timeline = with_tasks(1, settings=LITERAL)

@@ -4,7 +4,7 @@ import pytest
 
 from streaming.core.activation.events import Event
 from streaming.core.activation.queue_monitor import State
-from streaming.core.activation.settings import MAX_MARKS, CoreSettings
+from streaming.core.activation.settings import MAX_MARKS, RESULT_DUE_MS, CoreSettings
 from streaming.core.times import FOREVER_MS
 from tests.support.histories import (
     ALIVE,
@@ -91,7 +91,35 @@ class TestWaits:
         timeline.at(2 * SECOND, waiting("r2", timeout_ms=10 * SECOND))
         timeline.at(5 * SECOND, waiting("r2"))
         timeline.run_until(MINUTE)
-        assert timeline.activation_times()[1] == 12 * SECOND
+        assert timeline.activation_times()[1] == 12 * SECOND + RESULT_DUE_MS
+
+    @pytest.mark.parametrize("late_ms", [0, 60, 999])
+    def test_its_result_may_come_a_little_later_than_its_end(self, late_ms: int) -> None:
+        timeline = receiving(9)
+        timeline.at(2 * SECOND, waiting("r2", timeout_ms=8 * SECOND))
+        timeline.batch(10 * SECOND)  # the end; a batch with records of other queues, or of the tick
+        timeline.at(10 * SECOND + late_ms, empty("r2"))
+        timeline.run_until(30 * SECOND)
+        assert timeline.activation_times()[1] == 10 * SECOND + late_ms + W
+
+    def test_without_a_result_one_more_is_requested_soon(self) -> None:
+        timeline = receiving(9)
+        timeline.at(2 * SECOND, waiting("r2", timeout_ms=8 * SECOND))
+        timeline.run_until(30 * SECOND)
+        assert timeline.activation_times()[1] == 10 * SECOND + RESULT_DUE_MS
+
+    @pytest.mark.parametrize("how", [waiting("r2", where=True, timeout_ms=8 * SECOND), waiting("r2", timeout_ms=0)])
+    def test_another_wait_holds_nothing_back(self, how: Event) -> None:
+        timeline = receiving(9)
+        timeline.at(2 * SECOND, how)
+        timeline.run_until(30 * SECOND)
+        assert timeline.activation_times()[1] == SECOND + W
+
+    def test_a_message_on_the_empty_queue_does_not_wait_for_the_result(self) -> None:
+        timeline = receiving(1)
+        timeline.at(2 * SECOND, waiting("r2", timeout_ms=8 * SECOND))
+        timeline.at(10 * SECOND + 1, arrived())
+        assert timeline.activation_times()[1:] == [10 * SECOND + 1]
 
     def test_waiting_again_takes_over_where(self) -> None:
         timeline = receiving(9)
