@@ -31,6 +31,7 @@ class Envelope(Protocol):
     begin: bool
     conversation_group_id: str | None
     lifetime_s: int | None
+    error_code: int | None
     timer_ms: int | None
 
 

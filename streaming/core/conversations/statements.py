@@ -44,8 +44,8 @@ def take(
         The conversation; None if there is none.
     """
     side = INITIATOR if envelope.is_initiator else TARGET
-    if envelope.type == "TIMER" and envelope.timer_ms is None:
-        context.refuse(offset, None, "a TIMER needs the field `timer_ms`")
+    if (mistake := _mistake(envelope)) is not None:
+        context.refuse(offset, None, mistake)
         return conversation
     if conversation is None:
         if not envelope.begin or side == TARGET:
@@ -109,6 +109,15 @@ def _begin(context: Context, envelope: Envelope, offset: int, timestamp_ms: int)
         conversation.ends_ms = timestamp_ms + envelope.lifetime_s * 1000
     conversation.is_view_stale = True
     return conversation
+
+
+def _mistake(envelope: Envelope) -> str | None:
+    """Returns why the statement cannot be executed in any state of any conversation, or None."""
+    if envelope.type == "TIMER" and envelope.timer_ms is None:
+        return "a TIMER needs the field `timer_ms`"
+    if envelope.type == "ERROR" and envelope.error_code is not None and envelope.error_code <= 0:
+        return "the code of an ERROR must be above 0: others are the router's"
+    return None
 
 
 def _refuse_stranger(context: Context, envelope: Envelope, offset: int, number: int | None, reason: str) -> None:

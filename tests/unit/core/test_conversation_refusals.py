@@ -63,6 +63,16 @@ def test_a_target_that_does_not_exist_yet_cannot_speak() -> None:
         (INITIATOR, {"to_service": "Other"}, "the conversation's far service is 'Stock'"),
         (INITIATOR, {"begin": True}, "a conversation with this conversation_id has begun already"),
         (INITIATOR, {"type": "TIMER"}, "a TIMER needs the field `timer_ms`"),
+        (
+            INITIATOR,
+            {"type": "ERROR", "error_code": 0},
+            "the code of an ERROR must be above 0: others are the router's",
+        ),
+        (
+            TARGET,
+            {"type": "ERROR", "error_code": -8489},
+            "the code of an ERROR must be above 0: others are the router's",
+        ),
     ],
 )
 def test_a_statement_that_does_not_fit(side: int, fields: dict[str, Any], reason: str) -> None:
@@ -76,6 +86,18 @@ def test_a_statement_that_does_not_fit(side: int, fields: dict[str, Any], reason
 def test_a_timer_without_its_field_begins_nothing() -> None:
     scene = Scene()
     assert scene.say("TIMER", begin=True) == ["dead @0"]
+    assert scene.shard.conversations == {}
+
+
+@pytest.mark.parametrize("code", [None, 1, 2**63 - 1])
+def test_a_program_chooses_the_code_of_its_error(code: int | None) -> None:
+    scene = open_scene()
+    assert scene.say("ERROR", error_code=code) == ["target ERROR 1 @2"]
+
+
+def test_an_error_of_the_router_that_nobody_but_it_may_send_begins_nothing() -> None:
+    scene = Scene()
+    assert scene.say("ERROR", begin=True, error_code=-8489) == ["dead @0"]
     assert scene.shard.conversations == {}
 
 
