@@ -16,11 +16,12 @@ if not __package__:
     # Started as a file: Python searches this file's folder first, and our modules would hide others of the same name.
     sys.path.remove(str(Path(__file__).parent))
 
-from streaming.system import stop_signals
+from streaming.system import outputs, stop_signals
 
 
 def main() -> None:
     """Runs the command line; prints one line and exits with the shell's code for a signal that no command handles."""
+    outputs.prepare()
     try:
         with stop_signals.taken():
             from streaming.cli import main as command_line

@@ -35,6 +35,8 @@ from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import logs, stop_signals
 
+# Python's reason for a text with bytes that it could not decode. Texts of records have none.
+_NOT_DECODED = "surrogates not allowed"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
@@ -179,7 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except typer.Abort:
         sys.exit(1)
     except UnicodeEncodeError as error:
-        logs.report(f"An argument is not UTF-8: {error.object!r}")
+        if error.reason != _NOT_DECODED:
+            raise
+        logs.report(f"An argument or a variable is not UTF-8: {error.object!r}")
         sys.exit(2)
     except UserError as error:
         logs.report(str(error))

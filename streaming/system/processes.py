@@ -84,15 +84,23 @@ def start_at_gate(
     with contextlib.ExitStack() as files:
         into: IO[bytes] | int | None = files.enter_context(log_file.open("ab")) if log_file is not None else output
         return subprocess.Popen(
-            ["/bin/sh", "-c", _GATE, "sh", *command],
+            ["/bin/sh", "-c", _GATE, "sh", *map(_as_bytes, command)],
             stdin=subprocess.PIPE,
             bufsize=0,
             stdout=into,
             stderr=subprocess.STDOUT if into is not None else None,
-            env=env,
+            env=None if env is None else {_as_bytes(name): _as_bytes(value) for name, value in env.items()},
             cwd=cwd,
             start_new_session=True,
         )
+
+
+def _as_bytes(text: str | Path) -> bytes:
+    """Returns a text as a program gets it: in the locale's encoding, or in UTF-8 if that encoding has no such text."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return str(text).encode("utf-8", "surrogateescape")
 
 
 def open_gate(process: subprocess.Popen[bytes]) -> None:

@@ -15,10 +15,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from types import FrameType
 from typing import ParamSpec, TypeVar
+
+from streaming.system import outputs
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # The exit codes of a process that such a signal has ended: as its parent sees them, and by the shell's convention.
@@ -210,31 +212,27 @@ def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
 def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
     """Makes a function a program with an orderly stop: it takes the signals while it runs, and a signal is no failure.
 
-    If a signal has ended the program, `PROGRAM stopped` is printed.
+    If a signal has ended the program, `PROGRAM stopped` is printed. Printing never ends the program.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
         @wraps(function)
         def run(*arguments: P.args, **more: P.kwargs) -> T | None:
             signals = None
-            try:
-                with taken() as signals:
-                    return function(*arguments, **more)
-            except Stopped:
-                return None
-            finally:
-                if is_asked() or (signals is not None and signals.stop.is_set()):
-                    _say_stopped(program)
+            with outputs.lossy():
+                try:
+                    with taken() as signals:
+                        return function(*arguments, **more)
+                except Stopped:
+                    return None
+                finally:
+                    if is_asked() or (signals is not None and signals.stop.is_set()):
+                        sys.stdout.write(f"{program} stopped\n")
+                        sys.stdout.flush()
 
         return run
 
     return decorate
-
-
-def _say_stopped(program: str) -> None:
-    with suppress(OSError):  # the other end of the pipe may be closed
-        sys.stdout.write(f"{program} stopped\n")
-        sys.stdout.flush()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from streaming.system.processes import ChildProcess
@@ -101,7 +101,7 @@ class Together:
         self._write(f"{name:<{self._width}} | {text}")
 
     def _write(self, text: str) -> None:
-        with self._lock, suppress(OSError):  # the other end of the pipe may be closed
+        with self._lock:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
 

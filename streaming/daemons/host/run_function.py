@@ -16,6 +16,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from streaming.system import outputs
+
 # EX_CONFIG of sysexits.h. A function should not return it, because the host would report a failed import.
 CANNOT_IMPORT = 78
 CHECK = "--check"
@@ -26,6 +28,7 @@ _MAX_EXIT_CODE = 255
 
 def main() -> int:
     """Imports and calls the function that the command line names; returns the exit code."""
+    outputs.prepare()
     sys.path.insert(0, str(Path.cwd()))
     name = sys.argv[-1]
     try:

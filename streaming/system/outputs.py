@@ -1,0 +1,62 @@
+"""Standard output and error, so that no record, locale or closed pipe ends a program that only prints.
+
+A program calls `prepare` once, at its entry. A program that runs until it is stopped prints inside `lossy`.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_STANDARD = (0, 1, 2)
+
+
+def prepare() -> None:
+    """Opens closed standard streams, and escapes what the terminal's encoding cannot express instead of failing."""
+    for number in _STANDARD:
+        try:
+            os.fstat(number)
+        except OSError:
+            # Otherwise the next socket or file would get this number, and what is printed would go there.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def lossy() -> Iterator[None]:
+    """Drops what cannot be written while the block runs, because the pipe is closed or the disk is full."""
+    previous = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_lossy, previous)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = previous
+
+
+def _lossy(stream: TextIO) -> TextIO:
+    """Returns a stream to the same file that never fails; a stream without a file as it is."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):
+        return stream
+    with suppress(OSError):
+        stream.flush()
+    raw = io.BufferedWriter(_LossyFile(number, "w", closefd=False))
+    return io.TextIOWrapper(raw, stream.encoding, "backslashreplace", line_buffering=True)
+
+
+class _LossyFile(io.FileIO):
+    def write(self, data: "ReadableBuffer") -> int:
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return memoryview(data).nbytes
