@@ -2,7 +2,7 @@
 
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from streaming.errors import UserError
@@ -10,12 +10,17 @@ from streaming.errors import UserError
 # Properties that have another name in librdkafka, or that it does not need. All others have the same name in both.
 _LIBRDKAFKA_NAMES = {"sasl.mechanism": "sasl.mechanisms", "ssl.truststore.location": "ssl.ca.location"}
 _JAVA_ONLY = {"sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
-_CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+# The tokens of Java's reader of JAAS configurations: comments, quoted texts, words, and single characters.
+_JAAS_TOKEN = re.compile(r"""//[^\n\r]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\W\d][\w$.-]*|\S""", re.DOTALL)
+_JAAS_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_JAAS_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _SECRET_NAME = re.compile(r"password|secret|jaas|credential|ssl\.keystore\.key", re.IGNORECASE)
 _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
+_BLANKS = " \t\f"  # all that Java skips; other blanks belong to names and values
 # A `\` at the end of a line, unless another `\` escapes it.
-_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t]*")
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+_PROPERTY = re.compile(r"((?:[^\\=: \t\f]|\\.)+)(?:[ \t\f]*[=:]|[ \t\f])[ \t\f]*(.*)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -29,18 +34,36 @@ def load(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        lines = _CONTINUED.sub(r"\1", path.read_text()).splitlines()
+        # Editors on Windows write a byte order mark, which is not a part of the first name.
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Cannot read the Kafka properties {path}: {error}") from None
     properties = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith(("#", "!")):
-            continue
-        name, separator, value = line.partition("=")
-        if not separator or not name.strip():
+    for number, line in _logical_lines(text):
+        found = _PROPERTY.fullmatch(line)
+        if found is None:
             raise UserError(f"{path}, line {number}: write name=value")
-        properties[name.strip()] = _ESCAPE.sub(_unescaped, value.strip())
+        try:
+            properties[_unescaped(found[1])] = _unescaped(found[2].rstrip(_BLANKS))
+        except ValueError:
+            raise UserError(f"{path}, line {number}: \\u needs four hexadecimal digits, and a character") from None
     return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the properties with the numbers of their first lines, without comments, which are never continued."""
+    parts: list[str] = []
+    first = 0
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        part = line.lstrip(_BLANKS)
+        if not parts and (not part or part.startswith(("#", "!"))):
+            continue
+        first = first if parts else number
+        is_continued = _CONTINUED.search(part) is not None
+        parts.append(part[:-1] if is_continued else part)
+        if not is_continued:
+            yield first, "".join(parts)
+            parts = []
 
 
 def exposure(path: Path, properties: Mapping[str, str]) -> str | None:
@@ -67,11 +90,35 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
         config["ssl.key.location"] = config["ssl.certificate.location"] = config.pop("ssl.keystore.location")
     if config.get("ssl.endpoint.identification.algorithm") == "":
         config["ssl.endpoint.identification.algorithm"] = "none"
-    for name, value in _CREDENTIAL.findall(properties.get("sasl.jaas.config", "")):
-        config[f"sasl.{name}"] = re.sub(r"\\(.)", r"\1", value)
-    return config
+    return config | _credentials(properties.get("sasl.jaas.config", ""))
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _credentials(jaas: str) -> dict[str, str]:
+    """Returns user and password by librdkafka's names; the values may be in either quotation marks or none."""
+    tokens = [each for each in _JAAS_TOKEN.findall(jaas) if not each.startswith(("//", "/*"))]
+    return {
+        f"sasl.{name}": _unquoted(value)
+        for name, sign, value in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if name in ("username", "password") and sign == "="
+    }
+
+
+def _unquoted(token: str) -> str:
+    return _JAAS_ESCAPE.sub(_jaas_character, token[1:-1]) if token[0] in "\"'" else token
+
+
+def _jaas_character(escape: re.Match[str]) -> str:
     code = escape[1]
-    return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
+    return chr(int(code, 8)) if code[0] in "01234567" else _JAAS_ESCAPED.get(code, code)
+
+
+def _unescaped(text: str) -> str:
+    """Returns a text of the file without Java's escapes; raises ValueError if one of them is no character."""
+    plain = _ESCAPE.sub(_character, text)
+    # Java writes a character beyond U+FFFF as two escapes.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code[1:], 16)) if code[0] == "u" else _ESCAPED.get(code, code)

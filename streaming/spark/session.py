@@ -14,10 +14,10 @@ from signal import SIGKILL, Signals
 from threading import Lock, Thread
 from typing import IO, Any, ClassVar
 
+import pyspark
 from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkRuntimeError
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
@@ -28,6 +28,8 @@ from streaming.system import stop_signals
 from streaming.system.jars import spark_jars
 from streaming.system.java import find_java
 
+# The Spark of PySpark. A SPARK_HOME in the environment may name another version, whose jars do not fit.
+_SPARK_HOME = Path(pyspark.__file__).parent
 _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 
 # Three more attempts for a task, so that a killed Python worker does not end the query. `local[N]` alone has one.
@@ -107,7 +109,7 @@ def class_path(spark: SparkSession) -> str:
 
 def local_jars(fetched: Iterable[Path]) -> list[Path]:
     """Returns the jars from which a JVM started here loads classes: Spark's own, and those of `spark_jars`."""
-    return [*(Path(_find_spark_home()) / "jars").glob("*.jar"), *fetched]
+    return [*(_SPARK_HOME / "jars").glob("*.jar"), *fetched]
 
 
 def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
@@ -210,6 +212,7 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     ends when this process does, because its standard input is this process's.
     """
     java = find_java()
+    os.environ["SPARK_HOME"] = str(_SPARK_HOME)
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     # Otherwise Spark would start workers with the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

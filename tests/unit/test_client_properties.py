@@ -11,7 +11,7 @@ JAAS = r'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 
 
 def load(path: Path, text: str) -> dict[str, str]:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8", newline="")
     return client_properties.load(path)
 
 
@@ -117,3 +117,47 @@ def test_a_file_with_credentials_that_others_can_read(tmp_path: Path, name: str,
     warning = client_properties.exposure(path, properties)
     assert (warning is not None) == is_exposed
     assert warning is None or f"chmod 600 {path}" in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("# keys are in C:\\\na=b\n", {"a": "b"}),
+        ("  ! a comment \\\r\na=b\r\n", {"a": "b"}),
+        ("a=b\\\n# c\n", {"a": "b# c"}),
+        ("a=b\\\n\nc=d\n", {"a": "b", "c": "d"}),
+        ("a=b\\", {"a": "b"}),
+        ("a=b \\\r\n  c\r\n", {"a": "b c"}),
+        ("\ufeffa=b\n", {"a": "b"}),
+        ("\ufeff# a comment\na=b\n", {"a": "b"}),
+        ("a=b\u0085c\u2028d\u2029e\x0bf\x1cg\n", {"a": "b\u0085c\u2028d\u2029e\x0bf\x1cg"}),
+        ("a=\u0085b\xa0\n", {"a": "\u0085b\xa0"}),
+        ("a:b=c\nd e:f\n  g\t=\fh\f\n", {"a": "b=c", "d": "e:f", "g": "h"}),
+        ("a\\.b\\ c\\:=d\n", {"a.b c:": "d"}),
+        ("a=\\ud83d\\ude00\n", {"a": "\U0001f600"}),
+    ],
+)
+def test_a_file_is_read_as_java_reads_it(tmp_path: Path, text: str, properties: dict[str, str]) -> None:
+    assert load(tmp_path / "file", text) == properties
+
+
+@pytest.mark.parametrize("value", ["\\u00", "\\uzzzz", "\\ud83d"])
+def test_an_escape_that_is_no_character_is_named(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UserError, match="file, line 2"):
+        load(tmp_path / "file", f"\na={value}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "user", "password"),
+    [
+        ("username='u' password='p\"q\\'r'", "u", "p\"q'r"),
+        ("username=u-1.x password=p_$2", "u-1.x", "p_$2"),
+        ('password="p" username = "u"', "u", "p"),
+        ('username="u" password="x username=\'no\' y"', "u", "x username='no' y"),
+        ('username="u" /* password="no" */ password="p" // username="no"\n', "u", "p"),
+        ('user_a="no" other.username="no" username="u" password="\\t\\101\\z"', "u", "\tAz"),
+    ],
+)
+def test_jaas_is_read_as_java_reads_it(options: str, user: str, password: str) -> None:
+    config = client_properties.for_librdkafka({"sasl.jaas.config": f"a.b.PlainLoginModule required {options};"})
+    assert config == {"sasl.username": user, "sasl.password": password}
