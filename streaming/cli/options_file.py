@@ -13,7 +13,6 @@ A key at the top sets the option of that name for every command that has it; a t
 The command line and the environment override the file.
 """
 
-import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,25 +20,28 @@ from typing import Any, TypeAlias
 from typer.core import TyperGroup
 
 from streaming.errors import UserError
+from streaming.system import toml_file
 
 # Click's command class, which Typer has in a private module. It has `params`; a group also has `commands`.
 _Command: TypeAlias = Any
-# From the name of a command's option, without the dashes, to the name of its parameter, which Click uses.
-_Options: TypeAlias = dict[str, str]
+# From the name of a command's option, without the dashes, to its parameter.
+_Options: TypeAlias = dict[str, Any]
+# The types of values for the types of options; all others take a text. Click converts a text for each of them.
+_TYPES: dict[type, tuple[tuple[type, ...], str]] = {
+    int: ((int, str), "a whole number"),
+    float: ((int, float, str), "a number"),
+    bool: ((bool, str), "true or false"),
+}
 
 
 def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
     """Returns the content of the file in the form of Click's default map: command -> parameter -> value.
 
     Raises:
-        UserError: The file cannot be read, is not TOML, or names an unknown option or command.
+        UserError: The file cannot be read, is not TOML, names an unknown option or command, or has a value of a wrong
+            type.
     """
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # a TOMLDecodeError and a UnicodeDecodeError are ValueErrors
-        raise UserError(f"{file} is not valid TOML: {error}") from None
+    content = toml_file.read(file)
     found: dict[str, Any] = {name: {} for name in commands.commands}
     for name, value in content.items():
         command = commands.commands.get(name)
@@ -53,7 +55,7 @@ def defaults(commands: TyperGroup, file: Path) -> dict[str, Any]:
         if name not in known:
             raise _unknown(f"{file}: {name}", name, known | set(commands.commands), "option or command")
     for name, command in commands.commands.items():
-        found[name] = _with_shared(command, shared, found[name])
+        found[name] = _with_shared(command, shared, found[name], str(file))
     return found
 
 
@@ -63,7 +65,7 @@ def _of_command(command: _Command, table: dict[str, Any], where: str) -> dict[st
     found = {}
     for name, value in table.items():
         if name in options:
-            found[options[name]] = value
+            found[options[name].name] = _checked(options[name], value, f"{where}.{name}")
         elif name in subcommands and isinstance(value, dict):
             found[name] = _of_command(subcommands[name], value, f"{where}.{name}")
         else:
@@ -71,17 +73,37 @@ def _of_command(command: _Command, table: dict[str, Any], where: str) -> dict[st
     return found
 
 
-def _with_shared(command: _Command, shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _with_shared(command: _Command, shared: dict[str, Any], own: dict[str, Any], file: str) -> dict[str, Any]:
     """Returns a command's default map with the shared options that the command has; its own values override them."""
-    found = {parameter: shared[name] for name, parameter in _shared_options(command).items() if name in shared} | own
+    found = {
+        option.name: _checked(option, shared[name], f"{file}: {name}")
+        for name, option in _shared_options(command).items()
+        if name in shared
+    } | own
     for name, subcommand in _subcommands(command).items():
-        found[name] = _with_shared(subcommand, shared, own.get(name, {}))
+        found[name] = _with_shared(subcommand, shared, own.get(name, {}), file)
     return found
+
+
+def _checked(option: Any, value: Any, where: str) -> Any:
+    """Returns the value of an option; raises UserError if it is not of the option's type."""
+    types, meant = _TYPES.get(option.type_descriptor.annotation, ((str,), 'a text, such as "text"'))
+    if option.multiple and isinstance(value, list):
+        return [_of_type(each, types, f"{where}: write a list, each of its values {meant}") for each in value]
+    one = _of_type(value, types, f"{where}: write {meant}" + (", or a list of these" if option.multiple else ""))
+    return [one] if option.multiple else one
+
+
+def _of_type(value: Any, types: tuple[type, ...], problem: str) -> Any:
+    # True is also an int to Python.
+    if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
+        return value
+    raise UserError(problem)
 
 
 def _options(command: _Command) -> _Options:
     return {
-        word.removeprefix("--"): parameter.name or ""
+        word.removeprefix("--"): parameter
         for parameter in command.params
         for word in parameter.opts
         if word.startswith("--")
@@ -90,8 +112,7 @@ def _options(command: _Command) -> _Options:
 
 def _shared_options(command: _Command) -> _Options:
     """Returns the options allowed at the top of the file: all but those about one queue, which have no variable."""
-    own = {parameter.name for parameter in command.params if not parameter.envvar}
-    return {name: parameter for name, parameter in _options(command).items() if parameter not in own}
+    return {name: option for name, option in _options(command).items() if option.envvar}
 
 
 def _subcommands(command: _Command) -> dict[str, _Command]:

@@ -20,8 +20,9 @@ from streaming.cli.options import (
     kafka_properties,
     option,
 )
-from streaming.cli.routing.routes import Forwarding, InstanceAddress, own_addresses
+from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.core.activation.settings import Semantics
+from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations, logs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -15,6 +15,26 @@ _Content = TypeVar("_Content", bound=msgspec.Struct)
 _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTALL)
 
 
+def read(path: Path) -> dict[str, Any]:
+    """Returns the content of a file as plain values.
+
+    Raises:
+        UserError: The file cannot be read, or is not valid TOML.
+    """
+    try:
+        # Editors on Windows write a byte order mark, which TOML does not know.
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is not valid TOML: it is nested too deeply") from None
+    except ValueError as error:
+        # tomllib's own error, or Python's for a number with more digits than Python converts.
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+
+
 def load(path: Path, content_type: type[_Content]) -> _Content:
     """Returns the content of a file.
 
@@ -22,20 +42,13 @@ def load(path: Path, content_type: type[_Content]) -> _Content:
         UserError: The file cannot be read, is not valid TOML, or has an invalid value. The message gives the value's
             entry (such as `programs[1].max`; the first has the number 0) and the reason.
     """
+    content = read(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        return msgspec.convert(tomllib.loads(text), content_type)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8: {error}") from None
+        return msgspec.convert(content, content_type)
     except RecursionError:
         raise UserError(f"{path} is not usable TOML: it is nested too deeply") from None
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: {_AT_PATH.sub(_entry_first, str(error))}") from None
-    except ValueError as error:
-        # tomllib's own error, or Python's for a number with more digits than Python converts.
-        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 class TomlFile(Generic[_Content]):

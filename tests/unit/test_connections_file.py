@@ -98,3 +98,9 @@ def test_a_wrong_file_is_one_clear_error(tmp_path: Path) -> None:
     file.write_text('[[connections]]\naddress = "tcp://a:1"\n')
     with pytest.raises(UserError, match="kafka_config"):
         clusters(file, OWN, properties_of)
+
+
+def test_the_own_cluster_is_known_in_each_form_of_a_bootstrap_server() -> None:
+    own = Cluster("SASL_SSL://own:9092, other:9092", {"sasl.password": "secret"})
+    assert clusters(None, own, properties_of)("tcp://own:9092").config == own.config
+    assert clusters(None, own, properties_of)("tcp://other:9092").config == own.config

@@ -49,6 +49,17 @@ def test_a_table_is_for_one_command_and_overrides_the_top_of_the_file(tmp_path: 
         ('[monitor]\nquite-window = "2s"', "monitor.quite-window: unknown option. Did you mean `quiet-window`?"),
         ("[queue.create]\npartition = 2", "queue.create.partition: unknown option. Did you mean `partitions`?"),
         ("monitor = 3", "monitor: a command is not an option. Write its options into a table, [monitor]"),
+        ('bootstrap-servers = ["a:1", "b:2"]', 'bootstrap-servers: write a text, such as "text"'),
+        ("[queues]\nbootstrap-servers = 9092", 'queues.bootstrap-servers: write a text, such as "text"'),
+        ("[monitor]\nquiet-window = 5", 'monitor.quiet-window: write a text, such as "text"'),
+        ("partitions = 2.5", "partitions: write a whole number"),
+        ("partitions = true", "partitions: write a whole number"),
+        ("[monitor]\nshards = [1]", "monitor.shards: write a whole number"),
+        ("rate = false", "rate: write a number"),
+        ("[monitor]\nlog-batches = 1", "monitor.log-batches: write true or false"),
+        ("[queue.create]\nnotification = 3", 'notification: write a text, such as "text", or a list of these'),
+        ('[queue.create]\nnotification = ["a", 3]', "notification: write a list, each of its values a text"),
+        ("[monitor]\nlog-format = {a = 1}", "monitor.log-format: write a text"),
         ("= 3", "is not valid TOML"),
         ("a = " + "[" * 5000, "is not valid TOML"),
     ],
@@ -90,3 +101,20 @@ def test_an_error_names_the_source_of_the_value_and_the_command_line_overrides_t
     said = run(tmp_path, "--config", str(file), "monitor", "--quiet-window", "5c", **variable)
     assert "Invalid value for '--quiet-window': '5c' is not a duration" in said
     assert "Value error" not in said
+
+
+def test_a_value_of_the_right_type_is_taken(tmp_path: Path) -> None:
+    text = (
+        'partitions = "3"\nrate = 2\n[monitor]\nlog-batches = true\n[host]\nlog-format = "json"\n'
+        '[queue.create]\nnotification = "audit"\n'
+    )
+    found = defaults(tmp_path, text)
+    assert found["topics"] == {"partitions": "3"}
+    assert found["workload"] == {"rate": 2}
+    assert found["monitor"] == {"log_batches": True}
+    assert found["host"] == {"log_format": "json"}
+    assert found["queue"]["create"] == {"partitions": "3", "notification": ["audit"]}, "no letter is a notification"
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    assert defaults(tmp_path, "\ufeffpartitions = 2\n")["topics"] == {"partitions": 2}

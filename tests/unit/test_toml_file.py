@@ -123,3 +123,8 @@ def test_a_changed_file_is_noticed_and_a_wrong_one_leaves_the_content(tmp_path: 
     assert file.has_changed()
     file.reload()
     assert file.current.server.port == 2
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file.toml").write_text("\ufefftitle = 'x'\nserver.port = 1\n", encoding="utf-8")
+    assert toml_file.load(tmp_path / "file.toml", Content).server.port == 1

@@ -19,8 +19,9 @@ from streaming.cli.options import (
     cluster,
     part_of_definition,
 )
-from streaming.cli.routing.routes import Forwarding, InstanceAddress, own_addresses
+from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.errors import UserError
+from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics

@@ -1,5 +1,6 @@
 """Explains routing decisions: `route explain`, and what `route check` and `diagnose` build on."""
 
+import codecs
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -159,7 +160,8 @@ def read_cases(path: Path) -> list[Case]:
 def read_json(path: Path, decoder: Decoder[T]) -> T:
     """Reads a JSON file; raises UserError."""
     try:
-        return decode_json(decoder, path.read_bytes())
+        # Editors on Windows write a byte order mark, which JSON does not know.
+        return decode_json(decoder, path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     except InvalidRecordError as error:

@@ -19,6 +19,7 @@ from streaming.cli.options import (
 )
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
+from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
@@ -309,12 +310,6 @@ def diagnose(
     if not faults and not as_json:
         typer.echo("no faults found")
     raise typer.Exit(1 if faults else 0)
-
-
-def own_addresses(bootstrap_servers: str, topic_prefix: str) -> list[str]:
-    """Returns the addresses of an instance whose options name none."""
-    suffix = f"/{topic_prefix}" if topic_prefix else ""
-    return [f"tcp://{server.strip()}{suffix}" for server in bootstrap_servers.split(",")]
 
 
 def _seconds(lifetime: Duration | None) -> int | None:

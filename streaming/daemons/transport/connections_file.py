@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from streaming.core.routing.addresses import bootstrap_server, normal_form
 from streaming.errors import UserError
+from streaming.kafka.bootstrap_servers import servers
 from streaming.kafka.clients import Cluster
 from streaming.system import toml_file
 
@@ -52,7 +53,7 @@ def clusters(
     entries = [] if path is None else toml_file.load(path, ConnectionsFile).connections
     folder = Path() if path is None else path.absolute().parent
     known = [(_normal_pattern(each.address), properties_of(folder / each.kafka_config)) for each in entries]
-    own_servers = {each.strip().lower() for each in own.bootstrap_servers.split(",")}
+    own_servers = {each.lower() for each in servers(own.bootstrap_servers)}
     has_secrets = any(name.startswith(_SECRETS) for name in own.config)
 
     def cluster_of(address: str) -> Cluster:
