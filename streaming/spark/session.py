@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from streaming.errors import UserError
 from streaming.spark import class_archive
 from streaming.spark.shard_keys import DEFAULT_SHARDS
-from streaming.system import stop_signals
+from streaming.system import nameless_user, stop_signals
 from streaming.system.jars import spark_jars
 from streaming.system.java import find_java
 
@@ -219,10 +219,11 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK  # no other machine needs to reach the driver
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     jars = spark_jars()
-    jvm_options = class_archive.jvm_options(java, local_jars(jars))
+    jvm_options = [*class_archive.jvm_options(java, local_jars(jars)), *nameless_user.jvm_options()]
     conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
     with _launching():
         gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+    nameless_user.log_in(gateway.jvm)
     return _session(SparkContext(conf=conf, gateway=gateway))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streaming.errors import UserError
+from streaming.system import nameless_user
 from streaming.system.java import find_java
 from streaming.system.processes import ChildProcess
 
@@ -59,7 +60,7 @@ def cache_dir() -> Path:
     own = os.environ.get("QUEUE_ACTIVATION_CACHE")
     if own:
         return Path(own).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "queue-activation"
+    return Path(os.environ.get("XDG_CACHE_HOME") or nameless_user.home() / ".cache").absolute() / "queue-activation"
 
 
 def _jars(configuration: str) -> list[Path]:
@@ -149,6 +150,7 @@ def _fetch(staging: Path, total: int | None) -> Path:
     # Java ignores HOME. Without -cache, Ivy would use the home folder from the password file.
     command: list[str | Path] = [
         find_java(),
+        *nameless_user.jvm_options(),
         f"-Dsun.net.client.defaultConnectTimeout={_CONNECT_TIMEOUT_MS}",
         f"-Dsun.net.client.defaultReadTimeout={_READ_TIMEOUT_MS}",
         *("-jar", _ivy_jar()),
