@@ -14,7 +14,7 @@ from streaming.core.routing.conversation import Conversation, Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError, require_valid_route
 from streaming.core.routing.definitions import MSDB, Definitions
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolving import NO_ROUTE, resolve
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin
@@ -68,6 +68,7 @@ def faults(
     found = [
         *_disabled_brokers(definitions),
         *_msdb_without_routes(definitions),
+        *_databases_without_routes(definitions),
         *_refused_routes(definitions),
         *_routes_to_nowhere(definitions),
         *_expired_routes_that_are_needed(source, definitions, open_conversations),
@@ -94,6 +95,17 @@ def _msdb_without_routes(definitions: Definitions) -> Iterator[Fault]:
             f"come back wait (9750). Create a route: route create AutoCreatedLocal --database {MSDB} --address LOCAL"
         )
         yield Fault("no route", f"database {MSDB}", problem)
+
+
+def _databases_without_routes(definitions: Definitions) -> Iterator[Fault]:
+    names = {service.database for service in definitions.services()} - {MSDB}
+    for name in sorted(names):
+        if definitions.is_here(name) and not definitions.tables[name].live:
+            problem = (
+                f"all messages and replies that its services send wait ({NO_ROUTE}), also those to its own services. "
+                f"Create a route: route create AutoCreatedLocal --database {name} --address LOCAL"
+            )
+            yield Fault("no route", f"database {name}", problem)
 
 
 def _refused_routes(definitions: Definitions) -> Iterator[Fault]:

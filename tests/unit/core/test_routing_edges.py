@@ -155,6 +155,20 @@ def test_diagnose_finds_an_msdb_whose_routes_have_all_expired(tmp_path: Any) -> 
         assert "(9750)" in line
 
 
+def test_diagnose_finds_a_database_with_a_service_and_without_a_route(tmp_path: Any) -> None:
+    local = row("l", MSDB, None, "LOCAL")
+    expired = row("r", "B", None, "LOCAL") | {"expires_at": "2020-01-01T00:00:00Z"}
+    for routes in ([local], [local, expired]):
+        result = run(tmp_path, file(routes, [(STOCK, "B")]), "diagnose", "--definitions")
+        assert result.exit_code == 1
+        [line] = result.output.splitlines()
+        assert line.startswith("no route: database B: all messages")
+        assert "route create AutoCreatedLocal --database B --address LOCAL" in line
+    content = file([local], [(STOCK, "B")])
+    content["databases"][1]["is_broker_enabled"] = False
+    assert "no route" not in run(tmp_path, content, "diagnose", "--definitions").output
+
+
 def test_diagnose_finds_a_one_way_route_of_any_service_of_a_database(tmp_path: Any) -> None:
     routes = [row("to-stock", "A", STOCK, "LOCAL"), row("out", "B", None, HOST_1)]
     services = [("Orders", "A"), ("Aaa", "B"), (STOCK, "B")]
