@@ -1,10 +1,12 @@
 """Errors of sending and receiving, grouped by what the caller can do about them.
 
-Mistakes in the use of the clients (a wrong name, a missing topic) are `streaming.errors.UserError`.
+Mistakes in the use of the clients (a wrong name, a missing topic) are `streaming.errors.UserError`, and so is a client
+that cannot continue: its message says why in a sentence.
 """
 
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 
 # The errors of a consumer from which librdkafka does not recover by itself.
@@ -17,6 +19,12 @@ LASTING_ERRORS = frozenset(
     )
 )
 
+_OTHER_STRATEGY = (
+    "another consumer in the consumer group of the queue has another assignment strategy. Give it "
+    "partition.assignment.strategy=cooperative-sticky if it reads the queue together with queue readers, or else "
+    "another group.id"
+)
+
 
 class TransactionAbortedError(Exception):
     """The Kafka transaction was aborted. None of its records is visible, and the client can be used again."""
@@ -26,7 +34,7 @@ class ReceiveRolledBackError(Exception):
     """The received messages are not committed and will be delivered again. The queue reader can be used again."""
 
 
-class ClientUnusableError(Exception):
+class ClientUnusableError(UserError):
     """This client cannot continue: close it and open a new one.
 
     It is unknown whether the transaction in progress took effect.
@@ -34,15 +42,17 @@ class ClientUnusableError(Exception):
 
 
 class ClientRefusedError(ClientUnusableError, RightMissingError):
-    """Kafka no longer grants this client a right that it needs. This is also an error that the user can put right."""
+    """Kafka no longer grants this client a right that it needs."""
 
 
 def unusable(what: str, error: KafkaError) -> ClientUnusableError:
-    """Returns the error of a client that cannot continue, with advice for the user if Kafka has refused a right."""
+    """Returns the error of a client that cannot continue, with advice if the user can put right what Kafka refuses."""
     denied = denial(error)
     if isinstance(denied, RightMissingError):
         return ClientRefusedError(f"{what}: {denied}")
-    return ClientUnusableError(f"{what}: {error}")
+    if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+        return ClientUnusableError(f"{what}: {_OTHER_STRATEGY}")
+    return ClientUnusableError(f"{what}: {error.str()}")
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:

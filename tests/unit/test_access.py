@@ -82,3 +82,19 @@ def test_a_client_that_lost_a_right_is_unusable_and_the_user_can_put_it_right() 
     assert type(other) is ClientUnusableError
     for error in (refused, other):
         assert str(error).startswith("it cannot go on: ")
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError._FATAL, KafkaError.GROUP_AUTHORIZATION_FAILED]
+)
+def test_a_client_that_cannot_go_on_is_an_error_of_the_user_and_one_sentence(code: int) -> None:
+    error = unusable("Queue 'orders' cannot be read", KafkaError(code, "Broker: the reason"))
+    assert isinstance(error, UserError), "a program that catches it as documented has no traceback"
+    assert "KafkaError{" not in str(error)
+    assert str(error).startswith("Queue 'orders' cannot be read: ")
+    assert len(str(error).splitlines()) == 1
+
+
+def test_a_plain_consumer_in_the_group_of_the_queue_is_named_with_what_to_do() -> None:
+    error = unusable("Queue 'orders' cannot be read", KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL, "x"))
+    assert "partition.assignment.strategy=cooperative-sticky" in str(error)

@@ -9,7 +9,7 @@ from streaming.daemons.host.start_records import StartRecord, StartRecords
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.clients import Cluster
-from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError, is_rebalance
+from streaming.kafka.errors import TransactionAbortedError, is_rebalance
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.threads import within
 from streaming.wire.input_records import TaskFailedToStart, TaskStarted
@@ -72,7 +72,7 @@ class Taking:
         except RightMissingError:
             self._producer = None
             raise
-        except (ClientUnusableError, UserError, TimeoutError) as error:
+        except (UserError, TimeoutError) as error:
             self._producer = None
             # As a new member. What the old producer may still commit belongs to no member then, and Kafka refuses it.
             self._records.rejoin()

@@ -32,7 +32,6 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.errors import (
     ClientRefusedError,
-    ClientUnusableError,
     TransactionAbortedError,
     is_rebalance,
     kafka_error,
@@ -213,7 +212,7 @@ class Transport:
             raise
         except (TransactionAbortedError, RecordsUnavailableError, TopicsUnknownError) as error:
             self._wait(str(error))
-        except (ClientUnusableError, UserError, TimeoutError) as error:
+        except (UserError, TimeoutError) as error:
             # The outcome of the transaction is unknown.
             self._producer = None
             share.rejoin()
