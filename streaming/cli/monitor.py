@@ -172,6 +172,19 @@ def monitor(
     from streaming.spark.activation.shard_settings import ServerNames
 
     logs.configure(log_format)
+    core = CoreSettings(
+        quiet_window_ms=quiet_window.ms,
+        external_activation_timeout_ms=external_activation_timeout.ms,
+        semantics=semantics,
+        session_lease_ms=session_lease.ms,
+        transaction_lease_ms=transaction_lease.ms,
+        task_lease_ms=task_lease.ms,
+        check_interval_ms=check_interval.ms,
+        queue_idle_expiry_ms=queue_idle_expiry.ms,
+        auto_create_queues=auto_create_queues,
+    )
+    for warning in short_leases(core):
+        typer.echo(f"warning: {warning}", err=True)
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
         kafka_properties=kafka_properties(kafka_config),
@@ -188,19 +201,28 @@ def monitor(
         metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
         max_queues=max_queues,
         driver_memory=driver_memory,
-        core=CoreSettings(
-            quiet_window_ms=quiet_window.ms,
-            external_activation_timeout_ms=external_activation_timeout.ms,
-            semantics=semantics,
-            session_lease_ms=session_lease.ms,
-            transaction_lease_ms=transaction_lease.ms,
-            task_lease_ms=task_lease.ms,
-            check_interval_ms=check_interval.ms,
-            queue_idle_expiry_ms=queue_idle_expiry.ms,
-            auto_create_queues=auto_create_queues,
-        ),
+        core=core,
     )
     raise typer.Exit(run(settings))
+
+
+def short_leases(core: CoreSettings) -> list[str]:
+    """Returns a warning for each lease that ends before its next report comes, if the reporter is one of ours."""
+    from producers.session_reports import SESSION_ALIVE_INTERVAL_S
+    from streaming.core.activation.task_handlers import REPORT_INTERVAL_MS
+
+    alive_ms = round(SESSION_ALIVE_INTERVAL_S * 1000)
+    leases = [
+        ("--session-lease", core.session_lease_ms, "QueueReader reports", alive_ms, "a reader that waits is forgotten"),
+        ("--transaction-lease", core.transaction_lease_ms, "QueueReader reports", alive_ms, "its messages come again"),
+        ("--task-lease", core.task_lease_ms, "a host reports a task", REPORT_INTERVAL_MS, "a running task is lost"),
+    ]
+    return [
+        f"{option} {durations.of(lease_ms)} ends before {who} again, every {durations.of(every_ms)}: {effect} between "
+        "two reports"
+        for option, lease_ms, who, every_ms, effect in leases
+        if lease_ms <= every_ms
+    ]
 
 
 def register(app: typer.Typer) -> None:

@@ -1,6 +1,7 @@
 """A small HTTP server for texts by path. Each text is computed anew for every request."""
 
 import logging
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
@@ -32,20 +33,28 @@ Pages = Mapping[str, Callable[[str | None], Page]]
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET requests."""
+    """Answers GET requests, and HEAD requests with the headers alone."""
 
     timeout = _CLIENT_TIMEOUT_S
     server: "_Server"
 
     def do_GET(self) -> None:
         """Sends the page of the path."""
+        self.wfile.write(self._head())
+
+    def do_HEAD(self) -> None:
+        """Sends the headers of the page of the path."""
+        self._head()
+
+    def _head(self) -> bytes:
+        """Sends the headers, and returns the body."""
         answer = self.server.pages.get(self.path.partition("?")[0])
         page = _NOT_FOUND if answer is None else answer(self.headers["Accept"])
         self.send_response(page.status)
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
         self.end_headers()
-        self.wfile.write(page.body)
+        return page.body
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
         """Logs nothing, because clients ask often."""
@@ -59,6 +68,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, address: tuple[str, int], pages: Pages) -> None:
         self.pages = pages
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -75,7 +85,7 @@ class Server:
             UserError: The host or the port cannot be used.
         """
         try:
-            self._server = _Server((host, port), pages)
+            self._server = _Server((host.strip("[]"), port), pages)
         except OSError as error:
             raise UserError(
                 f"Metrics cannot be served on {host}:{port}: {error.strerror}. Choose another --metrics-port or "

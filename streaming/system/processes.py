@@ -1,6 +1,7 @@
 """Child processes that end with this process, however it ends."""
 
 import contextlib
+import hashlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from streaming.errors import UserError
 # The command line that runs `queue-activation` again, regardless of the PATH.
 THIS_COMMAND = (sys.executable, "-m", "streaming")
 
+# The system allows 255 bytes, and there may be a suffix.
+_MAX_NAME_BYTES = 200
 _POLL_INTERVAL_S = 0.05
 _LOG_TAIL_LENGTH = 4_000
 
@@ -59,6 +62,14 @@ def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_conf
     return variables
 
 
+def short_name(name: str) -> str:
+    """Returns a name as a part of the name of a file. A long one is cut, and has a digest that tells it from others."""
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) <= _MAX_NAME_BYTES:
+        return name
+    return f"{encoded[:_MAX_NAME_BYTES].decode(errors='ignore')}-{hashlib.sha256(encoded).hexdigest()[:16]}"
+
+
 def start_at_gate(
     command: Sequence[str | Path],
     *,
@@ -82,7 +93,7 @@ def start_at_gate(
         OSError: The directory or the log file cannot be used, or the machine has no room for another process.
     """
     with contextlib.ExitStack() as files:
-        into: IO[bytes] | int | None = files.enter_context(log_file.open("ab")) if log_file is not None else output
+        into: IO[bytes] | int | None = files.enter_context(_opened(log_file)) if log_file is not None else output
         return subprocess.Popen(
             ["/bin/sh", "-c", _GATE, "sh", *map(_as_bytes, command)],
             stdin=subprocess.PIPE,
@@ -93,6 +104,13 @@ def start_at_gate(
             cwd=cwd,
             start_new_session=True,
         )
+
+
+def _opened(log_file: Path) -> IO[bytes]:
+    """Opens a log file for appending. A named pipe that nobody reads would block, so it is an error."""
+    descriptor = os.open(_as_bytes(log_file), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "ab", buffering=0)
 
 
 def _as_bytes(text: str | Path) -> bytes:

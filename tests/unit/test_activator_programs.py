@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from streaming.daemons.activator import programs
+from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.programs import (
     AdoptedProgram,
     Exit,
@@ -226,3 +227,29 @@ def test_each_queue_has_a_log_file_of_its_own_that_does_not_grow_for_ever(tmp_pa
         file.truncate(11 * 2**20)
     assert not default_log_file(tmp_path, "a/b.orders").exists()
     assert (log_file.parent / "a%2Fb.orders.log.1").stat().st_size == 11 * 2**20
+
+
+@pytest.mark.parametrize("letter", ["q", "\N{SNOWMAN}"])
+def test_each_of_two_long_names_has_its_own_log_file(tmp_path: Path, letter: str) -> None:
+    entry = ProgramEntry("*", "read", log_file=str(tmp_path / "{queue}.log"))
+    names = [letter * 385 + last for last in "ab"]
+    for files in ({default_log_file(tmp_path, name) for name in names}, {entry.log_file_for(name) for name in names}):
+        assert len(files) == 2
+        assert all(file is not None and len(file.name.encode()) <= 255 for file in files)
+
+
+def test_a_named_pipe_that_nobody_reads_is_no_log_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(OSError, match="log"):
+        StartedProgram(["true"], {}, None, tmp_path / "log")
+
+
+def test_a_named_pipe_that_somebody_reads_is_a_log_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    reading = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    program = StartedProgram(["echo", "said"], dict(os.environ), None, tmp_path / "log")
+    program.open_gate()
+    wait_until(lambda: program.poll() is not None, 10.0, "the end of the program")
+    program.release()
+    assert os.read(reading, 100) == b"said\n"
+    os.close(reading)

@@ -285,3 +285,44 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(UserError, match="cannot be used"):
         Store(tmp_path)
+
+
+def test_a_full_disk_is_an_error_of_the_user_and_leaves_what_is_recorded(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Store(tmp_path) as store:
+        store._connection.execute("PRAGMA max_page_count = 1")  # the least that SQLite takes: what the file has
+        with pytest.raises(UserError, match=r"disk is full\. Make room on its disk"), store.transaction():
+            store.add_decision(DecisionRecord(NOW_MS, "q", "held", "x" * 1_000_000))
+    with Store(tmp_path) as store:
+        assert [each.queue for each in store.decisions(10)] == ["orders"]
+        assert "orders" in store.queues()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE about SET value = CAST('{' AS BLOB)",
+        "UPDATE queues SET state = CAST('[]' AS BLOB)",
+        "UPDATE queues SET state = 7",
+        "DELETE FROM about",
+        "DROP TABLE programs",
+    ],
+)
+def test_a_damaged_row_is_an_error_of_the_user(tmp_path: Path, damage: str) -> None:
+    filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "activator.db")) as connection, connection:
+        connection.execute(damage)
+    with pytest.raises(UserError, match=r"activator\.db cannot be used: .*remove it: it is their only record"):
+        read_status(tmp_path, NOW_MS)
+
+
+@pytest.mark.parametrize("begin", [0, 100, 4_096, 8_192, 12_288])
+def test_a_damaged_page_is_an_error_of_the_user_or_harmless(tmp_path: Path, begin: int) -> None:
+    filled(tmp_path)
+    path = tmp_path / "activator.db"
+    content = path.read_bytes()
+    path.write_bytes(content[:begin] + b"\xff" * 2_000 + content[begin + 2_000 :])
+    try:
+        read_status(tmp_path, NOW_MS)
+    except UserError as error:
+        assert "remove it: it is their only record" in str(error)  # noqa: PT017 - damage of an unused part is harmless

@@ -6,6 +6,7 @@ import socketserver
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -257,6 +258,28 @@ def test_each_path_has_its_page_and_silent_clients_block_no_others() -> None:
         assert get(server.port, "/") == (404, "There is no such page. The pages are /metrics, /healthz and /readyz.\n")
     with pytest.raises(ConnectionRefusedError):
         get(server.port, "/good")
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
+def test_the_address_may_be_one_of_ipv6(host: str) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with Server(host, 0, {"/good": lambda _: Page(200, b"good")}) as server:
+        connection = HTTPConnection("::1", server.port, timeout=5)
+        connection.request("GET", "/good")
+        assert connection.getresponse().read() == b"good"
+        connection.close()
+
+
+def test_a_head_request_gets_the_headers_without_the_page() -> None:
+    with Server("127.0.0.1", 0, {"/good": lambda _: Page(503, b"good")}) as server:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
+        connection.request("HEAD", "/good")
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Content-Length"], answer.read()) == (503, "4", b"")
+        connection.close()
 
 
 def test_the_files_for_prometheus_name_only_documented_metrics() -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from streaming.core.activation.settings import MAX_QUEUE_READERS
 from streaming.core.activation.start_policy import Policy
 from streaming.system import command_template, durations
+from streaming.system.processes import short_name
 
 _PATTERN_CHARACTERS = frozenset("*?[")
 _DURATIONS = ("startup_grace", "backoff", "max_backoff")
@@ -169,7 +170,9 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
     def log_file_for(self, queue: str) -> Path | None:
         """Returns the file for a queue's output; slashes in the name are replaced, so it stays in its folder."""
-        return Path(self.log_file.replace("{queue}", queue.replace("/", "_"))) if self.log_file is not None else None
+        if self.log_file is None:
+            return None
+        return Path(self.log_file.replace("{queue}", short_name(queue.replace("/", "_"))))
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from streaming.system.processes import open_gate, start_at_gate
+from streaming.system.processes import open_gate, short_name, start_at_gate
 from streaming.system.stop_signals import is_hurried
 
 _STOP_POLL_S = 0.02
 _MAX_LOG_BYTES = 10 * 2**20
-# Longest name of a log file without its suffix; the system allows 255 characters.
-_MAX_NAME_LENGTH = 200
 # Fields 3 (state) to 22 (start time) of /proc/PID/stat.
 _STAT_FIELDS = 20
 
@@ -89,7 +87,7 @@ def default_log_file(state_directory: Path, queue: str) -> Path:
     Each queue has a file of its own, because on one terminal the outputs could not be told apart. A file of more than
     _MAX_LOG_BYTES is first renamed to `.log.1` and replaces the file of that name.
     """
-    log_file = state_directory.absolute() / "logs" / f"{quote(queue, safe='')[:_MAX_NAME_LENGTH]}.log"
+    log_file = state_directory.absolute() / "logs" / f"{short_name(quote(queue, safe=''))}.log"
     with contextlib.suppress(FileNotFoundError):
         if log_file.stat().st_size > _MAX_LOG_BYTES:
             log_file.replace(log_file.with_suffix(".log.1"))

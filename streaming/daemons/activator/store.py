@@ -7,11 +7,11 @@ import secrets
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ _FILE = "activator.db"
 _LOCK_FILE = "lock"
 # Raised with each change of the tables or of QueueActivator that older files lack.
 _FORMAT_VERSION = 2
+_T = TypeVar("_T")
 _state_decoder = msgspec.json.Decoder(QueueActivator)
 
 # Only the owner may read the state. SQLite gives the files that it adds the mode of the database file.
@@ -41,6 +42,8 @@ MAX_DECISIONS = 1_000
 _ADVICE = (
     "If the file is damaged, stop the programs that the activator has started, then remove it: it is their only record"
 )
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")
+_ADVICE_ROOM = "Make room on its disk, then start the activator again: it goes on from what is recorded"
 
 _TABLES = """
 CREATE TABLE queues (queue TEXT PRIMARY KEY, state BLOB NOT NULL, at_ms INTEGER NOT NULL,
@@ -193,16 +196,14 @@ class Store:
             raise UserError(f"{self._path} cannot be used: {error.strerror}") from None
         self._connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
         try:
-            self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+            self._execute("PRAGMA journal_mode = WAL")
+            self._execute("PRAGMA synchronous = FULL")
             with self.transaction():
-                (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+                (version,) = self._execute("PRAGMA user_version").fetchone()
                 if version < _FORMAT_VERSION:
                     self._upgrade(version)
             if version > _FORMAT_VERSION:
                 raise UserError(f"{self._path} was written by a newer version of queue-activation. Upgrade this one.")
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise UserError(f"{self._path} cannot be used: {error}. {_ADVICE}") from None
         except UserError:
             self._connection.close()
             raise
@@ -211,12 +212,12 @@ class Store:
         """Upgrades the state of an older version, or creates the tables of a new one."""
         if version == 0:
             for statement in _TABLES.split(";")[:-1]:
-                self._connection.execute(statement)
+                self._execute(statement)
             self.save_about(About(f"activator-{uuid.uuid4()}"))
         about = self.about()
         about.salt = secrets.token_hex(_SALT_BYTES)
         self.save_about(about)
-        self._connection.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
+        self._execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
 
     def __enter__(self) -> Self:
         return self
@@ -226,83 +227,105 @@ class Store:
     ) -> None:
         self._connection.close()
 
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        with self._usable():
+            return self._connection.execute(statement, values)
+
+    def _rows(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        with self._usable():
+            return self._connection.execute(statement, values).fetchall()
+
+    def _decoded(self, decoder: msgspec.json.Decoder[_T], value: bytes) -> _T:
+        with self._usable():
+            return decoder.decode(value)
+
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Raises UserError if the file cannot be read or written, or has been damaged."""
+        try:
+            yield
+        except (sqlite3.DatabaseError, msgspec.DecodeError, TypeError) as error:
+            has_no_room = getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM)
+            raise UserError(
+                f"{self._path} cannot be used: {error}. {_ADVICE_ROOM if has_no_room else _ADVICE}"
+            ) from None
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Makes the block a transaction, which is on disk when the block ends; an exception rolls it back."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite itself rolls back if the disk is full
+                self._execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def queues(self) -> dict[str, QueueRecord]:
         """Returns the record of each queue."""
-        rows = self._connection.execute("SELECT queue, state, at_ms, action, why FROM queues ORDER BY queue")
-        return {queue: QueueRecord(_state_decoder.decode(state), *last) for queue, state, *last in rows}
+        rows = self._rows("SELECT queue, state, at_ms, action, why FROM queues ORDER BY queue")
+        return {queue: QueueRecord(self._decoded(_state_decoder, state), *last) for queue, state, *last in rows}
 
     def save_queue(self, queue: str, record: QueueRecord) -> None:
         """Saves the record of a queue."""
         state = msgspec.json.encode(record.state)
-        self._connection.execute(
+        self._execute(
             "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)",
             (queue, state, record.at_ms, record.action, record.why),
         )
 
     def forget_queue(self, queue: str) -> None:
         """Deletes the record of a queue."""
-        self._connection.execute("DELETE FROM queues WHERE queue = ?", (queue,))
+        self._execute("DELETE FROM queues WHERE queue = ?", (queue,))
 
     def programs(self) -> list[ProgramRecord]:
         """Returns the programs whose end has not been recorded."""
-        rows = self._connection.execute("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
+        rows = self._rows("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
         return [ProgramRecord(session_id, queue, Identity(*identity)) for session_id, queue, *identity in rows]
 
     def add_program(self, program: ProgramRecord) -> None:
         """Records a program, which may run only after that."""
         identity = program.identity
-        self._connection.execute(
+        self._execute(
             "INSERT INTO programs VALUES (?, ?, ?, ?, ?)",
             (program.session_id, program.queue, identity.pid, identity.start_ticks, identity.boot_id),
         )
 
     def end_program(self, session_id: str, queue: str) -> None:
         """Records the end of a program; its session must then be reported as ended."""
-        self._connection.execute("DELETE FROM programs WHERE session_id = ?", (session_id,))
-        self._connection.execute("INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", (session_id, queue))
+        self._execute("DELETE FROM programs WHERE session_id = ?", (session_id,))
+        self._execute("INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", (session_id, queue))
 
     def ended_sessions(self) -> list[tuple[str, str]]:
         """Returns (session_id, queue) of each ended session whose report Kafka has not acknowledged."""
-        return list(self._connection.execute("SELECT session_id, queue FROM ended_sessions"))
+        return self._rows("SELECT session_id, queue FROM ended_sessions")
 
     def forget_session(self, session_id: str) -> None:
         """Deletes an ended session whose report Kafka has acknowledged."""
-        self._connection.execute("DELETE FROM ended_sessions WHERE session_id = ?", (session_id,))
+        self._execute("DELETE FROM ended_sessions WHERE session_id = ?", (session_id,))
 
     def add_decision(self, decision: DecisionRecord) -> None:
         """Adds a decision, and deletes the oldest one beyond MAX_DECISIONS."""
-        cursor = self._connection.execute(
+        cursor = self._execute(
             "INSERT INTO decisions (at_ms, queue, action, why) VALUES (?, ?, ?, ?)",
             (decision.at_ms, decision.queue, decision.action, decision.why),
         )
-        self._connection.execute("DELETE FROM decisions WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_DECISIONS,))
+        self._execute("DELETE FROM decisions WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_DECISIONS,))
 
     def decisions(self, count: int) -> list[DecisionRecord]:
         """Returns the latest decisions, oldest first."""
-        rows = self._connection.execute(
-            "SELECT at_ms, queue, action, why FROM decisions ORDER BY number DESC LIMIT ?", (count,)
-        )
+        rows = self._rows("SELECT at_ms, queue, action, why FROM decisions ORDER BY number DESC LIMIT ?", (count,))
         return [DecisionRecord(*row) for row in rows][::-1]
 
     def about(self) -> About:
         """Returns the status and identity of the activator itself."""
-        (value,) = self._connection.execute("SELECT value FROM about").fetchone()
-        return _about_decoder.decode(value)
+        rows = self._rows("SELECT value FROM about")
+        return self._decoded(_about_decoder, rows[0][0] if rows else b"")
 
     def save_about(self, about: About) -> None:
         """Saves the status and identity of the activator itself."""
-        self._connection.execute("INSERT OR REPLACE INTO about VALUES (1, ?)", (msgspec.json.encode(about),))
+        self._execute("INSERT OR REPLACE INTO about VALUES (1, ?)", (msgspec.json.encode(about),))
 
 
 def has_state(directory: Path) -> bool:

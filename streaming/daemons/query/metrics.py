@@ -110,7 +110,8 @@ class QueryMetrics(MetricsServer):
         self._is_view_complete = False
         self._view = RecordDecoder(measured.row, self.apply, lambda line: _log.warning("%s", line))
         port = self.open(settings.host, settings.port)
-        _log.info("Serving metrics on http://%s:%d/metrics", settings.host, port)
+        host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
+        _log.info("Serving metrics on http://%s:%d/metrics", host, port)
 
     # The program's views
 
