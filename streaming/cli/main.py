@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -165,6 +166,27 @@ def demo_instances() -> None:
     from streaming.cli.demo import instances as the_demo
 
     raise typer.Exit(the_demo.run(Console(highlight=False)))
+
+
+def _say_whole_sentences(group: typer.Typer) -> None:
+    """Gives each command its first sentence for lists of commands, where Click would cut what it takes itself."""
+    for command in group.registered_commands:
+        command.short_help = _first_sentence(command.callback.__doc__ if command.callback is not None else None)
+    for member in group.registered_groups:
+        inner = member.typer_instance
+        if inner is not None:
+            callback = inner.registered_callback
+            described = callback.callback.__doc__ if callback is not None and callback.callback else inner.info.help
+            member.short_help = _first_sentence(described)
+            _say_whole_sentences(inner)
+
+
+def _first_sentence(text: str | None) -> str:
+    paragraph = " ".join((text or "").strip().partition("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
+
+
+_say_whole_sentences(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

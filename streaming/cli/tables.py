@@ -1,9 +1,11 @@
 """The output of `watch`, `queues` and `tasks`: notifications as they come, the monitors view, and running tasks."""
 
+import heapq
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -30,6 +32,10 @@ _REASON_STYLES = {
 
 # The width for a file or a pipe, in columns: wide enough that nothing is cut.
 _PIPE_WIDTH = 200
+# From this width on, tables and lines have all columns.
+_WIDE = 110
+# Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
+_SORTED = 100_000
 
 _monitor_row_decoder = msgspec.json.Decoder(MonitorRow)
 _task_row_decoder = msgspec.json.Decoder(ActivatedTaskRow)
@@ -42,37 +48,59 @@ def clock(iso_time: str | None) -> str:
     return iso_time[11:23] if iso_time else "-"
 
 
-def notification_line(activation: Activation) -> Text:
-    """Returns a line for a record of queue-activations."""
+def notification_line(activation: Activation, width: int = _PIPE_WIDTH) -> Text:
+    """Returns a line for a record of queue-activations, shorter if it is for less than _WIDE columns."""
     if activation.event_type == "BROKER_QUEUE_DISABLED":
         why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
     else:
         why = Text(printable(activation.reason or ""), _REASON_STYLES.get(activation.reason or "", ""))
-    line = Text.assemble(
-        (printable(clock(activation.post_time)), "dim"),
-        "  ",
-        (f"{printable(activation.queue):<24}", "bold"),
-        f" #{activation.sequence:<5}",
-        f" unread {activation.unread_messages:<7} waiting {activation.tasks_waiting:<4} ",
-        why,
-    )
+    time, queue = printable(clock(activation.post_time)), printable(activation.queue)
+    unread, waiting = activation.unread_messages, activation.tasks_waiting
+    if width < _WIDE:
+        parts = [
+            (time[:8], "dim"),
+            " ",
+            (f"{queue:<14}", "bold"),
+            f" #{activation.sequence:<4} unread {unread:<5} ",
+            why,
+        ]
+    else:
+        parts = [(time, "dim"), "  ", (f"{queue:<24}", "bold"), f" #{activation.sequence:<5}"]
+        parts += [f" unread {unread:<7} waiting {waiting:<4} ", why]
+    line = Text.assemble(*parts)
     if activation.notification is not None and activation.notification != DEFAULT_NOTIFICATION:
         line.append(f"  to {printable(activation.notification)}", "cyan")
     return line
 
 
-def watch(follower: TopicFollower, console: Console, as_json: bool) -> None:
-    """Prints notifications as they come, until interrupted."""
+def watch(follower: TopicFollower, console: Console, as_json: bool, is_from_beginning: bool = False) -> None:
+    """Prints notifications as they come, until interrupted; those that are there already, in order of time."""
     decoder = RecordDecoder("notification", decode, _warn)
-    for message in follower.forever():
-        activation = decoder.decode(message)
-        if activation is None:
-            continue
+    old = follower.to_end() if is_from_beginning else ()
+    for message, activation in chain(_in_order(_decoded(old, decoder)), _decoded(follower.forever(), decoder)):
         if as_json:
             console.out(_json_line(message, activation), highlight=False)
         else:
             # Lines are never wrapped: a long name pushes the end of its line out of the window instead.
-            console.print(notification_line(activation), soft_wrap=True)
+            console.print(notification_line(activation, console.width), soft_wrap=True)
+
+
+def _decoded(messages: Iterable[Message], decoder: RecordDecoder[Activation]) -> Iterator[tuple[Message, Activation]]:
+    for message in messages:
+        activation = decoder.decode(message)
+        if activation is not None:
+            yield message, activation
+
+
+def _in_order(found: Iterable[tuple[Message, Activation]]) -> Iterator[tuple[Message, Activation]]:
+    """Yields notifications in order of time: of several partitions, Kafka gives first one, then another."""
+    waiting: list[tuple[str, int, Message, Activation]] = []
+    for number, (message, activation) in enumerate(found):
+        heapq.heappush(waiting, (activation.post_time, number, message, activation))
+        if len(waiting) > _SORTED:
+            yield heapq.heappop(waiting)[2:]
+    while waiting:
+        yield heapq.heappop(waiting)[2:]
 
 
 def _json_line(message: Message, activation: Activation) -> str:
@@ -205,7 +233,17 @@ def print_rows(
 
 def print_view(view: RenderableType) -> None:
     """Prints a view to standard output: as wide as the terminal, or in full width into a file or a pipe."""
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(view)
+    Console(width=width(), highlight=False).print(view)
+
+
+def width() -> int:
+    """Returns the width of standard output in columns."""
+    return Console().width if sys.stdout.isatty() else _PIPE_WIDTH
+
+
+def is_narrow() -> bool:
+    """Returns whether standard output has no room for all columns of a wide table."""
+    return width() < _WIDE
 
 
 def _cell(text: str) -> Text:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from streaming.cli.conversations import commands, showing, views
-from streaming.cli.conversations.ending import Ending, Outcome, not_allowed
+from streaming.cli.conversations.ending import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Viewed, idle_before
 from streaming.cli.main import app
@@ -50,8 +50,10 @@ def text_of(view: RenderableType) -> str:
         (Selection(service="orders"), False),
         (Selection(states={"CO", "ER"}), True),
         (Selection(states={"ER"}), False),
-        (Selection("c", True, "Orders", {"CO"}), True),
-        (Selection("c", True, "Orders", {"CD"}), False),
+        (Selection(far_service="Stock"), True),
+        (Selection(far_service="Orders"), False),
+        (Selection("c", True, "Orders", "Stock", {"CO"}), True),
+        (Selection("c", True, "Orders", "Stock", {"CD"}), False),
     ],
 )
 def test_all_filters_must_allow_an_endpoint(selection: Selection, is_selected: bool) -> None:
@@ -314,3 +316,44 @@ def test_no_name_of_a_program_reaches_the_terminal_raw(capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert "c\\x1b]0;owned\\x07/initiator: ended" in said.out
+
+
+def test_a_beginning_that_only_one_conversation_has_is_enough() -> None:
+    identifiers = {"abc1", "abd2", "ab"}
+    assert views.the_one("abc", identifiers) == "abc1"
+    assert views.the_one("ab", identifiers) == "ab", "it is one itself"
+    assert views.the_one("x", identifiers) == "x", "the command says that there is none"
+    assert not views.the_one("", {"only"})
+    with pytest.raises(UserError, match=r"3 conversations begin with 'a', such as ab, abc1, abd2\. Give more"):
+        views.the_one("a", identifiers)
+
+
+def test_a_narrow_table_has_identifiers_on_one_line_that_the_commands_take() -> None:
+    ids = ["0b7c4f7e-2c55-4bb6-9d3a-5d1f4a3f2e1d", "0b7c4f7e-2c99-4bb6-9d3a-5d1f4a3f2e1d", "f" * 36]
+    rows = {f"{each}/initiator": endpoint(conversation_id=each) for each in ids}
+    shown = {
+        word for word in text_of(showing.list_view(rows, {}, 3, is_narrow=True)).split() if word[:2] in ("0b", "ff")
+    }
+    assert shown == {"0b7c4f7e-2c5", "0b7c4f7e-2c9", "ffffffff"}
+    assert {views.the_one(each, ids) for each in shown} == {*ids}
+    held = showing.transmissions_view([transmission(conversation_id=ids[0])], 10, is_narrow=True)
+    assert ids[0][:8] in text_of(held)
+    assert ids[0] not in text_of(held)
+    assert ids[0] in text_of(showing.list_view(rows, {}, 3))
+
+
+@pytest.mark.parametrize("state", list(showing.STATES))
+def test_a_list_says_what_its_states_mean(state: str) -> None:
+    shown = text_of(showing.list_view({"c/initiator": endpoint(state=state)}, {}, 1))
+    assert [line[:4] for line in shown.splitlines() if ": " in line] == [f"{state}: "]
+    assert state in State.__members__
+
+
+def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
+    for kind in ("END", "ERROR"):
+        [line] = behind_held(Ending(kind), {"c/initiator": 1, "c/target": 0})  # type: ignore[arg-type]
+        assert line.startswith("1 message is held, and ")
+        assert f"the {kind} waits" in line
+        assert "--cleanup tells nobody" in line
+    assert [*behind_held(Ending("CLEANUP"), {"c/initiator": 1})] == []
+    assert [*behind_held(Ending(), {"c/initiator": 0})] == []

@@ -1,14 +1,17 @@
 """The lines that `queues` prints below its table: the meanings of the states, and the procedures that fail."""
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from streaming.cli import tables
 from streaming.cli.main import app
+from streaming.wire.notifications import Activation
 
 ROW: dict[str, Any] = {
     "queue": "orders",
@@ -23,6 +26,7 @@ ROW: dict[str, Any] = {
     "last_activated_time": "2026-01-02T03:04:05.678Z",
     "next_check_time": None,
 }
+ACTIVATION = Activation("QUEUE_ACTIVATION", "2026-01-02T03:04:05.678Z", "orders", "id", 1, 3, 0, "default")
 FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "read_orders", "task_failure": "no host"}
 
 
@@ -73,3 +77,55 @@ def test_the_version_and_the_completion() -> None:
     assert version.exit_code == 0
     assert version.output.startswith("queue-activation 0.")
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+def activation(second: int, queue: str = "orders", **fields: Any) -> Activation:
+    time = f"2026-01-02T03:04:{second:02d}.678Z"
+    return msgspec.structs.replace(ACTIVATION, queue=queue, post_time=time, sequence=second, **fields)
+
+
+class Follower:
+    """Gives one partition after the other, as Kafka does for what is there already, and then news."""
+
+    def __init__(self, old: list[Activation], new: list[Activation]) -> None:
+        self._old, self._new = old, new
+
+    def to_end(self) -> Iterator[Any]:
+        return iter(self._old)
+
+    def forever(self) -> Iterator[Any]:
+        return iter(self._new)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, follower: Follower, *, width: int = 200, is_old: bool = True) -> list[str]:
+    monkeypatch.setattr(tables, "decode", lambda message: message)
+    console = Console(file=io.StringIO(), width=width)
+    tables.watch(follower, console, False, is_old)  # type: ignore[arg-type]
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_watch_shows_what_is_there_in_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower([activation(1), activation(5), activation(2), activation(4)], [activation(3)])
+    assert [line[6:8] for line in watched(monkeypatch, follower)] == ["01", "02", "04", "05", "03"]
+    assert [line[6:8] for line in watched(monkeypatch, follower, is_old=False)] == ["03"]
+
+
+def test_watch_keeps_no_more_than_so_many_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_SORTED", 2)
+    follower = Follower([activation(second) for second in (3, 2, 4, 1)], [])
+    assert [line[6:8] for line in watched(monkeypatch, follower)] == ["02", "01", "03", "04"]
+
+
+@pytest.mark.parametrize("reason", ["MESSAGE_ARRIVED_ON_EMPTY_QUEUE", "MESSAGES_ACCUMULATING", "TIMEOUT_EXPIRED"])
+def test_a_line_of_watch_fits_into_80_columns(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    one = activation(1, "customer-orders", unread_messages=12_345, reason=reason)
+    [line] = watched(monkeypatch, Follower([one], []), width=80)
+    assert len(line) <= 80
+    assert all(word in line for word in ("customer-orders", "#1", "12345", reason))
+
+
+def test_help_has_whole_sentences() -> None:
+    for words in ([], ["queue"], ["conversation"], ["demo"]):
+        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80).output
+        assert "..." not in shown.partition("Commands:")[2]
+        assert all(len(line) <= 80 for line in shown.splitlines())

@@ -57,9 +57,15 @@ class EndpointState(StrEnum):
     CD = "CD"
 
 
-ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's identifier.")]
+ConversationId = Annotated[
+    str,
+    typer.Argument(metavar="CONVERSATION", help="The conversation's identifier, or a beginning that no other one has."),
+]
 OfSide = Annotated[Side | None, part_of_definition("--side", "Only the endpoints of this side.", case_sensitive=False)]
 OfService = Annotated[str | None, part_of_definition("--service", "Only the endpoints of this service.")]
+OfFarService = Annotated[
+    str | None, part_of_definition("--far-service", "Only the endpoints whose far side is this service.")
+]
 InStates = Annotated[
     list[EndpointState] | None,
     part_of_definition("--state", "Only the endpoints in this state. Repeatable.", case_sensitive=False),
@@ -89,6 +95,7 @@ Timeout = Annotated[
 @conversations.command("list")
 def list_conversations(
     service: OfService = None,
+    far_service: OfFarService = None,
     state: InStates = None,
     idle: Idle = None,
     side: OfSide = None,
@@ -110,7 +117,7 @@ def list_conversations(
 
     if counts and limit is not None:
         raise UserError("--counts has one row for each state. Do not give --limit with it.")
-    selection = _selection(None, side, service, state, idle)
+    selection = _selection(None, side, service, far_service, state, idle)
     viewed = views.read_endpoints(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), selection)
     if counts:
         found = showing.counts(viewed.endpoints.values(), _now_ms())
@@ -124,7 +131,8 @@ def list_conversations(
         typer.echo("no endpoints")
     else:
         endpoints = {key: viewed.endpoints[key] for key in keys}
-        tables.print_view(showing.list_view(endpoints, viewed.held, len(viewed.endpoints)))
+        total, is_narrow = len(viewed.endpoints), tables.is_narrow()
+        tables.print_view(showing.list_view(endpoints, viewed.held, total, is_narrow=is_narrow))
 
 
 @conversations.command("show")
@@ -147,6 +155,7 @@ def show(
     from streaming.cli.routing import explaining
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    conversation = views.identified(kafka, topics, conversation)
     viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
     held = [(row, fields) for _, row, fields in viewed.transmissions if row.conversation_id == conversation]
     if not viewed.endpoints and not held:
@@ -169,10 +178,14 @@ def show(
 def end(
     conversation: Annotated[
         str | None,
-        typer.Argument(metavar="[CONVERSATION]", help="The conversation's identifier; without it, a filter."),
+        typer.Argument(
+            metavar="[CONVERSATION]",
+            help="The conversation's identifier, or a beginning that no other one has; without it, a filter.",
+        ),
     ] = None,
     side: OfSide = None,
     service: OfService = None,
+    far_service: OfFarService = None,
     state: InStates = None,
     idle: Idle = None,
     error: Annotated[
@@ -195,13 +208,16 @@ def end(
     """
     from streaming.cli.conversations import ending, views
 
-    if conversation is None and service is None and not state and idle is None:
-        raise UserError("Name a conversation, or give a filter: --idle, --service or --state.")
+    is_filtered = bool(service or far_service or state or idle)
+    if conversation is None and not is_filtered:
+        raise UserError("Name a conversation, or give a filter: --idle, --service, --far-service or --state.")
     statement = _ending(error, text, cleanup=cleanup)
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
-    viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, state, idle))
+    if conversation is not None:
+        conversation = views.identified(kafka, topics, conversation)
+    viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, far_service, state, idle))
     if conversation is not None and not viewed.endpoints:
-        raise _no_conversation(conversation, is_filtered=bool(side or service or state or idle))
+        raise _no_conversation(conversation, is_filtered=is_filtered or side is not None)
     held = {key: viewed.held.get(key, 0) for key in viewed.endpoints}
     endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row, held[key])}
     if conversation is not None:
@@ -212,6 +228,8 @@ def end(
         raise typer.Exit(0 if conversation is None else 1)
     if conversation is None and not yes:
         _ask(endpoints, statement)
+    for line in ending.behind_held(statement, {key: held[key] for key in endpoints}):
+        say(line, err=True)
     outcome = ending.end(kafka, topics, endpoints, statement, timeout.ms / 1000)
     raise typer.Exit(_report(outcome, timeout))
 
@@ -231,6 +249,7 @@ def retry(
     from streaming.cli.conversations import retrying, showing, views
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    conversation = views.identified(kafka, topics, conversation)
     viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
     held = {key: row for key, row, _ in viewed.transmissions if row.conversation_id == conversation}
     if not viewed.endpoints and not held:
@@ -272,7 +291,8 @@ def transmissions(
         for _, fields in rows[:limit]:
             typer.echo(json.dumps(fields))
     elif rows:
-        tables.print_view(showing.transmissions_view([row for row, _ in rows], limit or showing.TABLE_ROWS))
+        shown, most = [row for row, _ in rows], limit or showing.TABLE_ROWS
+        tables.print_view(showing.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
         typer.echo("nothing waits")
 
@@ -281,6 +301,7 @@ def _selection(
     conversation: str | None,
     side: Side | None,
     service: str | None,
+    far_service: str | None,
     states: list[EndpointState] | None,
     idle: Duration | None,
 ) -> "Selection":
@@ -290,6 +311,7 @@ def _selection(
         conversation,
         None if side is None else side is Side.INITIATOR,
         service,
+        far_service,
         frozenset(state.value for state in states or ()),
         None if idle is None else views.idle_before(_now_ms(), idle.ms),
     )

@@ -165,3 +165,12 @@ def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
         advice = "; --cleanup ends it" if Ending("CLEANUP").is_allowed(row, held) else ""
         if not ending.is_allowed(row, held):
             yield f"the {side} is in state {row.state}, which does not allow {ending.kind}{advice}"
+
+
+def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
+    """Yields a line if the far side cannot be told yet; for each endpoint the number of messages it holds."""
+    count = sum(held.values())
+    if count and ending.kind != "CLEANUP":
+        messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
+        waits = "and the END waits behind" if ending.kind == "END" else "and dropped, but the ERROR waits instead"
+        yield f"{messages}, {waits} until the far side can be told. If it never can: --cleanup tells nobody"

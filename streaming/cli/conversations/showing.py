@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -19,6 +20,17 @@ AGES = {"1h": 3_600_000, "1d": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_
 SIDES = {True: "initiator", False: "target"}
 # Rows that a table for people has unless --limit says another number.
 TABLE_ROWS = 100
+# Letters of an identifier in a narrow table, if no other one begins with them.
+_SHORT = 8
+# The states of endpoints for people, in the order of their lives.
+STATES = {
+    "SO": "started outbound, the far side has got nothing yet",
+    "CO": "conversing, both sides may send",
+    "DI": "disconnected inbound, the far side has ended and this one has not",
+    "DO": "disconnected outbound, this side has ended and the far side has not been told yet",
+    "ER": "error, the conversation has failed and this side has not ended it",
+    "CD": "closed, nothing is sent or received any more",
+}
 
 
 def instant(time: str | None) -> str:
@@ -36,12 +48,30 @@ def why(number: int | None, reason: str) -> str:
     return reason if number is None else f"{number}: {reason}"
 
 
-def list_view(endpoints: Mapping[str, EndpointRow], held: Mapping[str, int], total: int) -> RenderableType:
+def short(identifiers: Iterable[str], is_narrow: bool) -> dict[str, str]:
+    """Returns what a table shows of each identifier: in a narrow one a beginning that no other one has."""
+    found = sorted({*identifiers})
+    shown = {}
+    for before, one, after in zip(["", *found], found, [*found[1:], ""], strict=False):
+        common = max(_common(one, before), _common(one, after))
+        shown[one] = one[: max(_SHORT, common + 1)] if is_narrow else one
+    return shown
+
+
+def _common(one: str, other: str) -> int:
+    """Returns how many letters two texts have in common from their beginnings."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def list_view(
+    endpoints: Mapping[str, EndpointRow], held: Mapping[str, int], total: int, *, is_narrow: bool = False
+) -> RenderableType:
     """Returns endpoints for people; `total` is the number of those that could be shown."""
+    names = short((row.conversation_id for row in endpoints.values()), is_narrow)
     rows = [
         {
             "idle since (UTC)": instant(row.idle_since),
-            "conversation": row.conversation_id,
+            "conversation": names[row.conversation_id],
             "side": SIDES[row.is_initiator],
             "state": row.state,
             "service": row.service,
@@ -50,7 +80,9 @@ def list_view(endpoints: Mapping[str, EndpointRow], held: Mapping[str, int], tot
         }
         for key, row in endpoints.items()
     ]
-    return Group(table_of(rows), *_more(len(rows), total, "endpoints"))
+    states = {row.state for row in endpoints.values()}
+    legend = [Text(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
+    return Group(table_of(rows), *_more(len(rows), total, "endpoints"), Text(), *legend)
 
 
 def counts(rows: Iterable[EndpointRow], now_ms: int) -> list[dict[str, Any]]:
@@ -85,8 +117,9 @@ def counts_view(found: Sequence[Mapping[str, Any]]) -> RenderableType:
     )
 
 
-def transmissions_view(rows: Sequence[TransmissionRow], limit: int) -> RenderableType:
+def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow: bool = False) -> RenderableType:
     """Returns held messages for people, oldest first, and a summary by reason."""
+    names = short((row.conversation_id for row in rows), is_narrow)
     table = table_of(
         [
             {
@@ -94,9 +127,10 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int) -> Renderabl
                 "messages": f"{row.messages:,}",
                 "to service": row.to_service,
                 "why": why(row.number, row.reason),
-                "conversation": row.conversation_id,
+                "conversation": names[row.conversation_id],
                 "from side": SIDES[row.is_initiator],
-                "next try": next_try(row),
+                # The reasons need the room.
+                **({} if is_narrow else {"next try": next_try(row)}),
             }
             for row in rows[:limit]
         ]

@@ -1,7 +1,8 @@
 """Reads the router's views, and selects endpoints from them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from confluent_kafka import Message, murmur2
 
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.times import FOREVER_MS, iso_time
+from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -24,6 +26,11 @@ Row = TypeVar("Row")
 # The key of a row of held messages, the row, and all its fields: a newer router may have written more.
 Transmission = tuple[str, TransmissionRow, dict[str, Any]]
 
+# A UUID is looked for as it is: then only its own partition is read.
+_WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+# Identifiers that an error names.
+_EXAMPLES = 3
+
 _fields_decoder = msgspec.json.Decoder(dict[str, Any])
 _log = logging.getLogger(__name__)
 
@@ -36,6 +43,7 @@ class Selection:
         conversation_id: Those of this conversation; None: of any.
         is_initiator: Those of this side; None: of both.
         service: Those of this service; None: of any.
+        far_service: Those whose far side is this service; None: any.
         states: Those in these states; empty: in any.
         idle_before: Those in whose conversation no program has spoken since, as ISO 8601; None: all.
     """
@@ -43,6 +51,7 @@ class Selection:
     conversation_id: str | None = None
     is_initiator: bool | None = None
     service: str | None = None
+    far_service: str | None = None
     states: Collection[str] = ()
     idle_before: str | None = None
 
@@ -52,6 +61,7 @@ class Selection:
             self.conversation_id in (None, row.conversation_id)
             and self.is_initiator in (None, row.is_initiator)
             and self.service in (None, row.service)
+            and self.far_service in (None, row.far_service)
             and (not self.states or row.state in self.states)
             and (self.idle_before is None or row.idle_since <= self.idle_before)
         )
@@ -96,6 +106,29 @@ def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> View
     found = [(key, row) for key, row in _decoded(values, decode_endpoint) if selection.has(row)]
     found.sort(key=lambda each: (each[1].idle_since, each[0]))
     return Viewed(dict(found), values, read_transmissions(kafka, topics, selection.conversation_id))
+
+
+def identified(kafka: Cluster, topics: Topics, given: str) -> str:
+    """Returns the identifier of the only conversation that begins with what the user has given, or else the latter.
+
+    Raises:
+        UserError: Several begin with it; Kafka cannot be reached or denies access, or a topic is missing.
+    """
+    if not _WHOLE.fullmatch(given):
+        values = _read(kafka, topics.service_conversations, "row of an endpoint", None)
+        return the_one(given, {row.conversation_id for _, row in _decoded(values, decode_endpoint)})
+    return given
+
+
+def the_one(given: str, identifiers: Iterable[str]) -> str:
+    """Returns the only identifier that begins with a text, or the text if none does; raises UserError if several do."""
+    found = sorted(each for each in identifiers if given and each.startswith(given))
+    if given in found or not found:
+        return given
+    if len(found) > 1:
+        examples = ", ".join(found[:_EXAMPLES])
+        raise UserError(f"{len(found):,} conversations begin with {given!r}, such as {examples}. Give more of one.")
+    return found[0]
 
 
 def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | None = None) -> list[Transmission]:
