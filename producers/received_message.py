@@ -58,9 +58,13 @@ class ReceivedMessage:
         return None if number is None else int(number)
 
     @property
-    def error(self) -> tuple[int, str]:
-        """The code and the text of an ERROR. Raises InvalidRecordError, a ValueError, if the body is none."""
-        return read_error(self.value)
+    def error(self) -> tuple[int, str] | None:
+        """The code and the text of an ERROR; None for another kind.
+
+        Raises:
+            InvalidRecordError: A ValueError: the body of the ERROR is not valid.
+        """
+        return read_error(self.value) if self.kind == "ERROR" else None
 
     @property
     def conversation(self) -> Conversation:

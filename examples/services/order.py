@@ -22,7 +22,7 @@ with ServiceClient(servers, "shop", topic_prefix=prefix) as client, client.reade
                 if message.kind == "MESSAGE":
                     print(message.value.decode())
                     continue
-                if message.kind == "ERROR":
+                if message.error is not None:
                     print("error {}: {}".format(*message.error))
                 # Each side of a conversation ends it. This reader may also get the ends of earlier orders.
                 message.conversation.end()

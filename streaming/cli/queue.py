@@ -196,6 +196,8 @@ def alter(
         raise UserError("Nothing to alter: give at least one option. `queue alter --help` lists them.")
     if not is_created:
         _require(kafka, topics, queue)
+    if "activation" in fields and procedure is None and activation is None:
+        _require_activation(kafka, topics, queue)
     _send(kafka, topics, commands)
     say(f"queue {queue}: altered{_when(kafka, topics)}")
 
@@ -315,6 +317,18 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
 
     if not queue_facts.is_known(kafka, topics, queue):
         raise _no_queue(queue)
+
+
+def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Checks that the queue has internal activation. To name a part of it would switch it on, without a procedure."""
+    from streaming.cli import queue_facts
+
+    definition = queue_facts.definition_of(kafka, topics, queue)
+    if definition is None or definition.activation is None:
+        raise UserError(
+            f"Queue {queue!r} has no internal activation. --max-queue-readers and --execute-as would switch it on, "
+            "without a procedure. Give --procedure NAME, or --activation ON or OFF, too."
+        )
 
 
 def _no_queue(queue: str) -> UserError:

@@ -111,8 +111,14 @@ def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
     if row is None:
         return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
-    counts = f"{row['unread_messages']:,} unread, readers waiting: {row['tasks_waiting']}"
-    return [f"{state_name(row)}, {counts}", *explanation(facts)]
+    unread = row["unread_messages"]
+    counts = f"{max(0, unread):,} unread, readers waiting: {row['tasks_waiting']}"
+    early = (
+        [f"Readers have received {-unread:,} more than was reported as arrived: does each sender report?"]
+        if unread < 0
+        else []
+    )
+    return [f"{state_name(row)}, {counts}", *explanation(facts), *early]
 
 
 def _topic(facts: QueueFacts) -> str:

@@ -55,19 +55,14 @@ def notification_line(activation: Activation, width: int = _PIPE_WIDTH) -> Text:
     else:
         why = Text(printable(activation.reason or ""), _REASON_STYLES.get(activation.reason or "", ""))
     time, queue = printable(clock(activation.post_time)), printable(activation.queue)
-    unread, waiting = activation.unread_messages, activation.tasks_waiting
+    unread, waiting = max(0, activation.unread_messages), activation.tasks_waiting
     if width < _WIDE:
-        parts = [
-            (time[:8], "dim"),
-            " ",
-            (f"{queue:<14}", "bold"),
-            f" #{activation.sequence:<4} unread {unread:<5} ",
-            why,
-        ]
+        line = Text.assemble((time[:8], "dim"), " ", (f"{queue:<14}", "bold"))
+        line.append(f" #{activation.sequence:<4} unread {unread:<5} ")
     else:
-        parts = [(time, "dim"), "  ", (f"{queue:<24}", "bold"), f" #{activation.sequence:<5}"]
-        parts += [f" unread {unread:<7} waiting {waiting:<4} ", why]
-    line = Text.assemble(*parts)
+        line = Text.assemble((time, "dim"), "  ", (f"{queue:<24}", "bold"))
+        line.append(f" #{activation.sequence:<5} unread {unread:<7} waiting {waiting:<4} ")
+    line.append_text(why)
     if activation.notification is not None and activation.notification != DEFAULT_NOTIFICATION:
         line.append(f"  to {printable(activation.notification)}", "cyan")
     return line
@@ -208,7 +203,8 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
         table.add_row(
             _cell(row["queue"]),
             Text(printable(state), _STATE_STYLES.get(state, "red")),
-            f"{row['unread_messages']:,}",
+            # Below zero while the report of a RECEIVE has come before that of the arrival.
+            f"{max(0, row['unread_messages']):,}",
             str(row["tasks_waiting"]),
             *([_tasks_cell(row)] if has_tasks else []),
             f"{row['activation_sequence']:,}",

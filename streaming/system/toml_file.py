@@ -2,10 +2,12 @@
 
 import re
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 from streaming.errors import UserError
 
@@ -13,6 +15,10 @@ _Content = TypeVar("_Content", bound=msgspec.Struct)
 
 # msgspec's messages end with the path of the invalid value.
 _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTALL)
+_IN_LIST = re.compile(r"(?P<list>\w+)\[(?P<number>\d+)\]\.?(?P<rest>.*)", re.DOTALL)
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+# The keys that name an entry of a list.
+_NAMES = ("queue", "name", "address")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -40,7 +46,7 @@ def load(path: Path, content_type: type[_Content]) -> _Content:
 
     Raises:
         UserError: The file cannot be read, is not valid TOML, or has an invalid value. The message gives the value's
-            entry (such as `programs[1].max`; the first has the number 0) and the reason.
+            entry (such as `[[programs]] number 2, queue 'orders', max`) and the reason.
     """
     content = read(path)
     try:
@@ -48,7 +54,7 @@ def load(path: Path, content_type: type[_Content]) -> _Content:
     except RecursionError:
         raise UserError(f"{path} is not usable TOML: it is nested too deeply") from None
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {_AT_PATH.sub(_entry_first, str(error))}") from None
+        raise UserError(f"{path}: {_entry_first(content, content_type, str(error))}") from None
 
 
 class TomlFile(Generic[_Content]):
@@ -94,5 +100,31 @@ class TomlFile(Generic[_Content]):
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _entry_first(found: re.Match[str]) -> str:
-    return f"{found['entry']}: {found['reason']}"
+def _entry_first(content: dict[str, Any], content_type: type, message: str) -> str:
+    """Returns msgspec's message with the entry first, and with the key that is probably meant."""
+    found = _AT_PATH.match(message)
+    reason, place = (message, "") if found is None else (found["reason"], f"{_place(content, found['entry'])}: ")
+    unknown = _UNKNOWN.search(reason)
+    near = get_close_matches(unknown[1], sorted(_keys(msgspec.inspect.type_info(content_type))), 1) if unknown else []
+    return f"{place}{reason}" + (f". Did you mean `{near[0]}`?" if near else "")
+
+
+def _place(content: dict[str, Any], entry: str) -> str:
+    """Returns an entry as people count and name it, instead of `programs[1].max`."""
+    found = _IN_LIST.fullmatch(entry)
+    if found is None or not isinstance(content.get(found["list"]), list):
+        return entry
+    number = int(found["number"])
+    values = content[found["list"]][number]
+    named = isinstance(values, dict) and next((name for name in _NAMES if isinstance(values.get(name), str)), None)
+    name = f", {named} {values[named]!r}" if named else ""
+    rest = f", {found['rest']}" if found["rest"] else ""
+    return f"[[{found['list']}]] number {number + 1}{name}{rest}"
+
+
+def _keys(kind: msgspec.inspect.Type) -> set[str]:
+    """Returns the keys of a table and of the tables in it."""
+    if isinstance(kind, msgspec.inspect.StructType):
+        inner = [_keys(field.type) for field in kind.fields]
+        return {field.encode_name for field in kind.fields}.union(*inner)
+    return _keys(kind.item_type) if isinstance(kind, msgspec.inspect.ListType) else set()

@@ -310,7 +310,7 @@ def test_a_changed_config_is_taken_over_and_a_wrong_one_refused(activating: Acti
         activating.write_config("q", max=0)
         activating.wait_for_log("config refused")
         status = activating.status()
-        assert "activator.toml: programs[0]: `max` must be at least 1" in status["config_error"]
+        assert "`max` must be at least 1" in status["config_error"]
         assert status["is_running"]
         assert status["pid"] == process.pid
 

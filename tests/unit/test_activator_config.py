@@ -101,13 +101,15 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"directory": "/nowhere/at/all"}, "`directory` does not exist: /nowhere/at/all"),
         ({"startup_grace": "10"}, "`startup_grace`: '10' is not a duration"),
         ({"max_backoff": "1ms"}, "`max_backoff` must not be shorter than `backoff`, which is 1s"),
-        ({"comand": "x"}, "Object contains unknown field `comand`"),
+        ({"comand": "x"}, "Object contains unknown field `comand`. Did you mean `command`?"),
     ],
 )
 def test_an_error_names_its_entry(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError) as raised:
         load(tmp_path, entry(**fields))
-    assert f"activator.toml: programs[0]: {reason}" in str(raised.value)
+    place, _, rest = str(raised.value).partition("activator.toml: ")[2].partition(": ")
+    assert place.startswith("[[programs]] number 1")
+    assert rest.startswith(reason)
 
 
 def test_an_unsafe_queue_name_is_refused_only_if_the_command_contains_it(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_a_guess_of_the_environment_cannot_be_tried_without_the_salt(tmp_path: P
 
 
 def test_an_empty_variable_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"programs\[0\]: `environment` has the invalid variable name 'A=B'"):
+    with pytest.raises(UserError, match=r"number 1, queue 'q': `environment` has the invalid variable name 'A=B'"):
         load(tmp_path, entry() + 'environment = { "A=B" = "x" }\n')
 
 

@@ -38,7 +38,7 @@ def filled(folder: Path) -> None:
     with Store(folder) as store:
         about = store.about()
         about.pid, about.since_ms, about.config_file = 42, NOW_MS, "/etc/activator.toml"
-        about.config_error = "/etc/activator.toml: programs[0]: `max` must be at least 1, and at most 32767"
+        about.config_error = "/etc/activator.toml: [[programs]] number 1: `max` must be at least 1, and at most 32767"
         with store.transaction():
             store.save_about(about)
             store.save_queue("orders", QueueRecord(state(), NOW_MS, "held", "#2: 1 of max 1 are running"))
@@ -266,7 +266,8 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
     for expected in (
         "not running",
-        "programs[0]: `max`",
+        "[[programs]] number 1: `max`",
+        "1 program that it has started may still run",
         "1/1",
         "held: #2: 1 of max 1 are",
         "started until",
@@ -326,3 +327,12 @@ def test_a_damaged_page_is_an_error_of_the_user_or_harmless(tmp_path: Path, begi
         read_status(tmp_path, NOW_MS)
     except UserError as error:
         assert "remove it: it is their only record" in str(error)  # noqa: PT017 - damage of an unused part is harmless
+
+
+def test_status_says_that_no_program_runs_and_why_a_notification_is_held(tmp_path: Path) -> None:
+    held = Held("id-2", 8, "MESSAGES_ACCUMULATING", 5, NOW_MS, post_time="then")
+    with Store(tmp_path) as store, store.transaction():
+        store.save_queue("orders", QueueRecord(QueueActivator(held=held), NOW_MS, "exited", "exit code 0"))
+    text = shown(tmp_path)
+    assert "none of its programs ran when it stopped" in text
+    assert "held: #8: a program is about to be started" in " ".join(text.split())

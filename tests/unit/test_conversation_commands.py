@@ -351,7 +351,7 @@ def test_a_list_says_what_its_states_mean(state: str) -> None:
 
 def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
     for kind in ("END", "ERROR"):
-        [line] = behind_held(Ending(kind), {"c/initiator": 1, "c/target": 0})  # type: ignore[arg-type]
+        [line] = behind_held(Ending(kind), {"c/initiator": 1, "c/target": 0})
         assert line.startswith("1 message is held, and ")
         assert f"the {kind} waits" in line
         assert "--cleanup tells nobody" in line

@@ -272,3 +272,10 @@ def test_a_message_that_is_no_services_has_no_conversation() -> None:
         UserError, match=r"offset 7 of partition 3 .* no header conversation_id, is_initiator, database"
     ):
         _ = message.conversation
+
+
+@pytest.mark.parametrize("type_name", [None, "//shop/order", END_DIALOG])
+def test_what_is_no_error_has_none_whatever_its_body(type_name: str | None) -> None:
+    headers = {} if type_name is None else {"message_type_name": type_name.encode()}
+    for body in (b"", b"text", error_body(1, "text")):
+        assert received(open_statements(), body, **headers).error is None

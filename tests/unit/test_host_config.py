@@ -75,7 +75,7 @@ def test_an_unknown_procedure(tmp_path: Path) -> None:
     assert read.procedure(None) is None
 
 
-FIRST = "procedures[0]: "
+FIRST = "[[procedures]] number 1"
 NAMED = "[[procedures]]\nname = 'p'\n"
 
 
@@ -86,15 +86,19 @@ NAMED = "[[procedures]]\nname = 'p'\n"
         (f"handlers = 0\n{SHORTEST}", "", "`handlers` must be from 1 to 1000"),
         (f"\nstop_timeout = '5'\n{SHORTEST}", "", "`stop_timeout`: '5' is not a duration"),
         (f"{SHORTEST}max = 3\n", FIRST, "unknown field `max`"),
-        (f"{SHORTEST}log_file = 3\n", "procedures[0].log_file: ", "Expected `str"),
+        (f"{SHORTEST}log_file = 3\n", "[[procedures]] number 1, name 'p', log_file: ", "Expected `str"),
         (f"{SHORTEST}function = 'a:b'\n", FIRST, "`function` and `command` exclude each other"),
         (
             f"{SHORTEST}environment = {{ 'A=B' = '' }}\n",
             FIRST,
             "`environment` has the invalid variable name 'A=B'",
         ),
-        (f"{SHORTEST}[[procedures]]\nname = 'q'\n", "procedures[1]: ", "neither `command` nor `function`"),
-        (f"{SHORTEST}[[procedures]]\nname = ''\n", "procedures[1]: ", "`name` must not be empty"),
+        (
+            f"{SHORTEST}[[procedures]]\nname = 'q'\n",
+            "[[procedures]] number 2, name 'q': ",
+            "neither `command` nor `function`",
+        ),
+        (f"{SHORTEST}[[procedures]]\nname = ''\n", "[[procedures]] number 2, name '': ", "`name` must not be empty"),
         (
             "[[procedures]]\nname = 'p'\nfunction = 'payments.run'\n",
             FIRST,

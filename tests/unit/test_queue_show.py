@@ -82,3 +82,10 @@ def test_a_procedure_that_fails_is_shown_with_how_often_since_when_and_when_it_i
 def test_activations_are_looked_for_from_the_beginning_if_the_time_of_the_last_one_was_cleared() -> None:
     assert queue_facts._activations_since_ms(None) == 0
     assert queue_facts._activations_since_ms("1970-01-01T02:00:00.000Z") == 3_600_000
+
+
+def test_a_count_below_zero_is_explained() -> None:
+    text = shown(OFF | {"unread_messages": -5})
+    assert "-5" not in text
+    assert "0 unread" in text
+    assert "Readers have received 5 more than was reported as arrived: does each sender report?" in text

@@ -47,15 +47,27 @@ def test_a_right_file(tmp_path: Path) -> None:
         ("other = 1\n", "Object contains unknown field `other`"),
         ("title = 1\n", "title: Expected `str`, got `int`"),
         ("server.port = true\n", "server.port: Expected `int`, got `bool`"),
-        ("[server]\nport = 1\nprot = 1\n", "server: Object contains unknown field `prot`"),
-        ('[[programs]]\nqueue = "a"\n[[programs]]\nmax = 2\n', "programs[1]: Object missing required field `queue`"),
-        ('[[programs]]\nqueue = "a"\nmax = "2"\n', "programs[0].max: Expected `int`, got `str`"),
-        ('[[programs]]\nqueue = "a"\nmax = 0\n', "programs[0]: `max` must be at least 1"),
-        ('[[programs]]\nqueue = "a"\nwords = ["x", 1]\n', "programs[0].words[1]: Expected `str`, got `int`"),
+        ("[server]\nport = 1\nprot = 1\n", "server: Object contains unknown field `prot`. Did you mean `port`?"),
+        (
+            '[[programs]]\nqueue = "a"\n[[programs]]\nmax = 2\n',
+            "[[programs]] number 2: Object missing required field `queue`",
+        ),
+        ('[[programs]]\nqueue = "a"\nmax = "2"\n', "[[programs]] number 1, queue 'a', max: Expected `int`, got `str`"),
+        ('[[programs]]\nqueue = "a"\nmax = 0\n', "[[programs]] number 1, queue 'a': `max` must be at least 1"),
+        (
+            '[[programs]]\nqueue = "a"\nwords = ["x", 1]\n',
+            "[[programs]] number 1, queue 'a', words[1]: Expected `str`, got `int`",
+        ),
         (
             '[[programs]]\nqueue = "a"\nenvironment = { A = 1 }\n',
-            "programs[0].environment[...]: Expected `str`, got `int`",
+            "[[programs]] number 1, queue 'a', environment[...]: Expected `str`, got `int`",
         ),
+        (
+            '[[programs]]\nqueue = "a"\nword = ["x"]\n',
+            "[[programs]] number 1, queue 'a': Object contains unknown field `word`. Did you mean `words`?",
+        ),
+        ("[[program]]\n", "Object contains unknown field `program`. Did you mean `programs`?"),
+        ("programs = [1]\n", "[[programs]] number 1: Expected `object`, got `int`"),
         ("programs = 1\n", "programs: Expected `array`, got `int`"),
     ],
 )

@@ -81,7 +81,7 @@ def show(status: Status) -> RenderableType:
     parts: list[RenderableType] = [
         Text(f"running since {status['since'][:19]}Z (process {status['pid']})", "green")
         if status["is_running"]
-        else Text("not running; its programs keep running", "yellow"),
+        else Text(_not_running(status), "yellow"),
         Text(f"config {status['config_file']}"),
     ]
     if status["config_error"]:
@@ -113,12 +113,20 @@ def show(status: Status) -> RenderableType:
     return Group(*parts, Text(), table)
 
 
+def _not_running(status: Status) -> str:
+    count = sum(len(row["pids"]) for row in status["queues"])
+    programs = f"{count} program{'' if count == 1 else 's'} that it has started may still run"
+    return f"not running; {programs}" if count else "not running; none of its programs ran when it stopped"
+
+
 def _reasons(row: Status) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
     last, held = row["last"], row["held"]
     text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
     if held is not None and (last is None or last["action"] != "held"):
-        text.append(f"\nheld: #{held['sequence']}: {held['why']}", "yellow")
+        text.append(
+            f"\nheld: #{held['sequence']}: {held['why'] or 'a program is about to be started for it'}", "yellow"
+        )
     if row["backoff_until"]:
         text.append(f"\nnothing is started until {row['backoff_until'][11:19]}", "red")
     if row["fatal_exit_code"] is not None:

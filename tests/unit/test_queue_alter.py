@@ -1,0 +1,39 @@
+"""The command `queue alter` without Kafka: what it refuses."""
+
+import json
+
+import pytest
+
+from streaming.cli import queue, queue_facts
+from streaming.core.activation.definition import ActivationClause, QueueDefinition
+from tests.support.shell import run_command
+
+AUTOMATIC = QueueDefinition.automatic(True)
+WITH_ACTIVATION = QueueDefinition(activation=ActivationClause(procedure_name="read"))
+
+
+def alter(monkeypatch: pytest.MonkeyPatch, definition: QueueDefinition | None, *words: str, code: int = 0) -> str:
+    sent: list[str] = []
+    monkeypatch.setattr(queue_facts, "is_known", lambda *_: True)
+    monkeypatch.setattr(queue_facts, "definition_of", lambda *_: definition)
+    monkeypatch.setattr(queue, "_send", lambda _kafka, _topics, commands: sent.extend(map(str, commands)))
+    monkeypatch.setattr(queue, "_when", lambda *_: "")
+    said = run_command("queue", "alter", "orders", *words, code=code)
+    return json.dumps(sent) if code == 0 else said
+
+
+@pytest.mark.parametrize("definition", [AUTOMATIC, None])
+@pytest.mark.parametrize("option", ["--max-queue-readers=3", "--execute-as=me"])
+def test_a_part_of_internal_activation_does_not_switch_it_on(
+    monkeypatch: pytest.MonkeyPatch, definition: QueueDefinition | None, option: str
+) -> None:
+    said = alter(monkeypatch, definition, option, code=2)
+    assert "has no internal activation" in said
+    assert "--procedure NAME" in said
+    for more in ("--procedure=read", "--activation=ON", "--activation=OFF"):
+        assert "AlterQueue" in alter(monkeypatch, definition, option, more)
+
+
+@pytest.mark.parametrize("option", ["--max-queue-readers=3", "--execute-as=me", "--activation=DROP", "--status=OFF"])
+def test_a_part_of_internal_activation_that_is_there_is_changed(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    assert "AlterQueue" in alter(monkeypatch, WITH_ACTIVATION, option)
