@@ -8,10 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 _STANDARD = (0, 1, 2)
 
@@ -55,7 +52,7 @@ def _lossy(stream: TextIO) -> TextIO:
 
 
 class _LossyFile(io.FileIO):
-    def write(self, data: "ReadableBuffer") -> int:
+    def write(self, data: Any) -> int:
         try:
             return super().write(data) or 0
         except OSError:
