@@ -14,6 +14,7 @@ from streaming.cli.options import (
     LogFormatOption,
     MetricsHost,
     MetricsPort,
+    TakeOver,
     TopicPrefix,
     TriggerInterval,
     duration,
@@ -49,6 +50,7 @@ def monitor(
             "--shards.",
         ),
     ] = None,
+    take_over: TakeOver = False,
     topic_prefix: TopicPrefix = "",
     server_name: Annotated[str, option("--server-name", "Server name in notifications (ServerName, ce_source).")] = (
         "queue-activation"
@@ -201,6 +203,7 @@ def monitor(
         metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
         max_queues=max_queues,
         driver_memory=driver_memory,
+        takes_over=take_over,
         core=core,
     )
     raise typer.Exit(run(settings))

@@ -58,6 +58,14 @@ CheckpointLocation = Annotated[
 TriggerInterval = Annotated[
     Duration, duration("--trigger-interval", "Shortest time from the start of a batch to the next.")
 ]
+TakeOver = Annotated[
+    bool,
+    option(
+        "--take-over",
+        "End the one that runs on the same checkpoint, and take its place. Without this option, only one that has "
+        "ended or was silent for 13 s loses its place.",
+    ),
+]
 DriverMemory = Annotated[
     str,
     option(

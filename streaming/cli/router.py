@@ -14,6 +14,7 @@ from streaming.cli.options import (
     MetricsHost,
     MetricsPort,
     OnOff,
+    TakeOver,
     TopicPrefix,
     TriggerInterval,
     duration,
@@ -41,6 +42,7 @@ def router(
             metavar="COPY",
         ),
     ] = None,
+    take_over: TakeOver = False,
     topic_prefix: TopicPrefix = "",
     instance_address: InstanceAddress = None,
     message_forwarding: Forwarding = OnOff.OFF,
@@ -92,6 +94,7 @@ def router(
         trigger_interval_ms=trigger_interval.ms,
         metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, CHECK_INTERVAL_MS),
         driver_memory=driver_memory,
+        takes_over=take_over,
         restore=restore,
     )
     raise typer.Exit(run(settings))

@@ -11,6 +11,7 @@ from streaming.cli.options import (
     BootstrapServers,
     KafkaConfig,
     LogFormatOption,
+    TakeOver,
     TopicPrefix,
     option,
 )
@@ -35,6 +36,7 @@ def run(
             file_okay=False,
         ),
     ] = None,
+    take_over: TakeOver = False,
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
@@ -59,14 +61,15 @@ def run(
     def program(name: str, ready: str, *options: str) -> Program:
         return Program(name, [*first, name, *shared, *options], ready)
 
-    def checkpoint(name: str) -> list[str]:
-        return [] if checkpoints is None else ["--checkpoint-location", str(checkpoints.absolute() / name)]
+    def place(name: str) -> list[str]:
+        location = [] if checkpoints is None else ["--checkpoint-location", str(checkpoints.absolute() / name)]
+        return [*location, *(["--take-over"] if take_over else [])]
 
     # They are stopped in this order: what the router has decided last can still be delivered and activate a reader.
     programs = [
-        program("router", "router ready", *checkpoint("router")),
+        program("router", "router ready", *place("router")),
         program("transport", "transport ready"),
-        program("monitor", "monitor ready", *checkpoint("monitor")),
+        program("monitor", "monitor ready", *place("monitor")),
     ]
     with stop_signals.taken() as signals:
         signals.only_note()

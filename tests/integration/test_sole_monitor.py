@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import sole_program
-from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram
+from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram, client_id
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
@@ -36,7 +37,9 @@ _, bootstrap_servers, prefix, checkpoint_id = sys.argv
 with Place(bootstrap_servers, prefix).asked_for(checkpoint_id) as monitor:
     monitor.wait()
     print("has the place", flush=True)
-    threading.Event().wait()
+    while True:
+        threading.Event().wait(0.1)
+        monitor.check()
 """
 
 
@@ -62,12 +65,12 @@ class Place:
         return self.prefix + GROUP_ID
 
     @contextmanager
-    def asked_for(self, checkpoint_id: str) -> Iterator[SoleProgram]:
+    def asked_for(self, checkpoint_id: str, *, takes_over: bool = False) -> Iterator[SoleProgram]:
         """Yields a monitor that has asked for the place."""
         with SoleProgram(
             self.cluster, Admin(self.cluster), MONITOR, self.prefix, self.topic, self.partitions
         ) as monitor:
-            monitor.join(checkpoint_id, f"host-of-{checkpoint_id}")
+            monitor.join(checkpoint_id, client_id(f"monitor-{checkpoint_id}"), takes_over=takes_over)
             yield monitor
 
     def members(self) -> list[GroupMember]:
@@ -124,7 +127,7 @@ def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeyp
             holds(second)
         wait_until(lambda: len(place.members()) == 1, DEADLINE_S, "the second to leave the group")
         assert not first.has_problem()
-    for part in ("host-of-first at 127.0.0.1", "checkpoint id first", "--topic-prefix"):
+    for part in ("monitor-first at 127.0.0.1", "checkpoint id first", "--topic-prefix"):
         assert part in str(refused.value)
 
 
@@ -146,25 +149,47 @@ def test_another_monitor_follows_one_that_was_killed_when_its_session_has_ended(
         with place.asked_for("second") as second:
             assert holds(second)
             assert [(each.instance_id, each.partitions) for each in place.members()] == [("second", 1)]
-    assert "host-of-first at 127.0.0.1" in caplog.text, "the log does not name the monitor for whose end it waits"
+    assert "monitor-first at 127.0.0.1" in caplog.text, "the log does not name the monitor for whose end it waits"
 
 
-def test_the_same_checkpoint_starts_again_at_once_after_a_kill(place: Place, tmp_path: Path) -> None:
+def test_the_same_checkpoint_starts_again_at_once_after_a_kill(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with place.process("same", tmp_path) as first:
         kill(first)
         killed_s = time.monotonic()
         with place.asked_for("same") as second:
             assert holds(second)
             assert time.monotonic() - killed_s < SESSION_TIMEOUT_S, "it waited for the end of a session"
+    assert f"Taking the place of the monitor that has ended: {socket.gethostname()}_{first.pid}_" in caplog.text
 
 
-def test_the_same_checkpoint_takes_the_place_of_a_monitor_that_runs(place: Place) -> None:
-    with place.asked_for("same") as first:
-        assert holds(first)
+def test_the_same_checkpoint_is_refused_while_its_monitor_runs_and_told_which(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    be_impatient(monkeypatch)
+    with place.process("same", tmp_path) as first:
+        with pytest.raises(UserError) as refused, place.asked_for("same"):
+            pass
+        assert first.poll() is None
+        assert [each.instance_id for each in place.members()] == ["same"]
+        with place.asked_for("same", takes_over=True) as second:
+            assert holds(second)
+            wait_until(lambda: first.poll() is not None, DEADLINE_S, "the end of the first")
+    for part in (f"_{first.pid}_monitor-same at 127.0.0.1", "same checkpoint", "--take-over"):
+        assert part in str(refused.value)
+    assert "Taking the place of the monitor that runs" in caplog.text
+
+
+def test_the_same_checkpoint_starts_on_another_host_when_the_session_of_a_dead_monitor_has_ended(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with place.process("same", tmp_path) as first:
+        kill(first)
+        monkeypatch.setattr(socket, "gethostname", lambda: "another-host")
         with place.asked_for("same") as second:
             assert holds(second)
-            assert "started on the same checkpoint" in problem_of(first)
-            assert not second.has_problem()
+    assert "for a sign that it has ended" in caplog.text
 
 
 @pytest.mark.parametrize(("partitions", "rounds"), [(1, 15), (3, 2)])
@@ -187,7 +212,7 @@ def test_of_two_that_start_in_the_same_moment_exactly_one_gets_the_place(
             errors = [each.exception() for each in both]
             assert errors.count(None) == 1, f"round {number}: {errors}"
             holder = "ab"[errors.index(None)]
-            assert f"host-of-{holder}" in str(errors), errors
+            assert f"monitor-{holder}" in str(errors), errors
 
 
 def hold_until(place: Place, checkpoint_id: str, is_over: threading.Event) -> None:
@@ -214,7 +239,7 @@ def test_the_holder_keeps_its_place_over_an_outage_of_the_broker(
                 assert not holder.has_problem()
                 broker.start()
                 wait_until(lambda: is_holder(place, "holder"), DEADLINE_S, "the place again")
-            with place.asked_for("newcomer") as newcomer, pytest.raises(UserError, match="host-of-holder"):
+            with place.asked_for("newcomer") as newcomer, pytest.raises(UserError, match="monitor-holder"):
                 holds(newcomer)
             assert not holder.has_problem()
 
@@ -234,9 +259,7 @@ def is_holder(place: Place, checkpoint_id: str) -> bool:
 def test_a_monitor_that_was_cut_off_and_replaced_ends(broker: SharedBroker, tmp_path: Path, partitions: int) -> None:
     place = Place(broker.bootstrap_servers, f"p-{uuid.uuid4().hex[:8]}-", partitions).create()
     log_file = tmp_path / "cut-off.log"
-    program = _PROGRAM.replace("prefix)", f"prefix, {partitions})").replace(
-        "threading.Event().wait()", "\n    while True: threading.Event().wait(0.1); monitor.check()"
-    )
+    program = _PROGRAM.replace("prefix)", f"prefix, {partitions})")
     command = [sys.executable, "-c", program, place.bootstrap_servers, place.prefix, "cut-off"]
     with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
         wait_until(lambda: "has the place" in log_file.read_text(), DEADLINE_S, "the place")
@@ -250,7 +273,10 @@ def test_a_monitor_that_was_cut_off_and_replaced_ends(broker: SharedBroker, tmp_
         finally:
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGCONT)
-    assert "another one was started on the same topics: host-of-successor" in log_file.read_text()
+    assert (
+        f"another one was started on the same topics: {socket.gethostname()}_{os.getpid()}_monitor-successor"
+        in log_file.read_text()
+    )
 
 
 def test_an_error_in_its_thread_is_raised_where_the_monitor_is_supervised(

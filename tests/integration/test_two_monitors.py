@@ -38,19 +38,24 @@ def test_a_second_monitor_with_another_checkpoint_is_refused_and_the_first_goes_
         assert len(activations.of("Q")) == 1
 
 
-def test_the_same_checkpoint_starts_at_once_after_a_kill_and_ends_a_monitor_that_still_runs(
+def test_the_same_checkpoint_is_refused_while_its_monitor_runs_and_starts_at_once_after_a_kill(
     monitored: Monitored, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with monitored.running() as first:
+    with monitored.running_process() as first:
+        said = refuses(monitored, "Another monitor runs on the same checkpoint")
+        assert f"{socket.gethostname()}_{first.pid}_checkpoint at 127.0.0.1" in said
+        assert "--take-over" in said
+        assert first.poll() is None
+        monitored.options = ["--take-over"]
         with monitored.running_process() as second:
             assert first.wait(DEADLINE_S) == 2
-            assert second.poll() is None
             kill(second)
+        monitored.options = []
         with monitored.running() as third:
             assert third.stop(60) == 0
     said = capsys.readouterr().out
-    assert said.count("Another monitor was started on the same checkpoint") == 1
-    assert "for it to end" not in said, "the third monitor waited for the session of the killed one"
+    assert said.count("has taken this one's place") == 1
+    assert said.count("Taking the place of the monitor that has ended") == 1
     assert "Traceback" not in said
 
 

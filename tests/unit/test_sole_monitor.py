@@ -1,11 +1,16 @@
-"""The name that a monitor shows to others. tests/integration/test_sole_monitor.py has the other tests."""
+"""The name that a monitor shows to others, and what it tells of it.
+
+tests/integration/test_sole_monitor.py has the other tests.
+"""
 
 import os
 import socket
+import subprocess
 
 import pytest
 
-from streaming.daemons.query.sole_program import client_id
+from streaming.daemons.query.sole_program import client_id, has_ended
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -22,3 +27,23 @@ def test_a_monitors_name_has_host_process_and_checkpoint_in_characters_that_kafk
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "db 1.example")
     assert client_id(location) == f"db-1.example_{os.getpid()}_{name}"
+
+
+def test_a_process_of_this_host_has_ended_if_it_is_not_there_or_waits_to_be_collected() -> None:
+    host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        assert not has_ended(f"{host}_{process.pid}_monitor")
+        process.kill()
+        wait_until(lambda: has_ended(f"{host}_{process.pid}_monitor"), 10, "the end, although nobody has waited for it")
+    assert has_ended(f"{host}_{process.pid}_monitor")
+
+
+def test_this_process_is_not_its_own_predecessor() -> None:
+    # As in a container that starts again, whose first process has the number of the one before.
+    assert has_ended(client_id("/monitor"))
+
+
+@pytest.mark.parametrize("name", ["other-host_1_monitor", "monitor", "", "{host}_x_monitor", "{host}_monitor"])
+def test_nothing_is_known_of_processes_of_other_hosts_or_names(name: str) -> None:
+    host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
+    assert not has_ended(name.replace("{host}", host))

@@ -50,7 +50,8 @@ class MonitorSettings:
     """The options of `queue-activation monitor`.
 
     `shards` is None for the checkpoint's number, or for the default in a new checkpoint. `continue_from` is the
-    checkpoint whose state and offsets a new one takes over.
+    checkpoint whose state and offsets a new one takes over. With `takes_over`, a monitor that runs on the same
+    checkpoint loses its place.
     """
 
     bootstrap_servers: str
@@ -68,6 +69,7 @@ class MonitorSettings:
     metrics: MetricsSettings | None
     max_queues: int
     driver_memory: str
+    takes_over: bool
     core: CoreSettings
 
 
@@ -107,7 +109,7 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
         continue_from = settings.continue_from and absolute(settings.continue_from)
         wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
         layout = checkpoint_layout.settle(spark, location, wanted)
-        sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location))
+        sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
         # The older checkpoint is read only once no other monitor can be writing to it.
         if layout.continued_from is not None:
             sole.wait()

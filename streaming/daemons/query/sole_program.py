@@ -2,9 +2,13 @@
 
 Programs of one kind are members of a consumer group on the topic of ticks, through which they read nothing. Only the
 program that has the topic's partitions may run. Kafka's cooperative assignment leaves the partitions with the member
-that has them, so a newcomer gets none. The member's id (`group.instance.id`) is the checkpoint's id. So a program that
-was killed has its place back as soon as it is started again. A program with another checkpoint gets the place when
-Kafka has received no heartbeat from the killed one for the session time-out.
+that has them, so a newcomer gets none. A program with another checkpoint gets the place when Kafka has received no
+heartbeat from a killed one for the session time-out.
+
+The member's id (`group.instance.id`) is the checkpoint's id, and Kafka gives the place of a member to a newcomer with
+its id. So a program that was killed has its place back as soon as it is started again. A newcomer first looks whether
+a member with its id is there. It takes that one's place if it is a process of this host that has ended, or when its
+session has ended; otherwise it is refused, so that two supervisors cannot end each other's programs for ever.
 """
 
 import logging
@@ -15,6 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -47,6 +52,7 @@ _NOT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_LENGTH = 64
 
 _ADVICE = "Stop one of them, or give it its own --topic-prefix."
+_ADVICE_ON_SAME = "Stop it first. To end it and take its place, start this one with --take-over."
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +76,37 @@ class Kind:
 
 def client_id(location: str) -> str:
     """Returns the name that a program shows to others: host, process id, last part of its checkpoint's location."""
-    parts = (socket.gethostname(), str(os.getpid()), location.rstrip("/").rpartition("/")[2])
-    return "_".join(_NOT_FOR_A_NAME.sub("-", part)[:_MAX_NAME_LENGTH] for part in parts)
+    return f"{_host()}_{os.getpid()}_{_for_a_name(location.rstrip('/').rpartition('/')[2])}"
+
+
+def _host() -> str:
+    return _for_a_name(socket.gethostname())
+
+
+def _for_a_name(text: str) -> str:
+    return _NOT_FOR_A_NAME.sub("-", text)[:_MAX_NAME_LENGTH]
+
+
+def has_ended(name: str) -> bool:
+    """Returns whether the program with a `client_id` was a process of this host that has ended."""
+    host = f"{_host()}_"
+    pid = name.removeprefix(host).partition("_")[0]
+    if not name.startswith(host) or not pid.isdecimal():
+        return False
+    # The first process of a container that starts again has the process id of its predecessor.
+    return int(pid) == os.getpid() or not _is_running(int(pid))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A killed process is there until its parent has waited for it. Its name, in parentheses, may be any text.
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 class SoleProgram:
@@ -118,18 +153,20 @@ class SoleProgram:
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def join(self, checkpoint_id: str, name: str) -> None:
-        """Asks for the place, and returns at once.
+    def join(self, checkpoint_id: str, name: str, *, takes_over: bool = False) -> None:
+        """Asks for the place, and returns at once, unless it has to wait for a sign that its predecessor is dead.
 
         Args:
             checkpoint_id: The program's id in the group. Another one with the same id loses its place to this one.
             name: The name shown to others; see `client_id`.
+            takes_over: Whether one with the same id that runs loses its place.
 
         Raises:
-            UserError: The Kafka client does not accept its properties.
+            UserError: A program with the same id runs, or the Kafka client does not accept its properties.
         """
         self._checkpoint_id = checkpoint_id
         self._client_id = name
+        self._await_predecessor(takes_over)
         config = {
             "client.id": name,
             "group.id": self._group_id,
@@ -144,6 +181,34 @@ class SoleProgram:
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         self._thread = threading.Thread(target=self._run, args=(consumer,), name="sole-program", daemon=True)
         self._thread.start()
+
+    def _await_predecessor(self, takes_over: bool) -> None:
+        """Returns once there is no other program with the same checkpoint, or it may lose its place to this one."""
+        begin_s = time.monotonic()
+        is_told = False
+        while (before := self._predecessor()) is not None:
+            if takes_over or has_ended(before.client_id):
+                state = "that runs, if it still does" if takes_over else "that has ended"
+                _log.warning("Taking the place of the %s %s: %s", self._kind.name, state, _names([before]))
+                return
+            if time.monotonic() >= begin_s + _PATIENCE_S:
+                raise UserError(
+                    f"Another {self._kind.name} runs on the same checkpoint: {_names([before])}. {_ADVICE_ON_SAME}"
+                )
+            if not is_told:
+                is_told = True
+                _log.warning(
+                    "Another %s has the same checkpoint: %s. Waiting up to %.0f s for a sign that it has ended",
+                    self._kind.name,
+                    _names([before]),
+                    _PATIENCE_S,
+                )
+            time.sleep(_POLL_INTERVAL_S)
+
+    def _predecessor(self) -> GroupMember | None:
+        """Returns the program with the same checkpoint; None if there is none, or Kafka does not answer."""
+        same = [each for each in self._members() if each.instance_id == self._checkpoint_id]
+        return same[0] if same else None
 
     def wait(self) -> None:
         """Waits for the place.
@@ -220,8 +285,8 @@ class SoleProgram:
             # FENCED_INSTANCE_ID is the only fatal error of a consumer.
             self._is_fenced = True
             self._problem = UserError(
-                f"Another {self._kind.name} was started on the same checkpoint and has taken this one's place. Run "
-                f"only one of them. ({error.str()})"
+                f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place by "
+                f"--take-over or because Kafka had heard nothing of this one. Run only one of them. ({error.str()})"
             )
             return
         denied = denial(error)
@@ -260,12 +325,14 @@ class SoleProgram:
 
     def _others(self) -> list[GroupMember]:
         """Returns the other programs; only those with a partition, if there are any. Empty if Kafka does not answer."""
+        others = [each for each in self._members() if each.instance_id != self._checkpoint_id]
+        return [each for each in others if each.partitions] or others
+
+    def _members(self) -> list[GroupMember]:
         try:
-            members = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
+            return self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
         except UserError:
             return []
-        others = [each for each in members if each.instance_id != self._checkpoint_id]
-        return [each for each in others if each.partitions] or others
 
     def _patience_s(self) -> float:
         # Two programs that start at once on a topic of several partitions may get some partitions each. The one without
@@ -280,12 +347,8 @@ class SoleProgram:
             consumer.poll(_LEAVE_POLL_INTERVAL_S)
 
     def _is_member(self) -> bool:
-        try:
-            members = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
-        except UserError:
-            return False
         me = (self._checkpoint_id, self._client_id)
-        return any((each.instance_id, each.client_id) == me for each in members)
+        return any((each.instance_id, each.client_id) == me for each in self._members())
 
 
 def _names(members: Sequence[GroupMember]) -> str:

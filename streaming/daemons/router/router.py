@@ -65,7 +65,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RouterSettings:
-    """The options of `queue-activation router`. `restore`: a copy of a lost checkpoint, or NO_COPY."""
+    """The options of `queue-activation router`.
+
+    `restore` is a copy of a lost checkpoint, or NO_COPY. With `takes_over`, a router that runs on the same checkpoint
+    loses its place.
+    """
 
     bootstrap_servers: str
     kafka_properties: Mapping[str, str]
@@ -76,6 +80,7 @@ class RouterSettings:
     trigger_interval_ms: int
     metrics: MetricsSettings | None
     driver_memory: str
+    takes_over: bool = False
     restore: str | None = None
     semantics: Semantics = Semantics.OBSERVED
 
@@ -154,7 +159,7 @@ def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetri
         partitions = kafka.partitions[kafka.topics.service_messages]
         wanted = Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
         layout, is_there = checkpoint_layout.settle(spark, location, wanted)
-        sole.join(layout.id, client_id(location))
+        sole.join(layout.id, client_id(location), takes_over=settings.takes_over)
         # From here on no other router can add traces or batches.
         sole.wait()
         layout, restored = _begin(spark, settings, kafka, location, layout, is_there=is_there)
