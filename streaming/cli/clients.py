@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -52,13 +53,18 @@ def queues(
     as_json: Json = False,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the queue monitors: state, unread messages, waiting readers, last activation."""
+    """Show the queue monitors: state, unread messages, waiting readers, last activation.
+
+    If no monitor runs, the table shows what the last one has written, and the standard error says so.
+    """
     from streaming.cli import tables
+    from streaming.cli.presence import warn_of_absence
     from streaming.kafka.topic_follower import Start, TopicFollower
 
-    topics = [Topics(topic_prefix).monitors]
-    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, Start.BEGINNING) as follower:
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
+    warn_of_absence(kafka, topics, partial(say, err=True))
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     tables.print_rows(rows, tables.monitors_view, nobody, as_json)
 

@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -28,9 +29,6 @@ from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
 from streaming.wire.topics import Topics
-
-# How long Kafka may take to list the members of a group.
-_MEMBERS_TIMEOUT_S = 10.0
 
 app = typer.Typer(help="Create, alter, drop or show a queue.", no_args_is_help=True)
 
@@ -235,12 +233,18 @@ def show(
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show all that is known about a queue, and why its monitor is in its state."""
-    from streaming.cli import queue_facts, queue_show, tables
+    """Show all that is known about a queue, and why its monitor is in its state.
 
-    facts = queue_facts.find(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), queue)
+    If no monitor runs, that is what the last one has written, and the standard error says so.
+    """
+    from streaming.cli import queue_facts, queue_show, tables
+    from streaming.cli.presence import warn_of_absence
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    facts = queue_facts.find(kafka, topics, queue)
     if facts.definition is None and facts.row is None:
         raise _no_queue(queue)
+    warn_of_absence(kafka, topics, partial(say, err=True))
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
@@ -340,14 +344,13 @@ def _no_queue(queue: str) -> UserError:
 
 def _when(kafka: Cluster, topics: Topics) -> str:
     """Returns a remark for the case that no monitor is running, otherwise nothing."""
-    from streaming.daemons.monitor.sole_monitor import GROUP_ID
-    from streaming.kafka.admin import Admin
+    from streaming.cli.presence import is_running
 
     try:
-        is_running = bool(Admin(kafka).members(topics.prefix + GROUP_ID, _MEMBERS_TIMEOUT_S))
+        is_taken = is_running(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
-    return "" if is_running else " (no monitor is running; this takes effect once `queue-activation monitor` runs)"
+    return "" if is_taken else " (no monitor is running; this takes effect once `queue-activation monitor` runs)"
 
 
 def register(parent: typer.Typer) -> None:

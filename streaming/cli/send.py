@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 from typing import Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -17,6 +19,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.errors import UserError
+from streaming.wire.topics import Topics
 
 # The most lines of standard input in one transaction: all of them become visible, or none.
 _LINES_AT_A_TIME = 500
@@ -38,18 +41,24 @@ def send(
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
+    from streaming.cli.presence import absence
+    from streaming.kafka.access import AccessDeniedError
     from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
 
-    config = cluster(bootstrap_servers, kafka_config).config
+    kafka = cluster(bootstrap_servers, kafka_config)
     sent = 0
-    with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=config) as producer:
+    with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=kafka.config) as producer:
         for values in _values(text):
             try:
                 producer.send_many(Message(queue, value, group) for value in values)
             except (TransactionAbortedError, ClientUnusableError) as error:
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
             sent += len(values)
-    typer.echo(f"{sent:,} message{'s' if sent != 1 else ''} sent to {queue}", err=True)
+    say(f"{sent:,} message{'s' if sent != 1 else ''} sent to {queue}", err=True)
+    # Who sends does not need the right to look for the monitor.
+    with suppress(AccessDeniedError):
+        if (sentence := absence(kafka, Topics(topic_prefix), "monitor")) is not None:
+            say(f"warning: {sentence}", err=True)
 
 
 def _values(text: str) -> Iterator[list[bytes]]:

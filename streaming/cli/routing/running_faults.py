@@ -2,21 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
+from streaming.cli.presence import PROGRAMS, absence
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.routing.conversation import Conversation
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import iso_time
-from streaming.daemons.monitor import sole_monitor
-from streaming.daemons.router import sole_router
-from streaming.daemons.transport import transport
 from streaming.kafka.access import AccessDeniedError, rights
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin
+from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.wire import service_progress
@@ -34,12 +33,6 @@ _MAX_DEAD_LETTERS = 100
 _MAX_REASONS = 10
 # More records than invalid ones and refusals can be in the way of the newest one.
 _LOOKED_AT = 100
-
-_PROGRAMS = {
-    "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
-    "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
-    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
-}
 
 
 class RunningInstance:
@@ -78,27 +71,22 @@ class RunningInstance:
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
-        checks = [self._held_messages, self._dead_letters]
-        if any(definitions.services()):
-            checks = [self._programs, *checks]
-        for check in checks:
+        # Without services, neither router nor transport is needed.
+        programs = PROGRAMS if any(definitions.services()) else ["monitor"]
+        for check in (partial(self._programs, programs), self._held_messages, self._dead_letters):
             try:
                 yield from check()
             except AccessDeniedError as error:
                 self._warn(f"not looked at: {error}")
 
-    def _programs(self) -> Iterator[Fault]:
-        admin = Admin(self.kafka)
+    def _programs(self, programs: Iterable[str]) -> Iterator[Fault]:
         stuck = {"router": self._stuck_router, "transport": self._stuck_transport}
-        for program, (group_id, consequence) in _PROGRAMS.items():
-            if admin.members(self.topics.prefix + group_id, ADMIN_TIMEOUT_S):
-                yield from stuck[program]() if program in stuck else ()
-                continue
-            problem = (
-                f"no {program} is in the consumer group {self.topics.prefix}{group_id}, so {consequence}. Start one: "
-                f"queue-activation {program}"
-            )
-            yield Fault("program down", program, problem)
+        for program in programs:
+            problem = absence(self.kafka, self.topics, program)
+            if problem is not None:
+                yield Fault("program down", program, problem)
+            elif program in stuck:
+                yield from stuck[program]()
 
     def _stuck_router(self) -> Iterator[Fault]:
         topic = self.topics.service_progress
