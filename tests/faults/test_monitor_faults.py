@@ -52,6 +52,16 @@ def newest(scene: Scene, folder: str) -> Path:
     )
 
 
+def stop_when_all_is_committed(scene: Scene) -> None:
+    """Stops the monitor, again if a stop has come after a batch was planned and before it began."""
+    for _ in range(5):
+        assert scene.monitor.stop() == 0
+        if newest(scene, "commits").name == newest(scene, "offsets").name:
+            return
+        scene.start()
+    raise AssertionError("each stop left a batch that was planned only")
+
+
 def test_the_newest_commit_is_deleted(scene: Scene, report: Report) -> None:
     play(scene)
     with scene.monitored.activations() as activations:
@@ -59,9 +69,8 @@ def test_the_newest_commit_is_deleted(scene: Scene, report: Report) -> None:
         scene.history.sent["last"]["queue-arrivals"].append({"queue": "last"})
         scene.monitored.arrive("last")
         activations.wait_for("last", 1)
-    assert scene.monitor.stop() == 0
+    stop_when_all_is_committed(scene)
     commit = newest(scene, "commits")
-    assert commit.name == newest(scene, "offsets").name, "the newest batch is committed"
     commit.unlink()
     with scene.history.going_on():
         scene.start()
