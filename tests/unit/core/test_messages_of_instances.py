@@ -190,6 +190,17 @@ def test_what_a_later_message_overtakes_on_the_way_to_a_closed_endpoint_is_a_dea
     assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"] * 2
 
 
+def test_what_was_acknowledged_elsewhere_does_not_keep_a_closed_endpoint_waiting(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.say("END", by_target=True)
+    receive(scene.south, from_north("MESSAGE", 5, first_unacknowledged=5))
+    assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
+    link = scene.south.shard.conversation(C).link
+    assert link is not None
+    assert link.received_below == 6
+    assert scene.states()[1] == "CD", "an Error would follow the END"
+
+
 def test_a_closed_endpoint_takes_ends_and_errors_in_silence(scene: Scene) -> None:
     scene.say(begin=True)
     scene.say("END", by_target=True)
