@@ -61,7 +61,7 @@ BUGS: Bugs = {
             "self._set_unread(self.unread - event.messages, now_ms)",
             "self._set_unread(self.unread - 1, now_ms)",
         ),
-        Bug(_QUEUE, "        self._add(messages, now_ms)\n        if not (self", "        if not (self"),
+        Bug(_QUEUE, "        self._add(messages, now_ms)\n        if interrupted", "        if interrupted"),
     ],
     "It tracks how recently a RECEIVE": [
         Bug(
@@ -74,8 +74,8 @@ BUGS: Bugs = {
     "It tracks how many activation procedures": [
         Bug(
             _QUEUE,
-            "return len(self.tasks.running)",
-            "return sum(each.is_confirmed for each in self.tasks.running.values())",
+            "            len(self.tasks.running),\n",
+            "            sum(each.is_confirmed for each in self.tasks.running.values()),\n",
         ),
         Bug(_TASKS, "        task.lease.renew(now_ms)\n", ""),
     ],

@@ -31,7 +31,7 @@ BUGS: Bugs = {
             "(State.CO, Trigger.END): State.DO",
             "(State.DO, Trigger.SEND): State.DO,\n    (State.CO, Trigger.END): State.DO",
         ),
-        Bug(_STATES, "    (State.ER, Trigger.SET_TIMER): State.ER,\n", ""),
+        Bug(_STATES, "    (State.DI, Trigger.SET_TIMER): State.DI,\n", ""),
     ],
     "A target begins with its first message": [
         Bug(_HOLDING, "endpoint = Endpoint(State.CO,", "endpoint = Endpoint(State.DI,"),
@@ -309,6 +309,14 @@ BUGS: Bugs = {
     "A timer replaces an earlier one": [
         Bug(_STATEMENTS, "endpoint.timer_ms = timer_ms", "endpoint.timer_ms = min(endpoint.timer_ms, timer_ms)"),
         Bug(_LIFETIMES, "until_ms >= endpoint.timer_ms", "until_ms > endpoint.timer_ms"),
+    ],
+    "After an Error there is no DialogTimer": [
+        Bug(
+            _STATES,
+            "    (State.ER, Trigger.END): State.CD",
+            "    (State.ER, Trigger.SET_TIMER): State.ER,\n    (State.ER, Trigger.END): State.CD",
+        ),
+        Bug(_CONVERSATION, "if state in ENDED or (state is State.ER and not is_question):", "if state in ENDED:"),
     ],
     "If the timer's service is not here": [
         Bug(_SETTINGS, "timer_retry_ms: int = 10_000", "timer_retry_ms: int = 15_000"),
