@@ -212,6 +212,7 @@ class PlainShard:
         for report in batch.reports:
             self._take_report(context, report)
         self._take_incoming(context, batch)
+        self._send_again(context, news)
         left = {name: min(self.wakes[name] - now_ms, self.dues[name] - batch.read_ms) for name in self.wakes}
         due = self._due(left)
         again = {name: self.agains.get(name, FOREVER_MS) - now_ms for name, left_ms in left.items() if left_ms > 0}
@@ -292,15 +293,14 @@ class PlainShard:
                 if is_routed or (endpoint is not None and (endpoint.database, service) in changes.services):
                     self.wakes[name] = 0
 
-    def _connect(self, context: Context, report: ConnectedReport) -> None:
-        for name in self.conversations if report.is_connected else ():
-            link = self.conversation(name).link
-            if link is not None and link.address == report.address:
+    def _send_again(self, context: Context, news: Sequence[News]) -> None:
+        reached = {each.address for each in news if isinstance(each, ConnectedReport) and each.is_connected}
+        for name in {**self.conversations, **self.touched} if reached else ():
+            link = (self.touched.get(name) or self.conversation(name)).link
+            if link is not None and link.address in reached:
                 looking.send_again(context, self._open(name))
 
     def _take_report(self, context: Context, report: ShardReport) -> None:
-        if isinstance(report, ConnectedReport):
-            self._connect(context, report)
         if isinstance(report, News):
             return
         name = report.conversation_id

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import RESET
-from streaming.core.conversations.deciding import decide
+from streaming.core.conversations.deciding import decide, doubt_principal
 from streaming.core.conversations.decisions import Kind, Transmit
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
@@ -54,7 +54,10 @@ def _answer(  # noqa: PLR0913  (the fields of the answer)
     error_code: int | None = None,
     error_text: str | None = None,
 ) -> None:
-    """Answers a message. The answer is not kept: it is given again only if the message comes again."""
+    """Answers a message. The answer is not kept: it is given again only if the message comes again.
+
+    It may come again because the answer went to an address that has not the principal any more.
+    """
     sender = routing.Conversation(
         envelope.conversation_id,
         envelope.from_service,
@@ -64,6 +67,7 @@ def _answer(  # noqa: PLR0913  (the fields of the answer)
     )
     decision = decide(context, sender)
     if decision.outcome is Outcome.REMOTE:
+        doubt_principal(context, decision)
         context.decisions.append(
             Transmit(
                 kind,

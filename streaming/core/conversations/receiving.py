@@ -248,8 +248,10 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
 def _take_what_it_knows(context: Context, conversation: Conversation, link: Link, envelope: IncomingEnvelope) -> None:
     """Takes the acknowledgement in a message, and what it tells of the far endpoint."""
     received = envelope.receive_sequence_number or 0
-    if (envelope.first_unacknowledged or 0) >= link.repeats_below:
+    if 0 < link.repeats_below <= (envelope.first_unacknowledged or 0):
         link.repeats_below = 0
+        # What it has repeated before may still be on its way.
+        conversation.closed_ms = max(conversation.closed_ms, context.now_ms)
     if link.quiet_ms != FOREVER_MS:
         link.quiet_ms = context.now_ms
     if link.far_side == INITIATOR or (link.far_instance is None and (received or envelope.type != "ACK")):

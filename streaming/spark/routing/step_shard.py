@@ -1,7 +1,7 @@
 """Takes a shard of the router through one batch: definitions, reports, what is due, then messages, each by offset."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -130,6 +130,7 @@ def step_shard(shard: RouterShard, batch: pa.Table, settings: RouterShardSetting
     # Acknowledgements that have come are taken before what is due is sent again.
     for record, found in incoming:
         _take_incoming(context, store, record, found, place)
+    _send_again(context, store, news)
     rows += _look_at_due(context, shard, topics, partition)
     if partition == _WRITER_OF_SHARED:
         ask_for_routes(context, needed, store, settings.secret, place)
@@ -205,9 +206,6 @@ def _end_suspects(
 
 
 def _take_report(context: Context, store: ConversationStore, report: ServiceReport) -> None:
-    if isinstance(report, ConnectedReport) and report.is_connected:
-        for sender in store.take_up_sent_to([report.address]):
-            send_again(context, sender)
     if isinstance(report, News):
         return
     conversation = store.taken.get(report.conversation_id)
@@ -218,6 +216,14 @@ def _take_report(context: Context, store: ConversationStore, report: ServiceRepo
     elif conversation is not None and isinstance(report, NotSentReport):
         place, reason = (report.is_initiator, report.message_sequence_number), report.reason[:_MAX_REASON_LENGTH]
         end_unsendable(context, conversation, *place, reason)
+
+
+def _send_again(context: Context, store: ConversationStore, news: Iterable[News]) -> None:
+    """Sends what waits for the instances that can be reached again."""
+    for report in news:
+        if isinstance(report, ConnectedReport) and report.is_connected:
+            for sender in store.take_up_sent_to([report.address]):
+                send_again(context, sender)
 
 
 def _take_refusal(context: Context, conversation: Conversation | None, report: RefusedReport) -> None:

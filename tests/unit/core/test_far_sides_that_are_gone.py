@@ -74,8 +74,11 @@ def is_kept(site: Site) -> bool:
     return C in site.shard.conversations
 
 
+@pytest.mark.parametrize("is_reached_again", [False, True])
 @pytest.mark.parametrize("minutes", [20, 40, 600])
-def test_a_router_that_was_down_repeats_nothing_that_was_acknowledged_meanwhile(minutes: int) -> None:
+def test_a_router_that_was_down_repeats_nothing_that_was_acknowledged_meanwhile(
+    minutes: int, is_reached_again: bool
+) -> None:
     scene = CheckedScene()
     north, south = scene.north, scene.south
     say(north, "MESSAGE", begin=True)
@@ -87,6 +90,8 @@ def test_a_router_that_was_down_repeats_nothing_that_was_acknowledged_meanwhile(
         scene.network.now_ms += MINUTE_MS
         route(scene, south)
     sent = scene.network.counts["sent"]
+    if is_reached_again:
+        north.connected(SOUTH, is_connected=True)
     route(scene, north)
     assert scene.network.counts["sent"] == sent + 1, "more than the word that the acknowledgement has come"
     scene.go_on()
@@ -119,7 +124,9 @@ def test_a_far_side_that_knows_of_all_but_the_last_may_still_repeat_it(scene: Sc
     wait(scene, WEEK_MS - HOUR_MS)
     assert is_kept(scene.south)
     receive(scene.south, from_north("ACK", None, first_unacknowledged=3, receive_sequence_number=1))
-    scene.go_on()
+    scene.go_on(30 * MINUTE_MS - 1)
+    assert is_kept(scene.south), "what it has repeated before may still be on its way"
+    scene.go_on(1)
     assert not is_kept(scene.south)
 
 

@@ -80,6 +80,19 @@ def test_the_mirror_address_gets_the_messages_if_it_has_the_principal() -> None:
     assert (got(scene.south), got(scene.west)) == ([], ["0"])
 
 
+def test_what_comes_again_although_it_was_answered_raises_doubt_about_the_principal() -> None:
+    scene = mirrored()
+    scene.say(begin=True)
+    role(scene, scene.west, "PRINCIPAL")
+    role(scene, scene.south, "MIRROR")
+    values = {"from_broker_instance": IN_SOUTH, "to_broker_instance": IN_NORTH, "message_sequence_number": 0}
+    stranger = Envelope("MESSAGE", "x", False, STOCK, "M", ORDERS, hops_remaining=10, **values)  # type: ignore[arg-type]
+    for _ in range(3):
+        receive(scene.north, stranger)
+        scene.go_on(10_000)
+    assert scene.west.drops[8462] > 0, "all answers went to the mirror"
+
+
 def test_of_two_principals_the_one_with_the_higher_epoch_counts() -> None:
     scene = mirrored()
     role(scene, scene.west, "PRINCIPAL")
