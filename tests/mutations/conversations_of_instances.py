@@ -10,6 +10,8 @@ _CONTEXT = "core/conversations/context.py"
 _SETTINGS = "core/conversations/settings.py"
 _REPEAT_AFTER = "link.resend_after_ms = min(2 * link.resend_after_ms,"
 _TAKE_INCOMING = "    for record, found in incoming:\n        _take_incoming(context, store, record, found, place)\n"
+_SEND_AGAIN = "    _send_again(context, store, news)\n"
+_KEEP = "conversation.closed_ms = max(conversation.closed_ms, context.now_ms)\n"
 _LOOK_AT_DUE = "    rows += _look_at_due(context, shard, topics, partition)\n"
 
 BUGS: Bugs = {
@@ -143,16 +145,22 @@ BUGS: Bugs = {
         Bug(_LOOKING, "may_repeat = link is not None and link.repeats_below > 0", "may_repeat = link is not None"),
         Bug(
             _RECEIVING,
-            "(envelope.first_unacknowledged or 0) >= link.repeats_below",
-            "(envelope.first_unacknowledged or 0) >= link.repeats_below - 1",
+            "if 0 < link.repeats_below <= (envelope.first_unacknowledged or 0):",
+            "if 0 < link.repeats_below <= 1 + (envelope.first_unacknowledged or 0):",
         ),
         Bug(_LOOKING, "_GONE_AFTER_MS = 7 *", "_GONE_AFTER_MS = 8 *"),
-        Bug(_RECEIVING, "    conversation.closed_ms = max(conversation.closed_ms, context.now_ms)\n", ""),
+        Bug(_RECEIVING, f"be recognised.\n    {_KEEP}", "be recognised.\n"),
+        Bug(_RECEIVING, f"        {_KEEP}", ""),
         Bug(_LOOKING, "away_ms = context.away.get(link.address, 0)", "away_ms = 0"),
         Bug(_LOOKING, "away[address] = min(away[address], now_ms)", "del away[address]"),
     ],
     "A router that was down reads": [
-        Bug("spark/routing/step_shard.py", f"{_TAKE_INCOMING}{_LOOK_AT_DUE}", f"{_LOOK_AT_DUE}{_TAKE_INCOMING}"),
+        Bug("spark/routing/step_shard.py", f"{_TAKE_INCOMING}{_SEND_AGAIN}", f"{_SEND_AGAIN}{_TAKE_INCOMING}"),
+        Bug(
+            "spark/routing/step_shard.py",
+            f"{_TAKE_INCOMING}{_SEND_AGAIN}{_LOOK_AT_DUE}",
+            f"{_LOOK_AT_DUE}{_TAKE_INCOMING}{_SEND_AGAIN}",
+        ),
     ],
     "What a closed endpoint tells a far side": [
         Bug(_LOOKING, "context.now_ms >= link.quiet_ms + _GONE", "context.now_ms > link.quiet_ms + _GONE"),
