@@ -158,6 +158,7 @@ def create(
     if part is not Part.TOPIC:
         _send(kafka, topics, commands)
         say(f"queue {queue}: defined{_when(kafka, topics)}")
+        _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
 
 
 @app.command()
@@ -198,6 +199,7 @@ def alter(
         _require_activation(kafka, topics, queue)
     _send(kafka, topics, commands)
     say(f"queue {queue}: altered{_when(kafka, topics)}")
+    _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
 
 
 @app.command()
@@ -340,6 +342,21 @@ def _no_queue(queue: str) -> UserError:
         f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
         f"`queue-activation queues` lists the queues; `queue-activation queue create {queue}` creates this one."
     )
+
+
+def _warn_of_readers_without_a_partition(
+    kafka: Cluster, topics: Topics, queue: str, max_queue_readers: int | None
+) -> None:
+    """Warns if more tasks are allowed than can receive at a time. Messages may be stored elsewhere than in Kafka."""
+    from streaming.cli.queue_facts import partitions_of
+
+    partitions = partitions_of(kafka, topics, queue) if max_queue_readers is not None else None
+    if partitions is not None and max_queue_readers is not None and partitions < max_queue_readers:
+        say(
+            f"warning: topic {queue} has {partitions} partition{'s' if partitions > 1 else ''}, so of "
+            f"{max_queue_readers} readers no more than {partitions} can receive at a time",
+            err=True,
+        )
 
 
 def _when(kafka: Cluster, topics: Topics) -> str:

@@ -63,7 +63,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     definition, row = definition_of(cluster, topics, queue), _row(cluster, topics, queue)
     if definition is not None and row is not None:
         definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
-    facts = QueueFacts(queue, _partitions(cluster, topics, queue), definition, row)
+    facts = QueueFacts(queue, partitions_of(cluster, topics, queue), definition, row)
     if definition is None and row is None:
         return facts
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
@@ -114,7 +114,8 @@ def _events(follower: TopicFollower, queue: str, decoder: Any) -> Iterator[tuple
                 yield record.event(), message.timestamp()[1]
 
 
-def _partitions(cluster: Cluster, topics: Topics, queue: str) -> int | None:
+def partitions_of(cluster: Cluster, topics: Topics, queue: str) -> int | None:
+    """Returns the number of partitions of a queue's topic; None: it has none, or this user may not see it."""
     if topic_name_problem(queue, topics) is not None:
         return None
     try:

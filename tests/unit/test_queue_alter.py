@@ -9,6 +9,7 @@ from streaming.core.activation.definition import ActivationClause, QueueDefiniti
 from tests.support.shell import run_command
 
 AUTOMATIC = QueueDefinition.automatic(True)
+PARTITIONS = 2
 WITH_ACTIVATION = QueueDefinition(activation=ActivationClause(procedure_name="read"))
 
 
@@ -18,6 +19,7 @@ def alter(monkeypatch: pytest.MonkeyPatch, definition: QueueDefinition | None, *
     monkeypatch.setattr(queue_facts, "definition_of", lambda *_: definition)
     monkeypatch.setattr(queue, "_send", lambda _kafka, _topics, commands: sent.extend(map(str, commands)))
     monkeypatch.setattr(queue, "_when", lambda *_: "")
+    monkeypatch.setattr(queue_facts, "partitions_of", lambda *_: PARTITIONS)
     said = run_command("queue", "alter", "orders", *words, code=code)
     return json.dumps(sent) if code == 0 else said
 
@@ -37,3 +39,14 @@ def test_a_part_of_internal_activation_does_not_switch_it_on(
 @pytest.mark.parametrize("option", ["--max-queue-readers=3", "--execute-as=me", "--activation=DROP", "--status=OFF"])
 def test_a_part_of_internal_activation_that_is_there_is_changed(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     assert "AlterQueue" in alter(monkeypatch, WITH_ACTIVATION, option)
+
+
+@pytest.mark.parametrize(("readers", "is_warned"), [(1, False), (PARTITIONS, False), (PARTITIONS + 1, True)])
+def test_readers_without_a_partition_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, readers: int, is_warned: bool
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(queue, "say", lambda line, **_: lines.append(line))
+    alter(monkeypatch, WITH_ACTIVATION, f"--max-queue-readers={readers}")
+    warned = f"warning: topic orders has {PARTITIONS} partitions, so of {readers} readers no more than {PARTITIONS}"
+    assert any(line.startswith(warned) for line in lines) is is_warned
