@@ -44,7 +44,7 @@ def watch(
     start = Start.BEGINNING if from_beginning else Start.END
     topics = [Topics(topic_prefix).activations]
     with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, start) as follower:
-        tables.watch(follower, Console(), as_json, from_beginning)
+        tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 
 def queues(
