@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -64,7 +63,7 @@ def queues(
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
-    warn_of_absence(kafka, topics, partial(say, err=True))
+    warn_of_absence(kafka, topics)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     tables.print_rows(rows, tables.monitors_view, nobody, as_json)
 

@@ -1,7 +1,6 @@
 """Says whether the programs run on which the views depend: each of them is a member of a consumer group."""
 
-from collections.abc import Callable
-
+from streaming.cli.lines import say
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.router import sole_router
 from streaming.daemons.transport import transport
@@ -43,12 +42,12 @@ def absence(kafka: Cluster, topics: Topics, program: str) -> str | None:
     )
 
 
-def warn_of_absence(kafka: Cluster, topics: Topics, say: Callable[[str], None]) -> None:
+def warn_of_absence(kafka: Cluster, topics: Topics) -> None:
     """Says that no monitor runs, so that a view shows what the last one has left; or that this is not known."""
     try:
         sentence = absence(kafka, topics, "monitor")
     except AccessDeniedError as error:
-        say(f"whether a monitor runs is unknown: {error}")
+        say(f"whether a monitor runs is unknown: {error}", err=True)
     else:
         if sentence is not None:
-            say(f"{sentence}. What follows is what the last one has written.")
+            say(f"{sentence}. What follows is what the last one has written.", err=True)

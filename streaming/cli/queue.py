@@ -2,7 +2,6 @@
 
 import json
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -246,7 +245,7 @@ def show(
     facts = queue_facts.find(kafka, topics, queue)
     if facts.definition is None and facts.row is None:
         raise _no_queue(queue)
-    warn_of_absence(kafka, topics, partial(say, err=True))
+    warn_of_absence(kafka, topics)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
@@ -350,8 +349,10 @@ def _warn_of_readers_without_a_partition(
     """Warns if more tasks are allowed than can receive at a time. Messages may be stored elsewhere than in Kafka."""
     from streaming.cli.queue_facts import partitions_of
 
-    partitions = partitions_of(kafka, topics, queue) if max_queue_readers is not None else None
-    if partitions is not None and max_queue_readers is not None and partitions < max_queue_readers:
+    if max_queue_readers is None:
+        return
+    partitions = partitions_of(kafka, topics, queue)
+    if partitions is not None and partitions < max_queue_readers:
         say(
             f"warning: topic {queue} has {partitions} partition{'s' if partitions > 1 else ''}, so of "
             f"{max_queue_readers} readers no more than {partitions} can receive at a time",
