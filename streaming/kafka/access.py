@@ -4,7 +4,9 @@ librdkafka retries a refused connection forever, and reports the reason only to 
 begins with a request for its topics and for the rights that it has on them, and checks that callback while it waits.
 """
 
+import logging
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -51,6 +53,12 @@ _JAVA_ERRORS = {
 _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 
 _POLL_INTERVAL_S = 0.1
+# The broker before the reason for a failed connection, and the state of the connection after it.
+_LIBRDKAFKAS_DETAILS = re.compile(r"^\S+: | \(after \d+ms in state .*")
+# A user who waits longer than this is told what for.
+_SILENCE_S = 2.0
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -117,14 +125,18 @@ class Denials:
 
     Attributes:
         last: The last refusal; None if there was none.
+        no_connection: Why the last connection failed; None if none has failed.
     """
 
     def __init__(self) -> None:
         self.last: AccessDeniedError | None = None
+        self.no_connection: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        """Remembers the error if it is a refusal."""
+        """Remembers the error if it is a refusal or a failed connection."""
         self.last = denial(error) or self.last
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):
+            self.no_connection = _LIBRDKAFKAS_DETAILS.sub("", error.str())
 
     def check(self) -> None:
         """Raises the last refusal since the previous check, if there is one."""
@@ -134,7 +146,7 @@ class Denials:
 
 
 class WatchfulAdmin(AdminClient):
-    """An AdminClient that checks for refusals while it waits for an answer."""
+    """An AdminClient that checks for refusals while it waits for an answer, and warns once of a long wait."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Connects lazily.
@@ -143,8 +155,15 @@ class WatchfulAdmin(AdminClient):
             KafkaException: The client rejects its properties.
         """
         self._denials = Denials()
+        self._servers = config["bootstrap.servers"]
+        self._has_warned = False
         callback: dict[str, Any] = {"error_cb": self._denials}
         super().__init__({**config, **callback})
+
+    @property
+    def no_connection(self) -> str | None:
+        """Returns why the last connection failed; None if none has failed."""
+        return self._denials.no_connection
 
     def result(self, future: "Future[T]") -> T:
         """Returns the answer to a request. The request's own time-out bounds the wait.
@@ -153,12 +172,20 @@ class WatchfulAdmin(AdminClient):
             AccessDeniedError: Kafka does not let this client in.
             KafkaException: The answer is an error.
         """
+        begin_s = time.monotonic()
         while True:
             try:
-                return future.result(_POLL_INTERVAL_S)
+                answer = future.result(_POLL_INTERVAL_S)
             except TimeoutError:
                 self.poll(0)
                 self._denials.check()
+                if not self._has_warned and time.monotonic() - begin_s >= _SILENCE_S:
+                    self._has_warned = True
+                    reason = self.no_connection or "no connection has failed"
+                    _log.warning("Kafka at %s has not answered yet (%s); waiting", self._servers, reason)
+            else:
+                self._denials.no_connection = None
+                return answer
 
 
 def partitions_of(admin: WatchfulAdmin, rights: Rights, timeout_s: float) -> dict[str, int]:

@@ -224,8 +224,9 @@ class Admin:
         # A broker that expects TLS closes a plain connection without an error.
         is_plain = "security.protocol" not in self._cluster.config
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
+        reason = self.client.no_connection or error.args[0].str()
         return UserError(
-            f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({error.args[0].str()}). Check "
+            f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({reason}). Check "
             "--bootstrap-servers, and that the broker runs. `queue-activation broker` starts one on this machine."
             + secured
         )

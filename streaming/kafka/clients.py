@@ -70,7 +70,8 @@ class Cluster:
 
     def admin_client(self) -> WatchfulAdmin:
         """Creates an admin client, which connects lazily. Raises what `producer` raises."""
-        return _made(WatchfulAdmin, self._settings())
+        # By default it would wait up to 10 s after an outage, longer than most requests do.
+        return _made(WatchfulAdmin, self._settings(defaults={"reconnect.backoff.max.ms": 1_000}))
 
 
 def _made(client: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:

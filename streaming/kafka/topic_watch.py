@@ -4,9 +4,9 @@ Spark knows a topic only by its name and offsets. Without this watch, Spark woul
 ticks, until the new topic outgrows the old offset.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
@@ -16,10 +16,15 @@ INTERVAL_S = 10.0
 # The main thread waits for the answer, and must notice Ctrl-C.
 _TIMEOUT_S = 1.0
 _TICKS = Topics().ticks
+_log = logging.getLogger(__name__)
 
 
 class TopicWatch:
-    """Compares the ids of the topics with the known ones, once per `INTERVAL_S`."""
+    """Compares the ids of the topics with the known ones, once per `INTERVAL_S`.
+
+    It also logs when Kafka does not answer and when it is back, once each, in place of the warnings of each of Spark's
+    clients.
+    """
 
     def __init__(
         self, admin: Admin, known: Mapping[str, str], advice: Callable[[list[str]], str] | None = None
@@ -36,6 +41,7 @@ class TopicWatch:
         self._advice = advice or monitors_advice
         self._next_look_s = 0.0
         self._problem: str | None = None
+        self._is_kafka_away = False
 
     def problem(self) -> str | None:
         """Returns the problem of the topics, from a look at most `INTERVAL_S` old; None if no problem is known."""
@@ -51,10 +57,25 @@ class TopicWatch:
         A problem that was found once remains, because the skipped records are lost.
         """
         if self._problem is None:
-            with suppress(UserError):
-                replaced = replaced_names(self._known, self._admin.topic_ids(self._known, _TIMEOUT_S))
+            try:
+                found = self._admin.topic_ids(self._known, _TIMEOUT_S)
+            except UserError as error:
+                self._note_outage(error)
+            else:
+                self._note_answer()
+                replaced = replaced_names(self._known, found)
                 self._problem = self._advice(replaced) if replaced else None
         return self._problem
+
+    def _note_outage(self, reason: UserError) -> None:
+        if not self._is_kafka_away:
+            self._is_kafka_away = True
+            _log.warning("Batches wait until Kafka answers: %s", reason)
+
+    def _note_answer(self) -> None:
+        if self._is_kafka_away:
+            self._is_kafka_away = False
+            _log.info("Kafka answers again")
 
 
 def replaced_topics(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:

@@ -1,5 +1,6 @@
 """The watch on topics: it reports topics that are no longer those of the checkpoint's offsets."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import cast
 
@@ -69,3 +70,15 @@ def test_kafka_is_asked_once_per_interval(monkeypatch: pytest.MonkeyPatch) -> No
     assert watch.problem() is None
     assert watch.problem_now() is not None
     assert watch.problem() is not None
+
+
+def test_an_outage_is_logged_once_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(topic_watch, "INTERVAL_S", 0.0)
+    caplog.set_level(logging.INFO, topic_watch.__name__)
+    watch = TopicWatch(cast("Admin", FakeAdmin(KNOWN, None, None, KNOWN, KNOWN, None)), KNOWN)
+    for _ in range(6):
+        assert watch.problem() is None
+    away = "Batches wait until Kafka answers: Kafka cannot be reached"
+    assert [record.getMessage() for record in caplog.records] == [away, "Kafka answers again", away]

@@ -82,6 +82,7 @@ def spark_session(location: str, driver_memory: str) -> Iterator[tuple[SparkSess
     Raises:
         UserError: Java or the jars are missing, or `driver_memory` is invalid.
     """
+    _log.info("starting Spark")
     spark = session.create(location, driver_memory)
     with stop_signals.taken() as signals:
         if session.is_submitted():
@@ -145,6 +146,7 @@ class QueryRun:
         return query
 
     def _run_once(self) -> StreamingQuery:
+        _log.info("starting the query; ready after its first batch")
         query = self.start()
         if self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S):
             class_archive.note_class_path(session.class_path(self.spark))
