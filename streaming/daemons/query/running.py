@@ -82,7 +82,7 @@ def spark_session(location: str, driver_memory: str) -> Iterator[tuple[SparkSess
     Raises:
         UserError: Java or the jars are missing, or `driver_memory` is invalid.
     """
-    _log.info("starting Spark")
+    _say_to_user("starting Spark")
     spark = session.create(location, driver_memory)
     with stop_signals.taken() as signals:
         if session.is_submitted():
@@ -146,7 +146,7 @@ class QueryRun:
         return query
 
     def _run_once(self) -> StreamingQuery:
-        _log.info("starting the query; ready after its first batch")
+        _say_to_user("starting the query; ready after its first batch")
         query = self.start()
         if self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S):
             class_archive.note_class_path(session.class_path(self.spark))
@@ -268,6 +268,12 @@ def _last_batch(query: StreamingQuery) -> int:
 def absolute(location: str) -> str:
     """Returns the full path of a local folder; Spark would resolve a relative one in its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location
+
+
+def _say_to_user(progress: str) -> None:
+    """Says what a start is waiting for, on a terminal only: the log of a healthy program has no other lines."""
+    if sys.stderr.isatty():
+        sys.stderr.write(progress + "\n")
 
 
 def _say(text: str) -> None:
