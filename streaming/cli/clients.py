@@ -54,9 +54,10 @@ def queues(
 ) -> None:
     """Show the queue monitors: state, unread messages, waiting readers, last activation.
 
-    If no monitor runs, the table shows what the last one has written, and the standard error says so.
+    If no monitor runs, the table shows what the last one has written, and the standard error says so. For a queue that
+    waits for a reader, the table says what keeps the activator from starting one.
     """
-    from streaming.cli import tables
+    from streaming.cli import activators, tables
     from streaming.cli.presence import warn_of_absence
     from streaming.kafka.topic_follower import Start, TopicFollower
 
@@ -64,8 +65,9 @@ def queues(
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     warn_of_absence(kafka, topics)
+    troubles = [] if as_json or not rows else activators.problems(activators.read(kafka, topics), rows)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
-    tables.print_rows(rows, tables.monitors_view, nobody, as_json)
+    tables.print_rows(rows, partial(tables.monitors_view, troubles=troubles), nobody, as_json)
 
 
 def tasks(

@@ -9,7 +9,8 @@ from typing import Any
 
 from confluent_kafka.admin import AclOperation
 
-from streaming.cli import tables
+from streaming.cli import activators, tables
+from streaming.cli.activators import Told
 from streaming.core.activation import events
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.queue import Queue
@@ -43,6 +44,8 @@ class QueueFacts:
         tasks: Its rows of queue-activated-tasks.
         sessions: Sessions that wait or have an open transaction, by the reports of the last ten minutes.
         activations: The last notifications, oldest first.
+        activators: What the activators say about it.
+        no_activator: If none has said anything: why, as far as it is known.
     """
 
     name: str
@@ -52,6 +55,8 @@ class QueueFacts:
     tasks: list[dict[str, Any]] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
     activations: list[Activation] = field(default_factory=list)
+    activators: list[Told] = field(default_factory=list)
+    no_activator: str = ""
 
 
 def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
@@ -68,6 +73,9 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         return facts
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
+    facts.activators = activators.read(cluster, topics, queue).get(queue, [])
+    if not facts.activators and (definition is None or definition.notifications):
+        facts.no_activator = activators.nobody(cluster, topics)
     facts.sessions = _sessions(cluster, topics, queue)
     if row is not None and row["activation_sequence"] > 0:
         facts.activations = _activations(cluster, topics, queue, _activations_since_ms(row["last_activated_time"]))

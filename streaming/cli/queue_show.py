@@ -56,6 +56,7 @@ def as_json(facts: QueueFacts) -> dict[str, Any]:
             for name, session in facts.sessions.items()
         ],
         "tasks": facts.tasks,
+        "activators": [each.as_json() for each in facts.activators],
         "last_activations": [msgspec.to_builtins(each) for each in facts.activations],
     }
 
@@ -86,6 +87,7 @@ def show(facts: QueueFacts) -> RenderableType:
     table.add_column(overflow="fold")
     sections = {
         "state": _state(facts),
+        "activator": [line for each in facts.activators for line in each.lines()] or [facts.no_activator or "none"],
         "topic": [_topic(facts)],
         "definition": _definition_lines(facts.definition),
         "notifications": _notification_lines(facts),

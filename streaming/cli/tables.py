@@ -151,14 +151,19 @@ _STATES = {
 }
 
 
-def monitors_view(rows: list[dict[str, Any]]) -> Group:
-    """Returns the monitors view for people, with the meanings of its states and the failures of tasks."""
+def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> Group:
+    """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
+
+    Args:
+        rows: The rows.
+        troubles: What keeps activators from starting readers.
+    """
     states = dict.fromkeys(map(state_name, rows))
     return Group(
         monitors_table(rows),
         Text(),
         *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
-        *(Text(line, "red") for line in failures(rows)),
+        *(Text(line, "red") for line in (*failures(rows), *map(printable, troubles))),
         Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
     )
 

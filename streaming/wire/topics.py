@@ -48,6 +48,7 @@ class Topics:
         self.tasks = prefix + "queue-tasks"
         self.activated_tasks = prefix + "queue-activated-tasks"
         self.monitors = prefix + "queue-monitors"
+        self.activators = prefix + "queue-activators"
         self.dead_letters = prefix + "queue-dead-letters"
         self.batches = prefix + "queue-batches"
         self.service_messages = prefix + "service-messages"
@@ -75,6 +76,7 @@ class Topics:
             TopicSpec(self.tasks, True, {}),
             TopicSpec(self.activated_tasks, True, _COMPACTED),
             TopicSpec(self.monitors, True, _COMPACTED),
+            TopicSpec(self.activators, True, _COMPACTED),
             TopicSpec(self.dead_letters, False, {}),
             # Every program has its record there; one without services, too.
             TopicSpec(self.service_maintenance, False, _COMPACTED_SOON | _STAMPED),

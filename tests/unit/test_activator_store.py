@@ -31,7 +31,7 @@ def state() -> QueueActivator:
     held = Held("id-2", 2, "MESSAGES_ACCUMULATING", 5, NOW_MS, blocked="1 of max 1 are running", post_time="then")
     running = {"s": Program(NOW_MS, "id-1", 1, 5, "before")}
     seen = [Seen("id-1", 1, "before"), Seen("id-2", 2, "then")]
-    return QueueActivator(running, held, seen, entry='{"max":1}')
+    return QueueActivator(running, held, seen, entry='{"queue":"orders","max":1}')
 
 
 def filled(folder: Path) -> None:
@@ -42,11 +42,10 @@ def filled(folder: Path) -> None:
         with store.transaction():
             store.save_about(about)
             store.save_queue("orders", QueueRecord(state(), NOW_MS, "held", "#2: 1 of max 1 are running"))
-            crashing = QueueActivator(crashes=3, backoff_until_ms=NOW_MS + 9_000, entry='{"max":4}')
+            crashing = QueueActivator(crashes=3, backoff_until_ms=NOW_MS + 9_000, entry='{"queue":"invoices*","max":4}')
             store.save_queue("invoices.eu", QueueRecord(crashing, NOW_MS, "exited", "exit code 3: crash 3 in a row"))
-            store.save_queue(
-                "f", QueueRecord(QueueActivator(held=state().held, fatal_exit_code=78), NOW_MS, "exited", "x")
-            )
+            fatal = QueueActivator(held=state().held, fatal_exit_code=78, entry='{"queue":"f","max":1}')
+            store.save_queue("f", QueueRecord(fatal, NOW_MS, "exited", "x"))
             store.save_queue("new", QueueRecord(QueueActivator()))
             store.add_program(ProgramRecord("s", "orders", Identity(7, 8, "boot")))
             store.add_decision(DecisionRecord(NOW_MS, "orders", "held", "#2: 1 of max 1 are running"))

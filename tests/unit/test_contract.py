@@ -15,6 +15,7 @@ from confluent_kafka import Message
 
 from producers.session_reports import SESSION_ALIVE_INTERVAL_S
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
+from streaming.core.activation.program_starts import Action
 from streaming.core.activation.settings import MAX_EVENT_NOTIFICATIONS
 from streaming.core.activation.task_handlers import REPORT_INTERVAL_MS
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
@@ -22,6 +23,14 @@ from streaming.daemons.monitor.sole_monitor import GROUP_ID
 from streaming.kafka.clients import PARTITIONER
 from streaming.spark.activation import output_rows
 from streaming.wire import dead_letters, input_records, notifications, output_records
+from streaming.wire.activator_rows import (
+    ActivatorRow,
+    DecisionRow,
+    ExitRow,
+    HeldRow,
+    ProgramRow,
+    encode_row,
+)
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation, ActivationFormat, ActivationRecord
 from streaming.wire.topics import Topics
@@ -144,6 +153,21 @@ def check_written_records(document: str) -> None:
         if struct is ActivationRecord:  # The bounds are those of Activation, which has fewer fields.
             fields |= {name: (words, "required") for name, (words, _) in fields_of(Activation).items()}
         assert documented == fields
+
+
+def check_activators(document: str) -> None:
+    rows = rows_of(document, TOPICS.activators, "field")
+    documented = unique((name, cells_of(row)) for row in rows for name in names_in(row["field"]))
+    parts = {"programs[]": ProgramRow, "held": HeldRow, "last_exit": ExitRow, "last": DecisionRow}
+    expected = fields_of(ActivatorRow) | {"programs": ("array", "`[]`")}
+    for name, part in parts.items():
+        expected |= {f"{name}.{field}": cells for field, cells in fields_of(part).items()}
+    assert documented == expected
+    [example] = fenced_blocks(section(document, TOPICS.activators), "json")
+    row = msgspec.json.decode(example, type=ActivatorRow)
+    assert json.loads(encode_row(row)) == json.loads(example)
+    [action] = [row["meaning"] for row in rows if "last.action" in names_in(row["field"])]
+    assert set(names_in(action)) == set(Action)
 
 
 def headers_of_notifications(activation_format: ActivationFormat) -> set[str]:

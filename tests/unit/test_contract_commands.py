@@ -13,6 +13,7 @@ import typer
 from confluent_kafka import Message
 
 from streaming.cli import dead_letters, queue_show
+from streaming.cli.activators import Told
 from streaming.cli.conversations import showing
 from streaming.cli.conversations.show import ConversationFacts
 from streaming.cli.main import app
@@ -21,7 +22,7 @@ from streaming.cli.routing.diagnosing import Fault
 from streaming.cli.routing.explaining import Result
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.activation.held_notifications import Held
-from streaming.core.activation.program_starts import Action, QueueActivator
+from streaming.core.activation.program_starts import Action, Ended, QueueActivator
 from streaming.core.activation.sessions import Lease, Session
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.explanation import MAX_PASSED_OVER, Explanation, Step
@@ -36,6 +37,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system.processes import connection_environment
 from streaming.system.stop_signals import STOP_SIGNALS, Stopped
 from streaming.wire import output_records
+from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.service_definitions import Case, ConversationRow
 from tests.support.command_lines import ROOT, VARIABLE_PREFIX
 from tests.support.documented_contract import (
@@ -111,15 +113,19 @@ def json_output() -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         with Store(Path(folder)) as store:
             state = QueueActivator(held=Held("id", 1, "reason", 1, 0, blocked="why", post_time="then"))
+            state.ended = Ended(0, "how")
             store.save_queue("q", QueueRecord(state, 0, Action.HOLD, "why"))
             store.add_decision(DecisionRecord(0, "q", Action.HOLD, "why"))
         status = read_status(Path(folder), 0)
     case = Case("name", ConversationRow("id", "service"))
     explanation = Explanation()
     explanation.steps.append(Step("title", "text"))
+    told = Told(ActivatorRow("q", "activator", "group", "host", "config"), True)
     result = Result(case, Decision(Outcome.DELAYED), explanation)
     printed = {
-        "queue show": queue_show.as_json(QueueFacts("q", 1, definition, None, sessions={"s": session})),
+        "queue show": queue_show.as_json(
+            QueueFacts("q", 1, definition, None, sessions={"s": session}, activators=[told])
+        ),
         "activator status": status,
         "dead-letters": dead_letters.decode(Message(key=b"", value=b"", headers=[])),
         "dead-letters --services": dead_letters.of_service(Message(key=b"", value=b"", headers=[])),

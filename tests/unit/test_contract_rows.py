@@ -8,6 +8,7 @@ import msgspec
 
 from streaming import wire
 from streaming.wire import input_records
+from streaming.wire.activator_rows import ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow
 from streaming.wire.envelope import Envelope
 from streaming.wire.notifications import Activation
 from tests.support.documented_contract import DOCUMENT
@@ -39,6 +40,8 @@ def test_every_record_is_in_the_document() -> None:
     read = {struct for found in test_contract.READ.values() for struct in found}
     of_queues = {*read, *test_contract.WRITTEN.values(), Activation, input_records.ActivationFields}
     of_services = {*test_contract_services.COMMANDS.values(), *test_contract_services.FILES.values(), Envelope}
+    of_activators = {ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow}
+    of_queues |= of_activators
     assert structs == of_queues | of_services | test_contract_transport.STRUCTS | test_contract_router.STRUCTS
 
 

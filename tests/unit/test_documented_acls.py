@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from producers.services import ServiceClient, queue_of
+from streaming.cli import activators
 from streaming.cli.command_sender import send_commands
 from streaming.cli.conversations import ending, retrying, views
 from streaming.cli.routing import diagnosing, service_commands
@@ -11,6 +12,8 @@ from streaming.cli.routing.explaining import Source
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
+from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import monitor, sole_monitor
 from streaming.daemons.router import router, sole_router
 from streaming.daemons.transport import transport
@@ -98,6 +101,20 @@ def test_the_rights_of_the_commands_for_conversations(asked: list[Rights]) -> No
         ("`conversation end`, besides", "Write", topics.service_messages),
         ("`conversation retry`, besides", "Write", topics.service_reports),
     }
+
+
+def test_the_rights_to_tell_and_to_see_what_activators_do(asked: list[Rights]) -> None:
+    kafka, topics = Cluster("localhost:1"), Topics()
+    topic = topics.activators
+    with pytest.raises(AskedError):
+        PublishedRows(kafka, topic, "activator", print)
+    with pytest.raises(AskedError):
+        activators.read(kafka, topics)
+    assert asked == [rights(reads=[topic], writes=[topic]), rights(reads=[topic])]
+    documented = {(each.client.partition(",")[0], each.operation) for each in documented_rights() if each.name == topic}
+    told = {("`activator`", "Read"), ("`activator`", "Write"), ("`queues`", "Read")}
+    assert documented == told | {("`topics`", "Create"), ("`topics`", "DescribeConfigs")}
+    assert ("Describe", DEFAULT_GROUP_ID) in {(each.operation, each.name) for each in rights_of("queues")}
 
 
 def test_the_rights_of_a_client_of_services(asked: list[Rights]) -> None:

@@ -98,6 +98,14 @@ class Program:
     post_time: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a queue's last program: when, and how in words."""
+
+    at_ms: int
+    how: str
+
+
 _RETRY = f"{RETRY_MS // 60_000} min"
 _NO_ENTRY = Policy("")
 _NO_LONGER = "the config no longer has a program that may be started for this queue"
@@ -118,7 +126,8 @@ class QueueActivator:
         backoff_until_ms: No program is started before this instant.
         fatal_exit_code: The fatal exit code of a program of the current entry.
         min_from_ms: No program is started for `min` before this instant.
-        entry: The config's entry that `crashes` and `fatal_exit_code` belong to.
+        entry: The config's entry that `crashes` and `fatal_exit_code` belong to; empty if the config has none.
+        ended: The end of the program that ended last.
     """
 
     running: dict[str, Program] = field(default_factory=dict)
@@ -129,6 +138,7 @@ class QueueActivator:
     fatal_exit_code: int | None = None
     min_from_ms: int = NEVER_MS
     entry: str = ""
+    ended: Ended | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -192,10 +202,11 @@ class QueueActivator:
         if self.held is not None:
             self.held.settled_ms = max(self.held.settled_ms, now_ms + SETTLE_MS)
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
+        self.ended = Ended(now_ms, _ending(exit_code))
         is_restarted, retry_ms = True, NEVER_MS
         if exit_code is None:
             self._forget_crashes()
-            why = "ended, exit code unknown"
+            why = f"ended, {_ending(None)}"
         elif exit_code in policy.fatal_exit_codes:
             self.fatal_exit_code = exit_code
             why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
@@ -228,6 +239,8 @@ class QueueActivator:
         """
         if policy is not None:
             self._take_entry(policy, now_ms)
+        else:
+            self.entry = ""
         decisions: list[Decision] = []
         held = self.held
         if held is not None:
@@ -346,5 +359,7 @@ class QueueActivator:
         return f"{'restart for ' if held.is_restart else ''}#{held.sequence}: {why}"
 
 
-def _ending(exit_code: int) -> str:
+def _ending(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "exit code unknown"
     return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from streaming.core.activation.settings import MAX_QUEUE_READERS
 from streaming.core.activation.start_policy import Policy
+from streaming.daemons.activator.programs import log_file_of
 from streaming.system import command_template, durations
-from streaming.system.processes import short_name
 
 _PATTERN_CHARACTERS = frozenset("*?[")
 _DURATIONS = ("startup_grace", "backoff", "max_backoff")
@@ -169,10 +169,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return None
 
     def log_file_for(self, queue: str) -> Path | None:
-        """Returns the file for a queue's output; slashes in the name are replaced, so it stays in its folder."""
-        if self.log_file is None:
-            return None
-        return Path(self.log_file.replace("{queue}", short_name(queue.replace("/", "_"))))
+        """Returns the file for a queue's output, if the entry names one."""
+        return None if self.log_file is None else log_file_of(self.log_file, Path(), queue)
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):

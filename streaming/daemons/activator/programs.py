@@ -81,13 +81,27 @@ class RunningProgram(Protocol):
         """Frees this process's resources without ending the program."""
 
 
+def log_file_of(template: str | None, state_directory: Path, queue: str) -> Path:
+    """Returns the file for the output of a queue's programs.
+
+    Args:
+        template: The entry's `log_file`, in which slashes of the name are replaced, so that the file stays in its
+            folder; None: each queue has a file of its own in the state directory, because on one terminal the outputs
+            could not be told apart.
+        state_directory: The activator's state directory.
+        queue: The queue.
+    """
+    if template is not None:
+        return Path(template.replace("{queue}", short_name(queue.replace("/", "_"))))
+    return state_directory.absolute() / "logs" / f"{short_name(quote(queue, safe=''))}.log"
+
+
 def default_log_file(state_directory: Path, queue: str) -> Path:
     """Returns the default file for the output of a queue's programs.
 
-    Each queue has a file of its own, because on one terminal the outputs could not be told apart. A file of more than
-    _MAX_LOG_BYTES is first renamed to `.log.1` and replaces the file of that name.
+    A file of more than _MAX_LOG_BYTES is first renamed to `.log.1` and replaces the file of that name.
     """
-    log_file = state_directory.absolute() / "logs" / f"{short_name(quote(queue, safe=''))}.log"
+    log_file = log_file_of(None, state_directory, queue)
     with contextlib.suppress(FileNotFoundError):
         if log_file.stat().st_size > _MAX_LOG_BYTES:
             log_file.replace(log_file.with_suffix(".log.1"))

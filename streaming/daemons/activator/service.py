@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -23,23 +23,13 @@ from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications, notified
-from streaming.daemons.activator.programs import (
-    AdoptedProgram,
-    Exit,
-    RunningProgram,
-    StartedProgram,
-    default_log_file,
-    stop_all,
-)
-from streaming.daemons.activator.settings import (
-    DEFAULT_GROUP_ID,
-    READY,
-    ActivatorEvent,
-    ActivatorSettings,
-    environment_for,
-)
+from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
+from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.rows import Rows, working_directory
+from streaming.daemons.activator.settings import DEFAULT_GROUP_ID, READY, ActivatorEvent, ActivatorSettings
+from streaming.daemons.activator.starting import start
 from streaming.daemons.activator.step import Step
-from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, StateLock, Store
+from streaming.daemons.activator.store import ProgramRecord, QueueRecord, StateLock, Store
 from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.errors import UserError
 from streaming.kafka.access import rights
@@ -100,18 +90,24 @@ class Activator:
             self._about = self._store.about()
             self._about.config_file = ""  # empty while the activator starts
             self._about.without_entry = []
+            group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
+            self._about.group_id, self._about.directory = group_id, working_directory()
             self._without_entry = QueuesWithoutEntry(self._about.without_entry)
+            self._rows = Rows(self._about, settings.state_directory)
             with self._store.transaction():
                 self._store.save_about(self._about)
-            group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
             self._check_access(group_id)
-            self._view = MonitorsView(settings.cluster, self._topics.monitors, self._pass_over)
+            pass_over = partial(self._say, "passed over")
+            self._view = MonitorsView(settings.cluster, self._topics.monitors, pass_over)
             resources.callback(self._view.close)
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
+            topic, warn = self._topics.activators, partial(self._say, "warning")
+            self._published = PublishedRows(settings.cluster, topic, self._about.instance_id, warn)
+            resources.callback(self._published.close)
             self._notifications = Notifications(
-                settings.cluster, self._topics.activations, group_id, self._about.instance_id, self._pass_over
+                settings.cluster, self._topics.activations, group_id, self._about.instance_id, pass_over
             )
             resources.callback(self._notifications.close)
             self._queues = self._store.queues()
@@ -155,6 +151,8 @@ class Activator:
         for queue in self._view.take_changed():
             if queue in self._queues:
                 self._decide(queue, step)
+            elif self._view.row(queue) is None:
+                step.rows[queue] = None  # it was dropped
         for message in messages:
             self._take(message, step)
         self._take_exits(step)
@@ -229,8 +227,12 @@ class Activator:
             return
         queue = record.queue
         entry, is_old = self._config.current.entry_for(queue), self._notifications.is_old(message)
+        view_row = self._view.row(queue)
+        row = self._rows.without_program(queue, entry)
+        if row is not None and queue not in self._queues and not (is_old and view_row is None):
+            step.rows[queue] = row
         if entry is None:
-            if self._without_entry.take(record, self._view.row(queue), is_old, step):
+            if self._without_entry.take(record, view_row, is_old, step):
                 self._save_about(step.now_ms)
             return
         if not entry.wants(record.notification):
@@ -243,7 +245,7 @@ class Activator:
             self._apply(queue, state.disabled(record.sequence, record.post_time), step)
             self._decide(queue, step)
             return
-        decisions = state.notified(notified(record, is_old), self._view.row(queue), step.now_ms)
+        decisions = state.notified(notified(record, is_old), view_row, step.now_ms)
         if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
             step.old += 1  # only counted: there may be thousands, and they change nothing
             return
@@ -271,6 +273,8 @@ class Activator:
         for queue in sorted(self._queues.keys() | kept):
             self._decide(queue, step)
             step.changed.add(queue)
+        for queue in self._published.queues - self._queues.keys():
+            step.rows[queue] = self._rows.without_program(queue, self._config.current.entry_for(queue))
 
     def _decide(self, queue: str, step: Step) -> None:
         """Starts the programs that the queue needs now, and notes when to decide again."""
@@ -295,14 +299,8 @@ class Activator:
         entry, session_id = self._config.current.entry_for(queue), decision.session_id
         assert entry is not None and session_id is not None  # noqa: S101, PT018 - a start needs both
         try:
-            program = StartedProgram(
-                entry.command_for(queue),
-                environment_for(self._settings, entry, queue, session_id, decision.notification_id),
-                Path(entry.directory) if entry.directory is not None else None,
-                entry.log_file_for(queue) or default_log_file(self._settings.state_directory, queue),
-            )
+            program = start(self._settings, entry, queue, session_id, decision.notification_id)
         except (OSError, ValueError) as error:
-            # ValueError: a NUL character in an argument or a variable.
             step.note(queue, "cannot be started", str(error))
             self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
         else:
@@ -329,21 +327,11 @@ class Activator:
             self._ended_sessions.report(ended)
         for event in step.events:
             self._on_event(event)
+        self._rows.add(step, self._queues, self.running, self._config.current)
+        self._published.publish(step.rows)
 
     def _record(self, step: Step, acknowledged: list[str]) -> None:
-        if not (step.changed or step.events or acknowledged):
-            return
-        with self._store.transaction():
-            for queue in step.changed:
-                self._store.save_queue(queue, self._queues[queue])
-            for record, _ in step.started:
-                self._store.add_program(record)
-            for ended in step.ended:
-                self._store.end_program(ended.session_id, ended.queue)
-            for session_id in acknowledged:
-                self._store.forget_session(session_id)
-            for event in step.events:
-                self._store.add_decision(DecisionRecord(event.at_ms, event.queue or "", event.what, event.why))
+        step.save(self._store, self._queues, acknowledged)
 
     def _end(self) -> None:
         """Leaves the programs running, or stops them and reports their sessions; records the end."""
@@ -361,6 +349,7 @@ class Activator:
             program.release()
         is_well = self._notifications.problem is None
         acknowledged = self._ended_sessions.flush(_FLUSH_TIMEOUT_S if is_well else 0)
+        self._published.flush(_FLUSH_TIMEOUT_S if is_well else 0)
         end = Step(self._now_ms())
         count = len(self._programs)
         programs = f"{count} program{'s' if count != 1 else ''}"
@@ -378,6 +367,7 @@ class Activator:
                 del self._queues[queue]
                 self._due_ms.pop(queue, None)
                 self._store.forget_queue(queue)
+        self._published.publish(dict.fromkeys(idle))
 
     def _save_about(self, now_ms: int) -> None:
         self._about.seen_ms = now_ms
@@ -392,8 +382,8 @@ class Activator:
         entry = self._config.current.entry_for(queue)
         return entry.policy(self._about.salt) if entry is not None and entry.refusal(queue) is None else None
 
-    def _pass_over(self, line: str) -> None:
-        self._on_event(ActivatorEvent(self._now_ms(), None, "passed over", line))
+    def _say(self, what: str, line: str) -> None:
+        self._on_event(ActivatorEvent(self._now_ms(), None, what, line))
 
     def _now_ms(self) -> int:
         return round((time.monotonic() + self._wall_minus_monotonic_s) * 1000)

@@ -1,17 +1,20 @@
 """The view of `queue-activation activator status`, from the state directory alone."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from streaming.core.times import iso_time
-from streaming.daemons.activator.store import QueueRecord, Store, has_state, is_locked
+from streaming.daemons.activator import words
+from streaming.daemons.activator.rows import Rows
+from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
 from streaming.system.logs import printable
+from streaming.wire.activator_rows import ActivatorRow
 
 Status = dict[str, Any]
 _LATEST_DECISIONS = 20
@@ -34,9 +37,8 @@ def read_status(directory: Path, now_ms: int) -> Status:
         )
     with Store(directory) as store:
         about = store.about()
-        pids: dict[str, list[int]] = {}
-        for program in store.programs():
-            pids.setdefault(program.queue, []).append(program.identity.pid)
+        rows = Rows(about, directory)
+        pids = {program.session_id: program.identity.pid for program in store.programs()}
         return {
             "is_running": is_running,
             "pid": about.pid if about.config_file else None,
@@ -47,9 +49,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
             "kafka_problem": about.kafka_problem if is_running else None,
             "passed_over": about.passed_over,
             "without_entry": about.without_entry,
-            "queues": [
-                _queue_status(queue, record, pids.get(queue, []), now_ms) for queue, record in store.queues().items()
-            ],
+            "queues": [_queue_status(rows.of(queue, record, pids, now_ms)) for queue, record in store.queues().items()],
             "decisions": [
                 {"at": iso_time(each.at_ms), "queue": each.queue or None, "what": each.action, "why": each.why}
                 for each in store.decisions(_LATEST_DECISIONS)
@@ -57,21 +57,10 @@ def read_status(directory: Path, now_ms: int) -> Status:
         }
 
 
-def _queue_status(queue: str, record: QueueRecord, pids: list[int], now_ms: int) -> Status:
-    state, held = record.state, record.state.held
-    return {
-        "queue": queue,
-        "running": len(state.running),
-        "max": json.loads(state.entry)["max"] if state.entry else None,
-        "pids": pids,
-        "held": {"notification_id": held.notification_id, "sequence": held.sequence, "why": held.blocked}
-        if held is not None
-        else None,
-        "crashes": state.crashes,
-        "backoff_until": iso_time(state.backoff_until_ms) if state.backoff_until_ms > now_ms else None,
-        "fatal_exit_code": state.fatal_exit_code,
-        "last": {"at": iso_time(record.at_ms), "action": record.action, "why": record.why} if record.action else None,
-    }
+def _queue_status(row: ActivatorRow) -> Status:
+    """Returns a row as it is in queue-activators; `running` and `pids` are older than `programs`."""
+    fields: Status = msgspec.to_builtins(row)
+    return {**fields, "running": len(row.programs), "pids": [program.pid for program in row.programs]}
 
 
 def show(status: Status) -> RenderableType:
@@ -121,14 +110,11 @@ def _not_running(status: Status) -> str:
 
 def _reasons(row: Status) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
-    last, held = row["last"], row["held"]
+    known, last = msgspec.convert(row, ActivatorRow), row["last"]
     text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
-    if held is not None and (last is None or last["action"] != "held"):
-        text.append(
-            f"\nheld: #{held['sequence']}: {held['why'] or 'a program is about to be started for it'}", "yellow"
-        )
-    if row["backoff_until"]:
-        text.append(f"\nnothing is started until {row['backoff_until'][11:19]}", "red")
-    if row["fatal_exit_code"] is not None:
-        text.append(f"\nexit code {row['fatal_exit_code']} was fatal: change the entry in the config", "bold red")
+    held = words.holds(known) if last is None or last["action"] != "held" else []
+    for line in held:
+        text.append(f"\n{printable(line)}", "yellow")
+    for line in words.troubles(known):
+        text.append(f"\n{printable(line)}", "red")
     return text

@@ -101,6 +101,8 @@ class About:
         kafka_problem: The present problem with Kafka; None if there is none.
         passed_over: Number of records since the start that could not be decoded.
         without_entry: Queues that got a notification since the start, and have no entry in the config.
+        group_id: Its consumer group.
+        directory: Its working directory, which relative names of log files begin with.
     """
 
     instance_id: str
@@ -113,6 +115,8 @@ class About:
     passed_over: int = 0
     salt: str = ""
     without_entry: list[str] = field(default_factory=list)
+    group_id: str = ""
+    directory: str = ""
 
 
 _about_decoder = msgspec.json.Decoder(About)

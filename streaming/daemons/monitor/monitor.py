@@ -171,8 +171,9 @@ def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], b
 
 def _rights(topics: Topics) -> Rights:
     inputs = topics.inputs()
-    # Without the topic of periodic tasks, it is only not shown by `maintenance`.
-    outputs = [spec.name for spec in topics.specs() if spec.name not in (*inputs, topics.service_maintenance)]
+    # Without the topic of periodic tasks, it is only not shown by `maintenance`. Activators write theirs.
+    others = topics.service_maintenance, topics.activators
+    outputs = [spec.name for spec in topics.specs() if spec.name not in (*inputs, *others)]
     return rights(reads=inputs, writes=[topics.ticks, *outputs])
 
 

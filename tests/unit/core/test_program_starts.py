@@ -12,6 +12,7 @@ from streaming.core.activation.program_starts import (
     RETRY_MS,
     Action,
     Decision,
+    Ended,
     Notified,
     QueueActivator,
 )
@@ -495,3 +496,29 @@ def test_the_state_is_plain_values() -> None:
     queue.activate(2)
     encoded = msgspec.json.encode(queue.state)
     assert msgspec.json.decode(encoded, type=QueueActivator) == queue.state
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(0, "exit code 0"), (3, "exit code 3"), (-9, "killed by signal 9"), (None, "exit code unknown")]
+)
+def test_the_end_of_the_last_program_is_remembered_whatever_is_decided_later(code: int | None, how: str) -> None:
+    queue = Queue()
+    assert queue.state.ended is None
+    queue.activate(1)
+    queue.exit("id-1", code)
+    ended = Ended(queue.now_ms, how)
+    queue.after(POLICY.backoff_ms)
+    assert queue.state.ended == ended
+
+
+def test_a_queue_whose_entry_has_gone_belongs_to_none_and_begins_anew_with_the_next_one() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.exit("id-1", 78)
+    assert queue.state.entry == POLICY.entry
+    queue.policy = None
+    queue.decide()
+    assert queue.state.entry == ""
+    queue.policy = POLICY
+    assert actions(queue.activate(2)) == ["dropped", "started"]
+    assert queue.state.fatal_exit_code is None

@@ -1,0 +1,119 @@
+"""Makes the rows of queue-activators: from the activator's state alone, with the names of its files.
+
+`activator status` shows the same rows.
+"""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streaming.core.times import iso_time
+from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.programs import log_file_of
+from streaming.daemons.activator.step import Step
+from streaming.daemons.activator.store import About, QueueRecord
+from streaming.wire.activator_rows import MAX_LINE, ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow
+
+# The part of a log's end in which its last line is looked for.
+_END_BYTES = 4_096
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Makes the rows of an activator.
+
+    Attributes:
+        about: The activator.
+        state_directory: Its state directory, where the programs' logs are unless the entry names a file.
+    """
+
+    about: About
+    state_directory: Path
+
+    def without_program(self, queue: str, entry: ProgramEntry | None) -> ActivatorRow | None:
+        """Returns the row of a queue for which the config has no program; None if it has one.
+
+        Args:
+            queue: The queue.
+            entry: The config's entry for it, which may refuse its name; None if there is none.
+        """
+        row, refusal = self._empty(queue), None if entry is None else entry.refusal(queue)
+        if entry is not None and refusal is None:
+            return None
+        row.entry, row.refusal = None if entry is None else entry.queue, refusal
+        return row
+
+    def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int], config: Config) -> None:
+        """Adds the rows of the queues that a step has changed to the rows that it publishes; `of` has the arguments."""
+        for queue in step.changed:
+            row = self.of(queue, queues[queue], pids, step.now_ms)
+            if (none := self.without_program(queue, config.entry_for(queue))) is not None:
+                row.entry, row.refusal = none.entry, none.refusal
+            step.rows[queue] = row
+
+    def of(self, queue: str, record: QueueRecord, pids: Mapping[str, int], now_ms: int) -> ActivatorRow:
+        """Returns the row of a queue.
+
+        Args:
+            queue: The queue.
+            record: Its state.
+            pids: Session -> process id, for the programs that run.
+            now_ms: The time.
+        """
+        state, row = record.state, self._empty(queue)
+        entry: dict[str, Any] = json.loads(state.entry or "{}")
+        row.entry, row.max = entry.get("queue"), entry.get("max")
+        row.programs = [
+            ProgramRow(pids[session_id], iso_time(program.started_ms))
+            for session_id, program in state.running.items()
+            if session_id in pids
+        ]
+        if state.held is not None:
+            row.held = HeldRow(state.held.notification_id, state.held.sequence, state.held.blocked)
+            row.gave_up_until = _later(state.held.retry_ms, now_ms)
+        row.crashes, row.fatal_exit_code = state.crashes, state.fatal_exit_code
+        row.backoff_until = _later(state.backoff_until_ms, now_ms)
+        if state.ended is not None:
+            row.last_exit = ExitRow(iso_time(state.ended.at_ms), state.ended.how)
+        if record.action:
+            row.last = DecisionRow(iso_time(record.at_ms), record.action, record.why)
+        if entry:
+            log_file = Path(self.about.directory, log_file_of(entry.get("log_file"), self.state_directory, queue))
+            row.log_file, row.last_line = str(log_file), last_line(log_file)
+        return row
+
+    def _empty(self, queue: str) -> ActivatorRow:
+        about = self.about
+        return ActivatorRow(queue, about.instance_id, about.group_id, socket.gethostname(), about.config_file)
+
+
+def _later(instant_ms: int, now_ms: int) -> str | None:
+    return iso_time(instant_ms) if instant_ms > now_ms else None
+
+
+def working_directory() -> str:
+    """Returns this process's working directory; empty if it has been removed."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""
+
+
+def last_line(path: Path) -> str | None:
+    """Returns the last line of a file that is not empty, cut to MAX_LINE characters; None if there is none."""
+    with suppress(OSError, ValueError):  # ValueError: a NUL character in the name
+        # A named pipe that nobody writes would block.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            file.seek(max(0, found.st_size - _END_BYTES))
+            lines = [line.strip() for line in file.read(_END_BYTES).decode(errors="replace").splitlines()]
+            return next((line[:MAX_LINE] for line in reversed(lines) if line), None)
+    return None

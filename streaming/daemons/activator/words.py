@@ -1,0 +1,69 @@
+"""The sentences about a row of queue-activators. `queue show`, `queues` and `activator status` have the same ones."""
+
+from collections.abc import Iterator
+
+from streaming.wire.activator_rows import ActivatorRow
+
+
+def where(row: ActivatorRow) -> str:
+    """Returns the name of the row's activator: its host and its config."""
+    return f"the activator on {row.host} (config {row.config_file})"
+
+
+def programs(row: ActivatorRow) -> str:
+    """Returns which programs run for the queue."""
+    most = f" of at most {row.max}" if row.max is not None else ""
+    if not row.programs:
+        return f"none{most} runs"
+    each = [f"process {program.pid} since {time_of(program.start_time)}" for program in row.programs]
+    return f"{len(row.programs)}{most} run{'s' if len(each) == 1 else ''}: {', '.join(each)}"
+
+
+def troubles(row: ActivatorRow, now: str = "") -> list[str]:
+    """Returns what is wrong and keeps the activator from starting a program, with the end of the programs' log.
+
+    Args:
+        row: The row.
+        now: The time, ISO 8601; empty for a row that was made just now.
+    """
+    if row.entry is None:
+        return [f"no entry of {where(row)} matches this queue"]
+    if row.refusal is not None:
+        return [f"the entry {row.entry} of {where(row)} starts nothing: {row.refusal}"]
+    found = list(_of_programs(row, now))
+    return [*found, *_log(row)] if found else []
+
+
+def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
+    if row.fatal_exit_code is not None:
+        yield f"exit code {row.fatal_exit_code} was fatal: nothing is started until the entry in the config changes"
+    last = f": {row.last_exit.how}" if row.last_exit is not None else ""
+    if row.gave_up_until is not None and row.gave_up_until > now:
+        yield (
+            f"gave up after {_crashes(row)}{last}. Tried again at {time_of(row.gave_up_until)}, at the next "
+            "notification, and when the entry in the config changes"
+        )
+    elif row.backoff_until is not None and row.backoff_until > now:
+        yield f"nothing is started until {time_of(row.backoff_until)}, after {_crashes(row)}{last}"
+
+
+def holds(row: ActivatorRow) -> list[str]:
+    """Returns why a notification is held, if one is."""
+    if row.held is None:
+        return []
+    return [f"held: #{row.held.sequence}: {row.held.why or 'a program is about to be started for it'}"]
+
+
+def _log(row: ActivatorRow) -> list[str]:
+    if row.log_file is None:
+        return []
+    return [f"log {row.log_file}{' has no line' if row.last_line is None else f': {row.last_line}'}"]
+
+
+def _crashes(row: ActivatorRow) -> str:
+    return "a crash" if row.crashes == 1 else f"{row.crashes} crashes in a row"
+
+
+def time_of(time: str) -> str:
+    """Returns the time of day of a record's time, which is in UTC."""
+    return f"{time[11:19]} UTC"

@@ -1,0 +1,92 @@
+"""The record of what an activator does for a queue, in queue-activators; docs/contract.md explains the fields."""
+
+from typing import Annotated
+
+import msgspec
+from confluent_kafka import Message
+from msgspec import Meta, Struct
+
+from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
+from streaming.wire.input_records import Identifier, is_queue_name
+from streaming.wire.output_records import Short
+
+# The last line of a program's log is cut to this length.
+MAX_LINE = 200
+
+
+class ProgramRow(Struct):
+    """A program that runs."""
+
+    pid: Int64
+    start_time: Short
+
+
+class HeldRow(Struct):
+    """A notification that is held."""
+
+    notification_id: str
+    sequence: Int64
+    why: str
+
+
+class ExitRow(Struct):
+    """The end of the program that ended last."""
+
+    at: Short
+    how: str
+
+
+class DecisionRow(Struct):
+    """The last decision."""
+
+    at: Short
+    action: str
+    why: str
+
+
+class ActivatorRow(Struct):
+    """The value of a record of queue-activators: what an activator does for a queue, and why."""
+
+    queue: str
+    activator: Identifier
+    group_id: str
+    host: str
+    config_file: str
+    entry: str | None = None
+    refusal: str | None = None
+    max: Int64 | None = None
+    programs: list[ProgramRow] = []
+    held: HeldRow | None = None
+    crashes: Int64 = 0
+    backoff_until: Short | None = None
+    gave_up_until: Short | None = None
+    fatal_exit_code: Int64 | None = None
+    last_exit: ExitRow | None = None
+    last: DecisionRow | None = None
+    log_file: str | None = None
+    last_line: Annotated[str, Meta(max_length=MAX_LINE)] | None = None
+
+
+_decoder = msgspec.json.Decoder(ActivatorRow)
+_encoder = msgspec.json.Encoder()
+
+
+def key_of(row: ActivatorRow) -> str:
+    """Returns the key of a row. An activator's id has no slash; a queue's name may have some."""
+    return f"{row.activator}/{row.queue}"
+
+
+def encode_row(row: ActivatorRow) -> bytes:
+    """Returns the value of a row's record."""
+    return _encoder.encode(row)
+
+
+def decode_row(message: Message) -> tuple[str, ActivatorRow | None]:
+    """Returns a record's key and its row, which is None for a tombstone; raises InvalidRecordError."""
+    key, value = (message.key() or b"").decode(errors="replace"), message.value()
+    if value is None:
+        return key, None
+    row = decode_json(_decoder, value)
+    if key != key_of(row) or not is_queue_name(row.queue):
+        raise InvalidRecordError("its key is not its activator, a slash and its queue")
+    return key, row

@@ -1,0 +1,59 @@
+"""The activator tells of its queues, to whoever asks from another machine; on a real broker."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.activating import DEADLINE_S, Activating
+from tests.support.shared_broker import SharedBroker
+from tests.support.shell import run_command
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def activating(broker: SharedBroker, tmp_path: Path) -> Iterator[Activating]:
+    with Activating(broker, tmp_path) as its:
+        yield its
+
+
+def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Activating) -> None:
+    activating.write_config("q*", backoff="1h", max_backoff="1h", log_file=f"{activating.folder}/{{queue}}.log")
+    kafka = ("--bootstrap-servers", activating.bootstrap_servers, "--topic-prefix", activating.prefix)
+    for queue in ("q", "other"):
+        run_command("queue", "create", queue, "--only", "definition", *kafka)
+    program = activating.folder / "program.sh"
+    program.write_text(f"echo 'no module named orders'; {program.read_text()}")
+
+    def shown(queue: str) -> dict[str, Any]:
+        [found] = json.loads(run_command("queue", "show", queue, "--json", *kafka))["activators"]
+        return found  # type: ignore[no-any-return]
+
+    def wait_for_why(queue: str, part: str) -> dict[str, Any]:
+        wait_until(lambda: part in " ".join(shown(queue)["why"]), DEADLINE_S, f"{part!r} in the reasons of {queue}")
+        return shown(queue)
+
+    with activating.running() as process:
+        assert "none has got a notification of this queue" in run_command("queue", "show", "q", *kafka)
+        activating.notify("q", 1)
+        activating.notify("other", 1)
+        [start] = activating.wait_for_starts("q", 1)
+        wait_until(lambda: [each["pid"] for each in shown("q")["programs"]] == [start.pid], DEADLINE_S, "the program")
+        assert shown("q")["is_running"]
+        wait_for_why("other", "no entry of the activator on ")
+        activating.end("q.end", 3)
+        row = wait_for_why("q", "after a crash: exit code 3")
+        assert (row["entry"], row["programs"], row["last_line"]) == ("q*", [], "no module named orders")
+        assert f"log {activating.folder}/q.log: no module named orders" in row["why"]
+        status = activating.status_of("q")
+        assert {name: status[name] for name in row if name in status} == {
+            name: row[name] for name in row if name in status
+        }
+
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+    wait_for_why("q", "does not run: it is not in the consumer group")

@@ -1,0 +1,170 @@
+"""The rows that an activator publishes about queues, and the sentences that several commands have in common."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from confluent_kafka import Message
+
+from streaming.core.activation.held_notifications import Held
+from streaming.core.activation.program_starts import Ended, Program, QueueActivator
+from streaming.core.times import iso_time
+from streaming.daemons.activator import words
+from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.rows import Rows, last_line, working_directory
+from streaming.daemons.activator.step import Step
+from streaming.daemons.activator.store import About, QueueRecord
+from streaming.wire.activator_rows import (
+    MAX_LINE,
+    ActivatorRow,
+    DecisionRow,
+    ExitRow,
+    HeldRow,
+    ProgramRow,
+    decode_row,
+    encode_row,
+    key_of,
+)
+from streaming.wire.decoding import InvalidRecordError
+
+NOW_MS = 1_763_730_000_000
+NOW = iso_time(NOW_MS)
+LATER = iso_time(NOW_MS + 600_000)
+ABOUT = About("activator-1", group_id="queue-activation-activator", config_file="/etc/a.toml", directory="/srv")
+ENTRY = ProgramEntry("orders*", "run {queue}", max=2)
+ROW = ActivatorRow("orders", "activator-1", "group", "host-1", "/etc/a.toml", entry="orders*", log_file="/srv/a.log")
+
+
+def record(**state: object) -> QueueRecord:
+    entry = ENTRY.policy("salt").entry
+    return QueueRecord(QueueActivator(**{"entry": entry, **state}), NOW_MS, "exited", "exit code 0")  # type: ignore[arg-type]
+
+
+def row_of(found: QueueRecord, folder: Path) -> ActivatorRow:
+    return Rows(ABOUT, folder).of("orders", found, {"s": 42}, NOW_MS)
+
+
+def test_a_row_tells_the_entry_the_programs_the_last_end_and_the_log(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "orders.log").write_text("first\nlast\n\n")
+    row = row_of(record(running={"s": Program(NOW_MS), "gone": Program(NOW_MS)}, ended=Ended(NOW_MS, "how")), tmp_path)
+    assert (row.queue, row.activator, row.group_id) == ("orders", "activator-1", "queue-activation-activator")
+    assert (row.config_file, row.entry, row.max) == ("/etc/a.toml", "orders*", 2)
+    assert (row.programs, row.last_exit) == ([ProgramRow(42, NOW)], ExitRow(NOW, "how"))
+    assert row.last == DecisionRow(NOW, "exited", "exit code 0")
+    assert (row.log_file, row.last_line) == (f"{tmp_path}/logs/orders.log", "last")
+
+
+def test_a_relative_log_file_is_in_the_activators_working_directory(tmp_path: Path) -> None:
+    entry = msgspec.structs.replace(ENTRY, log_file="logs/{queue}.txt").policy("salt").entry
+    assert row_of(record(entry=entry), tmp_path).log_file == "/srv/logs/orders.txt"
+
+
+def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
+    held = Held("id", 7, "", 1, NOW_MS, blocked="why", retry_ms=NOW_MS + 600_000)
+    row = row_of(record(held=held, crashes=6, backoff_until_ms=NOW_MS + 1), tmp_path)
+    assert (row.held, row.gave_up_until, row.crashes) == (HeldRow("id", 7, "why"), LATER, 6)
+    assert row.backoff_until == iso_time(NOW_MS + 1)
+    row = row_of(record(held=replace(held, retry_ms=NOW_MS), backoff_until_ms=NOW_MS), tmp_path)
+    assert (row.gave_up_until, row.backoff_until) == (None, None)
+
+
+def test_a_queue_for_which_the_config_has_no_program_says_so(tmp_path: Path) -> None:
+    rows, config = Rows(ABOUT, tmp_path), Config([ENTRY])
+    assert rows.without_program("orders", ENTRY) is None
+    row = rows.without_program("other", config.entry_for("other"))
+    assert row is not None
+    assert (row.entry, row.refusal) == (None, None)
+    assert words.troubles(row) == [f"no entry of the activator on {row.host} (config /etc/a.toml) matches this queue"]
+    row = rows.without_program("orders;ls", config.entry_for("orders;ls"))
+    assert row is not None
+    assert words.troubles(row)[0].startswith(f"the entry orders* of {words.where(row)} starts nothing: 'orders;ls' ")
+
+
+def test_a_known_queue_that_has_no_entry_any_more_says_so(tmp_path: Path) -> None:
+    step = Step(NOW_MS, changed={"orders", "other"})
+    queues = {"orders": record(), "other": record()}
+    Rows(ABOUT, tmp_path).add(step, queues, {}, Config([ENTRY]))
+    assert {queue: row.entry for queue, row in step.rows.items() if row is not None} == {
+        "orders": "orders*",
+        "other": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("", None),
+        ("\n \n", None),
+        ("one line without an end", "one line without an end"),
+        ("x\n" * 10_000 + "the last\r\n", "the last"),
+        ("y" * 10_000, "y" * MAX_LINE),
+    ],
+)
+def test_the_last_line_of_a_log(tmp_path: Path, content: str, line: str | None) -> None:
+    log_file = tmp_path / "a.log"
+    log_file.write_text(content)
+    assert last_line(log_file) == line
+
+
+def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("missing", "pipe", ".", "nul\0"):
+        assert last_line(tmp_path / name) is None
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    assert working_directory() == f"{tmp_path}/gone"
+    (tmp_path / "gone").rmdir()
+    assert working_directory() == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "sentences"),
+    [
+        ({}, []),
+        ({"crashes": 1, "backoff_until": NOW}, []),
+        (
+            {"crashes": 1, "backoff_until": LATER, "last_line": "boom"},
+            ["nothing is started until 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
+        ),
+        (
+            {"crashes": 6, "gave_up_until": LATER, "backoff_until": LATER, "last_exit": ExitRow(NOW, "exit code 3")},
+            [
+                "gave up after 6 crashes in a row: exit code 3. Tried again at 13:10:00 UTC, at the next notification, "
+                "and when the entry in the config changes",
+                "log /srv/a.log has no line",
+            ],
+        ),
+        (
+            {"fatal_exit_code": 78, "log_file": None},
+            ["exit code 78 was fatal: nothing is started until the entry in the config changes"],
+        ),
+    ],
+)
+def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object], sentences: list[str]) -> None:
+    assert words.troubles(msgspec.structs.replace(ROW, **more), NOW) == sentences
+
+
+def test_what_is_held_and_what_runs() -> None:
+    assert words.holds(ROW) == []
+    assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, "why"))) == ["held: #2: why"]
+    starting = "held: #2: a program is about to be started for it"
+    assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, ""))) == [starting]
+    assert words.programs(ROW) == "none runs"
+    one, two = ProgramRow(1, NOW), ProgramRow(2, LATER)
+    of_two = msgspec.structs.replace(ROW, max=2)
+    assert words.programs(of_two) == "none of at most 2 runs"
+    assert words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 runs: process 1 since 13:00:00 UTC"
+    both = "2 of at most 2 run: process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
+    assert words.programs(msgspec.structs.replace(of_two, programs=[one, two])) == both
+
+
+def test_a_record_with_another_key_is_none() -> None:
+    row = msgspec.structs.replace(ROW, queue="a/b")
+    assert decode_row(Message(key=key_of(row).encode(), value=encode_row(row))) == ("activator-1/a/b", row)
+    assert decode_row(Message(key=b"activator-1/q", value=None)) == ("activator-1/q", None)
+    for key in (b"", b"a/b", b"activator-2/a/b"):
+        with pytest.raises(InvalidRecordError, match="its key is not its activator, a slash and its queue"):
+            decode_row(Message(key=key, value=encode_row(row)))

@@ -1,0 +1,187 @@
+"""`queue show` and `queues` tell of the activators: whether one runs, and what keeps it from starting a reader."""
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Message
+from rich.console import Console
+
+from streaming.cli import activators, tables
+from streaming.cli.activators import Told, concerned, nobody, problems
+from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.queue_show import as_json, show
+from streaming.errors import UserError
+from streaming.kafka.access import RightMissingError
+from streaming.kafka.admin import GroupMember
+from streaming.kafka.clients import Cluster
+from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow, ProgramRow, encode_row, key_of
+from streaming.wire.topics import Topics
+
+EARLIER, FOREVER = "2026-01-02T03:04:05.678Z", "9999-01-01T00:10:00.000Z"
+GROUP = "queue-activation-activator"
+ROW = ActivatorRow("orders", "activator-1", GROUP, "host-1", "/etc/a.toml", entry="ord*", max=1, log_file="/srv/a.log")
+NO_ENTRY = ActivatorRow("orders", "activator-2", GROUP, "host-2", "/etc/b.toml")
+GAVE_UP: dict[str, Any] = {
+    "crashes": 6,
+    "gave_up_until": FOREVER,
+    "last_exit": ExitRow(EARLIER, "exit code 3"),
+    "last_line": "ImportError: no module orders",
+    "held": HeldRow("id", 7, "gave up"),
+}
+
+
+def told(row: ActivatorRow = ROW, is_running: bool | None = True, **more: object) -> Told:
+    return Told(msgspec.structs.replace(row, **more), is_running)
+
+
+def shown(*found: Told, nobody: str = "") -> str:
+    console = Console(file=io.StringIO(), width=300)
+    console.print(show(QueueFacts("orders", 1, None, None, activators=list(found), no_activator=nobody)))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_a_queue_is_shown_with_its_activators_entry_programs_and_last_end() -> None:
+    text = shown(told(programs=[ProgramRow(42, EARLIER)], last_exit=ExitRow(EARLIER, "exit code 0")))
+    assert "the activator on host-1 (config /etc/a.toml), entry ord*" in text
+    assert "1 of at most 1 runs: process 42 since 03:04:05 UTC" in text
+    assert "the last one ended at 03:04:05 UTC: exit code 0" in text
+
+
+def test_a_queue_that_was_given_up_is_shown_with_the_reason_and_the_end_of_the_log() -> None:
+    text = shown(told(**GAVE_UP))
+    assert "gave up after 6 crashes in a row: exit code 3" in text
+    assert "log /srv/a.log: ImportError: no module orders" in text
+    assert "held:" not in text
+    assert "held: #7: 1 of max 1 are running" in shown(told(held=HeldRow("id", 7, "1 of max 1 are running")))
+
+
+def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_such() -> None:
+    assert "no entry of the activator on host-2 (config /etc/b.toml) matches this queue" in shown(told(NO_ENTRY))
+    assert "none has got a notification" in shown(nobody="none has got a notification of this queue")
+    assert "activator      none" in shown()
+
+
+def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
+    text = shown(told(is_running=False, **GAVE_UP))
+    assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
+    assert "gave up" not in text
+
+
+def test_a_terminal_does_not_act_on_what_an_activator_has_said() -> None:
+    lines = [shown(told(**{**GAVE_UP, "last_line": "\x1b[2J"})), shown(told(NO_ENTRY, host="\x1b[2J"))]
+    assert not any("\x1b" in line for line in lines)
+    assert all("\\x1b[2J" in line for line in lines)
+
+
+def test_json_has_the_row_and_the_reasons() -> None:
+    found = as_json(QueueFacts("orders", 1, None, None, activators=[told(**GAVE_UP)]))["activators"]
+    assert [each["is_running"] for each in found] == [True]
+    assert found[0]["crashes"] == 6
+    assert "gave up after 6 crashes" in found[0]["why"][0]
+
+
+def test_only_those_that_are_concerned_are_told() -> None:
+    dead, unknown, other = told(is_running=False), told(is_running=None), told(NO_ENTRY)
+    assert concerned([dead, unknown, other]) == [unknown]
+    assert concerned([dead, other]) == [other]
+    assert concerned([dead]) == [dead]
+    assert concerned([]) == []
+
+
+def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong() -> None:
+    names = ("fine", "held", "crashing", "unmatched", "left", "inactive", "unknown")
+    rows = [{"queue": name, "state": "INACTIVE" if name == "inactive" else "NOTIFIED"} for name in names]
+    found = {
+        "fine": [told()],
+        "held": [told(held=HeldRow("id", 7, "a program of this queue is still starting (grace 10 s)"))],
+        "crashing": [told(**GAVE_UP)],
+        "unmatched": [told(NO_ENTRY)],
+        "left": [told(is_running=False)],
+        "inactive": [told(NO_ENTRY)],
+    }
+    lines = problems(found, rows)
+    assert [line.partition(":")[0] for line in lines] == ["crashing", "unmatched", "left"]
+    assert "gave up after 6 crashes in a row" in lines[0]
+    assert "; log /srv/a.log: ImportError" in lines[0]
+
+
+def test_the_table_of_queues_ends_with_these_lines() -> None:
+    fields = dict.fromkeys(("last_activated_time", "next_check_time", "max_queue_readers"))
+    counts = dict.fromkeys(("unread_messages", "tasks_waiting", "tasks_running", "activation_sequence"), 1)
+    row = {"queue": "orders", "state": "NOTIFIED", **fields, **counts, "is_receive_enabled": True}
+    console = Console(file=io.StringIO(), width=300)
+    console.print(tables.monitors_view([row], ["orders: gave up"]))
+    assert "orders: gave up" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+class Read:
+    """The topic queue-activators, as `activators.read` reads it."""
+
+    def __init__(self, *rows: ActivatorRow) -> None:
+        self.rows = rows
+
+    def __enter__(self) -> "Read":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def to_end(self) -> list[Message]:
+        return [Message(key=key_of(row).encode(), value=encode_row(row)) for row in self.rows]
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[GroupMember] | UserError]:
+    """Replaces Kafka's consumer groups; the test fills them."""
+    found: dict[str, list[GroupMember] | UserError] = {}
+
+    class Groups:
+        def __init__(self, _cluster: Cluster) -> None:
+            pass
+
+        def members(self, group_id: str, _timeout_s: float) -> list[GroupMember]:
+            its = found.get(group_id, [])
+            if isinstance(its, UserError):
+                raise its
+            return its
+
+    monkeypatch.setattr(activators, "Admin", Groups)
+    return found
+
+
+def test_an_activator_runs_if_its_id_is_in_its_group(
+    members: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ROW, msgspec.structs.replace(ROW, queue="other"), msgspec.structs.replace(NO_ENTRY, queue="dead")
+    monkeypatch.setattr(activators, "TopicFollower", lambda *_arguments: Read(*rows))
+    members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1), GroupMember(None, "x", "127.0.0.1", 0)]
+    found = activators.read(Cluster("kafka:9092"), Topics())
+    assert {queue: [each.is_running for each in told] for queue, told in found.items()} == {
+        "orders": [True],
+        "other": [True],
+        "dead": [False],
+    }
+    assert activators.read(Cluster("kafka:9092"), Topics(), "orders").keys() == {"orders"}
+    assert nobody(Cluster("kafka:9092"), Topics()) == "none has got a notification of this queue"
+    members[GROUP] = RightMissingError("Kafka does not grant this user its group")
+    assert activators.read(Cluster("kafka:9092"), Topics(), "orders")["orders"][0].is_running is None
+    assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
+
+
+def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
+    members["p-" + GROUP] = []
+    sentence = nobody(Cluster("kafka:9092"), Topics("p-"))
+    assert f"none is in the consumer group p-{GROUP}. Start one: queue-activation activator" in sentence
+
+
+def test_without_the_topic_the_rest_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise UserError("Topics are missing: queue-activators.")
+
+    monkeypatch.setattr(activators, "TopicFollower", refuse)
+    assert activators.read(Cluster("kafka:9092"), Topics()) == {}
+    assert "what the activators do is unknown: Topics are missing" in capsys.readouterr().err
