@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
     program.write_text(f"echo 'no module named orders'; {program.read_text()}")
 
     def shown(queue: str) -> dict[str, Any]:
-        [found] = json.loads(run_command("queue", "show", queue, "--json", *kafka))["activators"]
+        lines = run_command("queue", "show", queue, "--json", *kafka).splitlines()  # the first says: no monitor runs
+        [found] = json.loads(lines[-1])["activators"] or [{"why": [], "programs": []}]
         return found  # type: ignore[no-any-return]
 
     def wait_for_why(queue: str, part: str) -> dict[str, Any]:
@@ -57,3 +59,31 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     wait_for_why("q", "does not run: it is not in the consumer group")
+
+
+def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(activating: Activating) -> None:
+    activating.write_config("q", startup_grace="1ms")
+    kafka = ("--bootstrap-servers", activating.bootstrap_servers, "--topic-prefix", activating.prefix)
+    run_command("queue", "create", "q", "--only", "definition", *kafka)
+    place = ("--state-directory", str(activating.state_directory))
+    question = "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer?"
+    commands = (("queue", "show", "q", *kafka), ("activator", "status", *place))
+
+    def exits(count: int) -> bool:
+        return activating.log().count("q: exited") == count
+
+    def says(is_asked: bool, *command: str) -> bool:
+        return (question in " ".join(run_command(*command).split())) == is_asked
+
+    activating.end("q.end", 0)
+    with activating.running():
+        for sequence in (1, 2, 3):
+            for command in commands[: sequence - 1]:
+                assert "without a RECEIVE" not in run_command(*command)
+            activating.notify("q", sequence, "TIMEOUT_EXPIRED")
+            wait_until(partial(exits, sequence), DEADLINE_S, f"exit {sequence}")
+        for command in commands:
+            wait_until(partial(says, True, *command), DEADLINE_S, "the question")
+        activating.show("q", 3, "RECEIVES_OCCURRING")
+        for command in commands:
+            wait_until(partial(says, False, *command), DEADLINE_S, "the end of the question")

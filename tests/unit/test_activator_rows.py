@@ -64,7 +64,8 @@ def test_a_relative_log_file_is_in_the_activators_working_directory(tmp_path: Pa
 
 def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
     held = Held("id", 7, "", 1, NOW_MS, blocked="why", retry_ms=NOW_MS + 600_000)
-    row = row_of(record(held=held, crashes=6, backoff_until_ms=NOW_MS + 1), tmp_path)
+    row = row_of(record(held=held, crashes=6, backoff_until_ms=NOW_MS + 1, exits_without_receive=4), tmp_path)
+    assert row.exits_without_receive == 4
     assert (row.held, row.gave_up_until, row.crashes) == (HeldRow("id", 7, "why"), LATER, 6)
     assert row.backoff_until == iso_time(NOW_MS + 1)
     row = row_of(record(held=replace(held, retry_ms=NOW_MS), backoff_until_ms=NOW_MS), tmp_path)
@@ -135,6 +136,15 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
                 "gave up after 6 crashes in a row: exit code 3. Tried again at 13:10:00 UTC, at the next notification, "
                 "and when the entry in the config changes",
                 "log /srv/a.log has no line",
+            ],
+        ),
+        ({"exits_without_receive": 2}, []),
+        (
+            {"exits_without_receive": 3, "last_line": "bye"},
+            [
+                "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer? See "
+                "docs/guide/reporting.md",
+                "log /srv/a.log: bye",
             ],
         ),
         (

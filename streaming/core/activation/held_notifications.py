@@ -19,6 +19,11 @@ class ViewRow:
     state: str | None
     unread: int
 
+    @property
+    def is_silent(self) -> bool:
+        """Returns whether no RECEIVE has come since the last activation."""
+        return self.state == _NOTIFIED
+
 
 @dataclass(slots=True)
 class Held:
@@ -69,6 +74,6 @@ class Held:
             return f"superseded, the monitor is at #{row.sequence}" if now_ms >= self.settled_ms else ""
         if row.unread <= 0:
             return "nothing is left to read"
-        if row.state != _NOTIFIED:
+        if not row.is_silent:
             return "a reader has received since; the monitor notifies again if one more is useful"
         return ""

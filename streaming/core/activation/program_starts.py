@@ -23,6 +23,8 @@ MAX_REMEMBERED = 64
 
 # With this reason readers are already receiving, so the new reader is needed in addition to those still starting.
 _ACCUMULATING = "MESSAGES_ACCUMULATING"
+# With this reason no RECEIVE has come since the activation before.
+_EXPIRED = "TIMEOUT_EXPIRED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class QueueActivator:
         min_from_ms: No program is started for `min` before this instant.
         entry: The config's entry that `crashes` and `fatal_exit_code` belong to; empty if the config has none.
         ended: The end of the program that ended last.
+        exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
+            monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
     """
 
     running: dict[str, Program] = field(default_factory=dict)
@@ -139,6 +143,7 @@ class QueueActivator:
     min_from_ms: int = NEVER_MS
     entry: str = ""
     ended: Ended | None = None
+    exits_without_receive: int = 0
 
     @property
     def is_idle(self) -> bool:
@@ -156,6 +161,8 @@ class QueueActivator:
         """Takes in a notification; returns what was decided at once."""
         if (known := self._known(new)) is not None:
             return [known]
+        if new.reason != _EXPIRED:
+            self.exits_without_receive = 0
         settled_ms = now_ms + SETTLE_MS
         held = Held(new.notification_id, new.sequence, new.reason, new.unread, settled_ms, post_time=new.post_time)
         if new.is_old and (void := held.void(row, FOREVER_MS)):
@@ -212,6 +219,7 @@ class QueueActivator:
             why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
         elif exit_code in policy.success_exit_codes:
             self._forget_crashes()
+            self.exits_without_receive += 1
             is_restarted = False
             why = f"exit code {exit_code}"
         else:
@@ -241,6 +249,8 @@ class QueueActivator:
             self._take_entry(policy, now_ms)
         else:
             self.entry = ""
+        if row is None or not row.is_silent:
+            self.exits_without_receive = 0
         decisions: list[Decision] = []
         held = self.held
         if held is not None:

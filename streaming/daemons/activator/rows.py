@@ -79,6 +79,7 @@ class Rows:
             row.gave_up_until = _later(state.held.retry_ms, now_ms)
         row.crashes, row.fatal_exit_code = state.crashes, state.fatal_exit_code
         row.backoff_until = _later(state.backoff_until_ms, now_ms)
+        row.exits_without_receive = state.exits_without_receive
         if state.ended is not None:
             row.last_exit = ExitRow(iso_time(state.ended.at_ms), state.ended.how)
         if record.action:

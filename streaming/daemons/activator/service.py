@@ -279,7 +279,7 @@ class Activator:
     def _decide(self, queue: str, step: Step) -> None:
         """Starts the programs that the queue needs now, and notes when to decide again."""
         policy, row, state = self._policy(queue), self._view.row(queue), self._state(queue)
-        is_over = False
+        exits, is_over = state.exits_without_receive, False
         while not is_over:
             is_over = True
             for decision in state.decide(policy, row, step.now_ms, str(uuid.uuid4())):
@@ -288,6 +288,8 @@ class Activator:
                     is_over = False
                 else:
                     self._apply(queue, [decision], step)
+        if state.exits_without_receive != exits:
+            step.changed.add(queue)
         due_ms = state.next_ms(policy, step.now_ms)
         if due_ms < FOREVER_MS:
             self._due_ms[queue] = due_ms

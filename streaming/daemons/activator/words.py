@@ -4,6 +4,10 @@ from collections.abc import Iterator
 
 from streaming.wire.activator_rows import ActivatorRow
 
+# So many programs in a row that exit without a RECEIVE are no coincidence.
+_MANY_EXITS = 3
+_REPORTING = "docs/guide/reporting.md"
+
 
 def where(row: ActivatorRow) -> str:
     """Returns the name of the row's activator: its host and its config."""
@@ -45,6 +49,11 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
         )
     elif row.backoff_until is not None and row.backoff_until > now:
         yield f"nothing is started until {time_of(row.backoff_until)}, after {_crashes(row)}{last}"
+    if row.exits_without_receive >= _MANY_EXITS:
+        yield (
+            f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
+            f"a plain consumer? See {_REPORTING}"
+        )
 
 
 def holds(row: ActivatorRow) -> list[str]:

@@ -522,3 +522,38 @@ def test_a_queue_whose_entry_has_gone_belongs_to_none_and_begins_anew_with_the_n
     queue.policy = POLICY
     assert actions(queue.activate(2)) == ["dropped", "started"]
     assert queue.state.fatal_exit_code is None
+
+
+def test_programs_that_exit_without_a_receive_are_counted_until_somebody_receives() -> None:
+    queue = Queue()
+    queue.activate(1)
+    for sequence in (2, 3):
+        queue.exit(f"id-{sequence - 1}")
+        assert queue.state.exits_without_receive == sequence - 1
+        queue.activate(sequence, "TIMEOUT_EXPIRED")
+    queue.exit("id-3", 3)  # a crash is told as such
+    assert queue.state.exits_without_receive == 2
+    queue.view(3, "RECEIVES_OCCURRING")
+    assert queue.state.exits_without_receive == 0
+
+
+def test_a_reader_that_receives_and_exits_is_never_counted() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.view(1, "RECEIVES_OCCURRING")
+    queue.view(1, "INACTIVE", 0)
+    queue.exit("id-1")
+    assert queue.state.exits_without_receive == 0
+
+
+def test_a_receive_that_the_view_shows_late_or_never_ends_the_count_with_the_next_activation() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.exit("id-1")
+    assert queue.state.exits_without_receive == 1
+    queue.activate(2)  # after a time-out without a RECEIVE, the reason would be TIMEOUT_EXPIRED
+    assert queue.state.exits_without_receive == 0
+    queue.exit("id-2")
+    queue.row = None
+    queue.decide()
+    assert queue.state.exits_without_receive == 0
