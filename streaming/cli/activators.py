@@ -46,7 +46,7 @@ class Told:
             return self.why()
         ended = row.last_exit
         last = [f"the last one ended at {words.time_of(ended.at)}: {ended.how}"] if ended is not None else []
-        return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *last, *self.why()]
+        return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
 
     def as_json(self) -> dict[str, Any]:
         """Returns all that is known, as plain values."""

@@ -104,6 +104,18 @@ class Admin:
                     raise denial(reason) or self._unreachable(error) from None
         return ids
 
+    def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int]:
+        """Returns topic -> its number of partitions, as far as Kafka tells in time.
+
+        A topic that does not exist is not in the answer, and neither is one that this client may not see.
+        """
+        futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        found = {}
+        for name, future in futures.items():
+            with suppress(KafkaException, UserError):
+                found[name] = len(self.client.result(future).partitions)
+        return found
+
     def require_group(self, group_id: str) -> None:
         """Checks that the client may be a member of a consumer group, if Kafka tells in time.
 

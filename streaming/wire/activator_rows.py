@@ -55,6 +55,7 @@ class ActivatorRow(Struct):
     entry: str | None = None
     refusal: str | None = None
     max: Int64 | None = None
+    partitions: Int64 | None = None
     programs: list[ProgramRow] = []
     held: HeldRow | None = None
     crashes: Int64 = 0

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from producers.queue_topics import create_queue_topics
 from tests.support.activating import DEADLINE_S, Activating
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
@@ -87,3 +89,25 @@ def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(
         activating.show("q", 3, "RECEIVES_OCCURRING")
         for command in commands:
             wait_until(partial(says, False, *command), DEADLINE_S, "the end of the question")
+
+
+def test_no_more_programs_run_than_the_queues_topic_has_partitions(activating: Activating) -> None:
+    queue = f"q-{uuid.uuid4().hex[:8]}"
+    create_queue_topics(activating.bootstrap_servers, [queue], partitions=2, replication_factor=1)
+    activating.write_config("q-*", max=3, startup_grace="1ms")
+    with activating.running():
+        for sequence in (1, 2):
+            activating.notify(queue, sequence, "MESSAGES_ACCUMULATING")
+            activating.wait_for_starts(queue, sequence)
+        activating.notify(queue, 3, "MESSAGES_ACCUMULATING")
+        activating.wait_for_log("held: #3: 2 programs run, and the queue's topic has no more partitions")
+        limit = f"{queue}: limited: topic {queue} has 2 partitions, so no more than 2 of max 3 programs run at a time"
+        assert activating.log().count(limit) == 1
+        status = activating.status_of(queue)
+        assert (status["max"], status["partitions"], status["running"]) == (3, 2, 2)
+        # For a queue that is no topic, `max` counts as it is.
+        activating.write_config("*", max=3, startup_grace="1ms")
+        for sequence in (1, 2, 3):
+            activating.notify("elsewhere", sequence, "MESSAGES_ACCUMULATING")
+            activating.wait_for_starts("elsewhere", sequence)
+        assert len(activating.starts(queue)) == 2

@@ -167,6 +167,11 @@ def test_what_is_held_and_what_runs() -> None:
     of_two = msgspec.structs.replace(ROW, max=2)
     assert words.programs(of_two) == "none of at most 2 runs"
     assert words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 runs: process 1 since 13:00:00 UTC"
+    limited = msgspec.structs.replace(ROW, max=3, partitions=2)
+    assert words.programs(limited) == "none of at most 2 runs"
+    assert words.limits(ROW) == []
+    [why] = words.limits(limited)
+    assert why == "max is 3, but the queue's topic has 2 partitions: one more program would never get a message"
     both = "2 of at most 2 run: process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
     assert words.programs(msgspec.structs.replace(of_two, programs=[one, two])) == both
 

@@ -130,6 +130,7 @@ class QueueActivator:
         min_from_ms: No program is started for `min` before this instant.
         entry: The config's entry that `crashes` and `fatal_exit_code` belong to; empty if the config has none.
         ended: The end of the program that ended last.
+        partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
             monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
     """
@@ -143,6 +144,7 @@ class QueueActivator:
     min_from_ms: int = NEVER_MS
     entry: str = ""
     ended: Ended | None = None
+    partitions: int | None = None
     exits_without_receive: int = 0
 
     @property
@@ -290,6 +292,7 @@ class QueueActivator:
             yield self.min_from_ms
 
     def _take_entry(self, policy: Policy, now_ms: int) -> None:
+        self.partitions = policy.partitions
         if policy.entry != self.entry:
             # A change of the entry may have fixed the problem.
             self.entry = policy.entry
@@ -314,8 +317,13 @@ class QueueActivator:
         """Yields the reasons why no program may be started for a held notification now."""
         if self.fatal_exit_code is not None:
             yield f"exit code {self.fatal_exit_code} was fatal; change the entry in the config"
-        if len(self.running) >= policy.max_programs:
-            yield f"{len(self.running)} of max {policy.max_programs} are running"
+        if (count := len(self.running)) >= policy.max_programs:
+            programs = "1 program runs" if count == 1 else f"{count} programs run"
+            yield (
+                f"{count} of max {policy.max_programs} are running"
+                if policy.partitions is None
+                else f"{programs}, and the queue's topic has no more partitions"
+            )
         if now_ms < held.retry_ms:
             yield f"gave up after crash {self.crashes} in a row; tried again every {_RETRY}"
         if now_ms < self.backoff_until_ms:

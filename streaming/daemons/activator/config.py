@@ -116,12 +116,19 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         """Returns the words of the command line, with placeholders."""
         return command_template.split(self.command)
 
-    def policy(self, salt: str) -> Policy:
-        """Returns the entry in the form that decisions use; `salt` is the state directory's."""
+    def policy(self, salt: str, partitions: int | None = None) -> Policy:
+        """Returns the entry in the form that decisions use.
+
+        Args:
+            salt: The salt of the state directory.
+            partitions: The partitions of the queue's topic: no more programs have work. None: not known.
+        """
+        most = self.max if partitions is None else min(self.max, partitions)
         return Policy(
             entry=self._without_secrets(salt),
-            min_programs=self.min,
-            max_programs=self.max,
+            min_programs=min(self.min, most),
+            max_programs=most,
+            partitions=partitions if most < self.max else None,
             startup_grace_ms=durations.parse(self.startup_grace).ms,
             success_exit_codes=frozenset(self.success_exit_codes),
             fatal_exit_codes=frozenset(self.fatal_exit_codes),

@@ -69,6 +69,7 @@ class Rows:
         state, row = record.state, self._empty(queue)
         entry: dict[str, Any] = json.loads(state.entry or "{}")
         row.entry, row.max = entry.get("queue"), entry.get("max")
+        row.partitions = state.partitions
         row.programs = [
             ProgramRow(pids[session_id], iso_time(program.started_ms))
             for session_id, program in state.running.items()

@@ -23,6 +23,7 @@ from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications, notified
+from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
 from streaming.daemons.activator.publishing import PublishedRows
 from streaming.daemons.activator.rows import Rows, working_directory
@@ -110,6 +111,7 @@ class Activator:
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id, pass_over
             )
             resources.callback(self._notifications.close)
+            self._partitions = QueuePartitions(Admin(settings.cluster), self._topics)
             self._queues = self._store.queues()
             self._resources = resources.pop_all()
         return self
@@ -153,6 +155,8 @@ class Activator:
                 self._decide(queue, step)
             elif self._view.row(queue) is None:
                 step.rows[queue] = None  # it was dropped
+        keys = [(message.key() or b"").decode(errors="replace") for message in messages]
+        self._partitions.look(keys, self._config.current, step)
         for message in messages:
             self._take(message, step)
         self._take_exits(step)
@@ -270,6 +274,7 @@ class Activator:
     def _decide_all(self, step: Step) -> None:
         """Decides for each known queue, and for each queue whose entry keeps programs running (`min`)."""
         kept = {entry.queue for entry in self._config.current.programs if entry.min}
+        self._partitions.look(self._queues.keys() | kept, self._config.current, step)
         for queue in sorted(self._queues.keys() | kept):
             self._decide(queue, step)
             step.changed.add(queue)
@@ -368,6 +373,7 @@ class Activator:
             for queue in idle:
                 del self._queues[queue]
                 self._due_ms.pop(queue, None)
+                self._partitions.forget(queue)
                 self._store.forget_queue(queue)
         self._published.publish(dict.fromkeys(idle))
 
@@ -382,7 +388,8 @@ class Activator:
 
     def _policy(self, queue: str) -> Policy | None:
         entry = self._config.current.entry_for(queue)
-        return entry.policy(self._about.salt) if entry is not None and entry.refusal(queue) is None else None
+        most = self._partitions.of(queue)
+        return entry.policy(self._about.salt, most) if entry is not None and entry.refusal(queue) is None else None
 
     def _say(self, what: str, line: str) -> None:
         self._on_event(ActivatorEvent(self._now_ms(), None, what, line))

@@ -94,7 +94,7 @@ def show(status: Status) -> RenderableType:
     for row in status["queues"]:
         table.add_row(
             Text(printable(row["queue"])),
-            f"{row['running']}/{row['max'] if row['max'] is not None else '-'}",
+            f"{row['running']}/{'-' if (most := words.most_of(msgspec.convert(row, ActivatorRow))) is None else most}",
             str(row["crashes"] or "-"),
             row["last"]["at"][11:19] if row["last"] else "-",
             _reasons(row),
@@ -113,7 +113,7 @@ def _reasons(row: Status) -> Text:
     known, last = msgspec.convert(row, ActivatorRow), row["last"]
     text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
     held = words.holds(known) if last is None or last["action"] != "held" else []
-    for line in held:
+    for line in (*words.limits(known), *held):
         text.append(f"\n{printable(line)}", "yellow")
     for line in words.troubles(known):
         text.append(f"\n{printable(line)}", "red")

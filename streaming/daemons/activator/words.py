@@ -16,11 +16,27 @@ def where(row: ActivatorRow) -> str:
 
 def programs(row: ActivatorRow) -> str:
     """Returns which programs run for the queue."""
-    most = f" of at most {row.max}" if row.max is not None else ""
+    most = f" of at most {most_of(row)}" if row.max is not None else ""
     if not row.programs:
         return f"none{most} runs"
     each = [f"process {program.pid} since {time_of(program.start_time)}" for program in row.programs]
     return f"{len(row.programs)}{most} run{'s' if len(each) == 1 else ''}: {', '.join(each)}"
+
+
+def most_of(row: ActivatorRow) -> int | None:
+    """Returns the most programs that run at a time."""
+    return row.max if row.partitions is None else row.partitions
+
+
+def limits(row: ActivatorRow) -> list[str]:
+    """Returns why fewer programs than `max` run at a time, if that is so."""
+    if row.partitions is None:
+        return []
+    plural = "" if row.partitions == 1 else "s"
+    return [
+        f"max is {row.max}, but the queue's topic has {row.partitions} partition{plural}: one more program would never "
+        "get a message"
+    ]
 
 
 def troubles(row: ActivatorRow, now: str = "") -> list[str]:

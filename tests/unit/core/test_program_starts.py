@@ -557,3 +557,18 @@ def test_a_receive_that_the_view_shows_late_or_never_ends_the_count_with_the_nex
     queue.row = None
     queue.decide()
     assert queue.state.exits_without_receive == 0
+
+
+def test_no_more_programs_run_than_the_topic_has_partitions() -> None:
+    queue = Queue(replace(POLICY, max_programs=1, partitions=1))
+    queue.activate(1)
+    assert queue.state.partitions == 1
+    [held] = queue.activate(2, ACCUMULATING)
+    assert held.why == "#2: 1 program runs, and the queue's topic has no more partitions"
+    queue.policy = replace(POLICY, max_programs=2, partitions=2)
+    assert actions(queue.decide()) == ["started"]
+    [held] = queue.activate(3, ACCUMULATING)
+    assert held.why == "#3: 2 programs run, and the queue's topic has no more partitions"
+    queue.policy = POLICY
+    queue.decide()
+    assert queue.state.partitions is None

@@ -1,0 +1,60 @@
+"""The partitions of the queues' topics. A program more than a topic has partitions never gets a message."""
+
+import time
+from collections.abc import Iterable
+
+from streaming.daemons.activator.config import Config
+from streaming.daemons.activator.step import Step
+from streaming.kafka.admin import Admin
+from streaming.wire.topics import Topics, topic_name_problem
+
+# Partitions are added seldom, and nothing is lost meanwhile.
+FRESH_S = 60.0
+# The activator does nothing else while it waits for this answer.
+_TIMEOUT_S = 2.0
+
+
+class QueuePartitions:
+    """The number of partitions of each queue that is a topic which this activator may see."""
+
+    def __init__(self, admin: Admin, topics: Topics) -> None:
+        self._admin = admin
+        self._topics = topics
+        # Queue -> when Kafka was asked, and the answer; None: there is no such topic, or it may not be seen.
+        self._known: dict[str, tuple[float, int | None]] = {}
+
+    def look(self, queues: Iterable[str], config: Config, step: Step) -> None:
+        """Asks Kafka about the queues that may have several programs, unless it was asked in the last minute.
+
+        Args:
+            queues: The queues.
+            config: The config, with the most programs for each.
+            step: The present step, which notes each new answer that limits the programs of a queue.
+        """
+        now_s = time.monotonic()
+        most = {queue: entry.max for queue in queues if (entry := config.entry_for(queue)) is not None}
+        asked = [queue for queue in most if most[queue] > 1 and self._is_due(queue, now_s)]
+        if not asked:
+            return
+        found = self._admin.visible_partitions(asked, _TIMEOUT_S)
+        for queue in asked:
+            before = self.of(queue)
+            count = found.get(queue, before)  # what is known stays if Kafka does not answer
+            self._known[queue] = now_s, count
+            if count is not None and count < most[queue] and count != before:
+                plural = "" if count == 1 else "s"
+                why = f"topic {queue} has {count} partition{plural}, so no more than {count} of max {most[queue]}"
+                step.note(queue, "limited", f"{why} programs run at a time")
+
+    def of(self, queue: str) -> int | None:
+        """Returns the number of partitions; None if it is not known."""
+        return self._known.get(queue, (0.0, None))[1]
+
+    def forget(self, queue: str) -> None:
+        """Forgets a queue."""
+        self._known.pop(queue, None)
+
+    def _is_due(self, queue: str, now_s: float) -> bool:
+        if topic_name_problem(queue, self._topics) is not None:
+            return False
+        return queue not in self._known or now_s - self._known[queue][0] >= FRESH_S

@@ -1,0 +1,98 @@
+"""The activator runs no more programs than the topic of a queue has partitions, if it can know them."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from streaming.daemons.activator import partitions
+from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.partitions import QueuePartitions
+from streaming.daemons.activator.step import Step
+from streaming.wire.topics import Topics
+
+CONFIG = Config([ProgramEntry("one", "run"), ProgramEntry("*", "run", max=3)])
+
+
+class Kafka:
+    """Kafka's administration, which counts the requests.
+
+    Attributes:
+        topics: The topics that the activator may see, and their partitions.
+        asked: The topics of each request.
+    """
+
+    def __init__(self, **topics: int) -> None:
+        self.topics = topics
+        self.asked: list[list[str]] = []
+
+    def visible_partitions(self, names: Iterable[str], _timeout_s: float) -> dict[str, int]:
+        self.asked.append(sorted(names))
+        return {name: self.topics[name] for name in names if name in self.topics}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now_s = [1_000.0]
+    monkeypatch.setattr(partitions.time, "monotonic", lambda: now_s[0])
+    return now_s
+
+
+def counts(kafka: Kafka) -> QueuePartitions:
+    return QueuePartitions(kafka, Topics())  # type: ignore[arg-type]
+
+
+def said(found: QueuePartitions, *queues: str) -> list[tuple[str | None, str, str]]:
+    """Asks about queues; returns what the activator's log gets."""
+    step = Step(0)
+    found.look(queues, CONFIG, step)
+    return [(event.queue, event.what, event.why) for event in step.events]
+
+
+def test_a_topic_with_fewer_partitions_than_max_is_a_limit_that_is_said_once(clock: list[float]) -> None:
+    kafka = Kafka(orders=2, wide=3)
+    found = counts(kafka)
+    assert said(found, "orders", "wide", "elsewhere") == [
+        ("orders", "limited", "topic orders has 2 partitions, so no more than 2 of max 3 programs run at a time")
+    ]
+    assert {queue: found.of(queue) for queue in ("orders", "wide", "elsewhere")} == {
+        "orders": 2,
+        "wide": 3,
+        "elsewhere": None,
+    }
+    clock[0] += 3_600
+    assert said(found, "orders") == []
+    kafka.topics["orders"] = 1
+    clock[0] += 3_600
+    [(_, _, why)] = said(found, "orders")
+    assert why.startswith("topic orders has 1 partition, so no more than 1 of max 3")
+
+
+def test_kafka_is_asked_about_all_queues_at_once_and_seldom(clock: list[float]) -> None:
+    kafka = Kafka(a=1, b=1)
+    found = counts(kafka)
+    for queues in ("ab", "abc", "abc"):
+        said(found, *queues)
+    assert kafka.asked == [["a", "b"], ["c"]]
+    clock[0] += partitions.FRESH_S
+    kafka.topics = {"a": 4}
+    said(found, "a", "b")
+    assert (found.of("a"), found.of("b")) == (4, 1)
+    found.forget("a")
+    assert found.of("a") is None
+
+
+@pytest.mark.usefixtures("clock")
+def test_kafka_is_not_asked_where_partitions_limit_nothing_or_the_queue_can_have_no_topic() -> None:
+    kafka = Kafka()
+    found = counts(kafka)
+    assert said(found, "one", "queue-activations", "with blanks") == []
+    found.look(["q"], Config([ProgramEntry("other", "run", max=9)]), Step(0))
+    assert kafka.asked == []
+
+
+def test_the_partitions_are_the_most_and_the_least_programs() -> None:
+    entry = ProgramEntry("orders", "run", min=3, max=4)
+    for known, least, most, limit in ((None, 3, 4, None), (2, 2, 2, 2), (4, 3, 4, None), (9, 3, 4, None)):
+        policy = entry.policy("salt", known)
+        assert (policy.min_programs, policy.max_programs, policy.partitions) == (least, most, limit)
+        assert policy.entry == entry.policy("salt").entry
