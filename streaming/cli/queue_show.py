@@ -39,6 +39,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             failures=row.get("task_failures", 0),
             next_start_at=_time(row.get("next_start_time")),
             has_notifications=bool(_notifications(facts)),
+            is_topic=facts.partitions is not None,
         )
     )
 

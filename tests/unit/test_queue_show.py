@@ -79,6 +79,13 @@ def test_a_procedure_that_fails_is_shown_with_how_often_since_when_and_when_it_i
     ) in text
 
 
+def test_readers_that_wait_beside_unread_messages_have_no_partition_with_messages() -> None:
+    waiting = {"state": "RECEIVES_OCCURRING", "is_receive_enabled": True, "unread_messages": 63, "tasks_waiting": 2}
+    text = shown(OFF | waiting)
+    assert "2 readers wait in RECEIVE although 63 messages are unread" in text
+    assert "they have no partition with messages" in text
+
+
 def test_activations_are_looked_for_from_the_beginning_if_the_time_of_the_last_one_was_cleared() -> None:
     assert queue_facts._activations_since_ms(None) == 0
     assert queue_facts._activations_since_ms("1970-01-01T02:00:00.000Z") == 3_600_000

@@ -12,11 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from streaming.cli.activators import Told
 from streaming.cli.tables import failure
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.daemons.activator.config import Config
 from streaming.daemons.host.config import HostConfig
+from streaming.wire.activator_rows import ActivatorRow, ExitRow
 from streaming.wire.input_records import arrivals_decoder, decode, receives_decoder
 from tests.support.command_lines import (
     COMMAND,
@@ -232,6 +234,7 @@ QUOTED = Situation(
     failures=0,
     next_start_at=None,
     has_notifications=True,
+    is_topic=True,
 )
 FAILING = {
     "task_failures": 3,
@@ -240,6 +243,17 @@ FAILING = {
     "failing_procedure": "read_payments",
 }
 
+GIVEN_UP = ActivatorRow(
+    *("orders", "activator-1", "queue-activation-activator", "host-1", "/etc/activator.toml"),
+    entry="orders",
+    max=4,
+    crashes=6,
+    gave_up_until="9999-01-31T10:33:12.000Z",
+    last_exit=ExitRow("2026-01-31T10:23:12.000Z", "exit code 1"),
+    log_file="/var/log/readers/orders.log",
+    last_line="ModuleNotFoundError: No module named 'orders'",
+)
+
 
 @pytest.mark.parametrize(
     "sentences",
@@ -247,10 +261,12 @@ FAILING = {
         why(QUOTED),
         why(replace(QUOTED, activations=3)),
         why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1)),
+        why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=63, waiting=2)),
         why(replace(QUOTED, state=State.INACTIVE, unread=0, waiting=1)),
         why(replace(QUOTED, state=State.ABSENT, is_on=False)),
         why(replace(QUOTED, state=State.ABSENT, has_notifications=False)),
         [str(failure(FAILING))],
+        Told(GIVEN_UP, True).lines(),
     ],
 )
 def test_the_guide_quotes_what_queue_show_prints(sentences: list[str]) -> None:

@@ -23,6 +23,7 @@ class Situation:
         failures: How many of its tasks in a row ended without a RECEIVE.
         next_start_at: When the next task is started after a failure.
         has_notifications: Whether it has an event notification.
+        is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
     """
 
     state: State
@@ -38,6 +39,7 @@ class Situation:
     failures: int
     next_start_at: str | None
     has_notifications: bool
+    is_topic: bool
 
 
 def why(now: Situation) -> list[str]:
@@ -98,7 +100,9 @@ def _notified(now: Situation) -> list[str]:
 
 def _receives_occurring(now: Situation) -> list[str]:
     sentences = ["Readers receive."]
-    if now.waiting > 0:
+    if 0 < now.waiting < now.unread:
+        sentences.append(_waiting_in_vain(now))
+    elif now.waiting > 0:
         sentences.append(
             f"{_who_waits(now.waiting)} in RECEIVE and would take the next message, so one more would have no work."
         )
@@ -113,3 +117,12 @@ def _receives_occurring(now: Situation) -> list[str]:
             f"empty. The monitor looks next at {now.next_check_at}.{since}"
         )
     return sentences
+
+
+def _waiting_in_vain(now: Situation) -> str:
+    they, have, do, them = ("it", "has", "does", "it") if now.waiting == 1 else ("they", "have", "do", "them")
+    free = f"{they} {have} no partition with messages" if now.is_topic else f"nothing that is unread is free for {them}"
+    return (
+        f"{_who_waits(now.waiting)} in RECEIVE although {now.unread:,} messages are unread. If {they} {do} not take "
+        f"them at once, {free}, and one more reader would have no work either."
+    )

@@ -21,6 +21,7 @@ QUIET = Situation(
     failures=0,
     next_start_at=None,
     has_notifications=False,
+    is_topic=False,
 )
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 
@@ -43,8 +44,18 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "the next one starts at 10:03"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2), "the monitor looks again at 10:05"),
         (replace(NOTIFIED, max_queue_readers=2, tasks_running=2), "because max_queue_readers, 2, tasks run"),
-        (replace(QUIET, waiting=1), "A reader waits in RECEIVE"),
-        (replace(QUIET, waiting=2), "2 readers wait in RECEIVE"),
+        (replace(QUIET, waiting=1, unread=1), "A reader waits in RECEIVE and would take the next message"),
+        (replace(QUIET, waiting=2, unread=-1), "2 readers wait in RECEIVE and would take the next message"),
+        (
+            replace(QUIET, waiting=2, unread=63, is_topic=True),
+            "2 readers wait in RECEIVE although 63 messages are unread. If they do not take them at once, they have no "
+            "partition with messages, and one more reader would have no work either.",
+        ),
+        (
+            replace(QUIET, waiting=1, unread=2),
+            "A reader waits in RECEIVE although 2 messages are unread. If it does not take them at once, nothing that "
+            "is unread is free for it, and one more reader would have no work either.",
+        ),
         (replace(QUIET, unread=0), "Nothing is unread"),
         (replace(QUIET, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run"),
         (QUIET, "looks next at 10:05"),
@@ -55,3 +66,8 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 )
 def test_the_sentence(now: Situation, part: str) -> None:
     assert part in " ".join(why(now))
+
+
+def test_readers_that_wait_beside_more_unread_messages_are_not_said_to_take_the_next_one() -> None:
+    for is_topic in (True, False):
+        assert "would take the next" not in " ".join(why(replace(QUIET, waiting=2, is_topic=is_topic)))
