@@ -46,6 +46,9 @@ class Told:
             return self.why()
         ended = row.last_exit
         last = [f"the last one ended at {words.time_of(ended.at)}: {ended.how}"] if ended is not None else []
+        if self.is_running is False:
+            left = [f"entry {row.entry}", words.programs(row), *last]
+            return [*self.why(), f"when it last wrote: {'; '.join(left)}"]
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
 
     def as_json(self) -> dict[str, Any]:
@@ -81,9 +84,18 @@ def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, 
 
 
 def concerned(told: list[Told]) -> list[Told]:
-    """Returns what counts: of activators that run, if one does; and of those with an entry, if one has one."""
+    """Returns what counts: of activators that run, if one does; and of those with an entry, if one has one.
+
+    Of each consumer group it is the row of the latest decision, because the queue may have moved to another activator.
+    """
     told = [each for each in told if each.is_running is not False] or told
-    return [each for each in told if each.row.entry is not None] or told
+    told = [each for each in told if each.row.entry is not None] or told
+    newest = {each.row.group_id: each for each in sorted(told, key=_decided)}
+    return list(newest.values())
+
+
+def _decided(told: Told) -> str:
+    return "" if told.row.last is None else told.row.last.at
 
 
 def problems(found: dict[str, list[Told]], monitors: Iterable[dict[str, Any]]) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from producers.queue_topics import create_queue_topics
 from tests.support.activating import DEADLINE_S, Activating
+from tests.support.bad_output import valid_fields
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
 from tests.support.waiting import wait_until
@@ -58,6 +59,12 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
             name: row[name] for name in row if name in status
         }
 
+        fields = valid_fields("queue-monitors", "q", 1)
+        activating.producer.produce(activating.topics.monitors, json.dumps(fields), "q")
+        activating.producer.flush()
+        shown_by_queues = " ".join(run_command("queues", *kafka).split())
+        assert "q: nothing is started until" in shown_by_queues
+        assert "no module named orders" in shown_by_queues
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     wait_for_why("q", "does not run: it is not in the consumer group")

@@ -28,7 +28,7 @@ RECORDS = int(os.environ.get("BAD_INPUT_RECORDS") or 2_000)
 DEADLINE_S = 60.0 + RECORDS / 100
 pytestmark = pytest.mark.timeout(DEADLINE_S * 20)
 
-COMPACTED = ("queue-monitors", "queue-activated-tasks")
+COMPACTED = ("queue-monitors", "queue-activated-tasks", "queue-activators")
 ACTIVATOR = """
 [[programs]]
 queue = "good"
@@ -136,7 +136,7 @@ def test_the_host_goes_on_and_runs_each_good_task(flooded: Flooded, tmp_path: Pa
 
 
 def test_views_show_what_is_good(flooded: Flooded) -> None:
-    for topic in ("queue-monitors", "queue-activated-tasks", "queue-activations"):
+    for topic in ("queue-monitors", "queue-activated-tasks", "queue-activations", "queue-activators"):
         flooded.good(topic, 1)
         flooded.flood(topic)
         flooded.good(topic, 2)
@@ -148,6 +148,9 @@ def test_views_show_what_is_good(flooded: Flooded) -> None:
             lines = found.stdout.splitlines()
             good = [line for line in lines if line.startswith(f"{GOOD} ") or f'"queue": "{GOOD}"' in line]
             assert len(good) == least, found.stdout[:3_000]
+    shown = flooded.output_of("queue", "show", GOOD)
+    assert (shown.returncode, "Traceback" in shown.stderr) == (0, False), shown.stderr[-3_000:]
+    assert "the activator on h (config /a.toml) does not run" in " ".join(shown.stdout.split())
 
 
 def test_watch_shows_what_is_good(flooded: Flooded, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ failure prints its seed and the command that replays it.
 
 import contextlib
 import io
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,14 +16,16 @@ import pytest
 from rich.console import Console
 
 from streaming.cli import tables
+from streaming.cli.activators import Told
 from streaming.cli.demo.story import Story
+from streaming.cli.queue_show import printable_lines
 from streaming.core.activation.program_starts import Notified, QueueActivator
 from streaming.core.activation.start_policy import Policy
 from streaming.daemons.activator.notifications import decode_row
 from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.host.start_records import decode_task
 from streaming.daemons.monitor.queue_metrics import QueuesByState
-from streaming.wire import notifications
+from streaming.wire import activator_rows, notifications
 from streaming.wire.decoding import MAX_TOLD, InvalidRecordError, RecordDecoder
 from tests.support.bad_input import Fuzzer
 from tests.support.bad_output import GOOD, QUEUES, TOPICS, OutputFuzzer, OutputRecord, valid_fields
@@ -138,6 +141,23 @@ def test_queues_shows_the_last_good_row_of_queue_monitors() -> None:
     assert [row["activation_sequence"] for row in rows if row["queue"] == GOOD] == GOOD_NUMBERS[-1:]
     [line] = [line for line in screen.lines() if line.startswith(f"{GOOD} ")]
     assert f" {len(GOOD_NUMBERS)} " in line
+
+
+def test_each_good_row_of_queue_activators_is_told() -> None:
+    taken = []
+    for record in Records("queue-activators").to_end():
+        try:
+            _, row = activator_rows.decode_row(record)
+        except InvalidRecordError:
+            continue
+        if row is None:
+            continue
+        told = Told(row, True)
+        assert printable_lines([*told.lines(), *told.why()]).replace("\n", "").isprintable()
+        json.dumps(told.as_json())
+        if row.queue == GOOD:
+            taken.append(row.exits_without_receive)
+    assert taken == GOOD_NUMBERS
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[bold]", "a\u202eb", "\\[red]"])

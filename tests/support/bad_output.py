@@ -1,4 +1,4 @@
-"""Random records, valid and invalid, for the topics that the monitor writes and other programs read."""
+"""Random records, valid and invalid, for the topics that monitor and activator write and other programs read."""
 
 import json
 import uuid
@@ -11,7 +11,7 @@ from tests.support.json_fuzzer import JsonFuzzer
 # The queue of good records. Each program must accept them, whatever records are between them.
 GOOD = "good"
 QUEUES = [f"q{number}" for number in range(100)] + ["[/x]", "[bold]", "Ünicode.😀", ".".join(["\U0010ffff" * 128] * 3)]
-TOPICS = ("queue-activations", "queue-monitors", "queue-tasks", "queue-activated-tasks")
+TOPICS = ("queue-activations", "queue-monitors", "queue-tasks", "queue-activated-tasks", "queue-activators")
 _EVENTS = {"QUEUE_ACTIVATION": "queue.activation.v1", "BROKER_QUEUE_DISABLED": "queue.disabled.v1"}
 _EXTENSIONS = ("notification", "service", "sequence", "reason", "unread_messages", "tasks_waiting", "expires_at")
 _TIME = "2026-01-01T00:00:00.000Z"
@@ -58,8 +58,7 @@ class OutputFuzzer(JsonFuzzer):
     def good(self, topic: str, number: int, offset: int = 0) -> OutputRecord:
         """Returns a valid record about the queue GOOD with `number` as its sequence."""
         fields = valid_fields(topic, GOOD, number)
-        key = fields["task_id"] if topic == "queue-activated-tasks" else GOOD
-        return OutputRecord(topic, key.encode(), json.dumps(fields).encode(), offset_=offset)
+        return OutputRecord(topic, key_of(topic, fields).encode(), json.dumps(fields).encode(), offset_=offset)
 
     def record(self, topic: str, offset: int = 0) -> OutputRecord:
         """Returns a random record, valid or not."""
@@ -68,7 +67,7 @@ class OutputFuzzer(JsonFuzzer):
         fields = valid_fields(topic, queue, random.choice((1, 2, 3, 2**40)))
         if "task_id" in fields:
             fields["task_id"] = f"task-{random.randrange(300)}"
-        key: bytes | None = str(fields["task_id" if topic == "queue-activated-tasks" else "queue"]).encode()
+        key: bytes | None = key_of(topic, fields).encode()
         if random.random() < 0.1:
             key = random.choice((None, b"", b"\xff", b"k" * 5_000, b"\0", key and key + b"x"))
         if topic == "queue-activations" and random.random() < 0.3:
@@ -91,8 +90,15 @@ class OutputFuzzer(JsonFuzzer):
         return headers
 
 
+def key_of(topic: str, fields: dict[str, Any]) -> str:
+    """Returns the key of a valid record."""
+    if topic == "queue-activators":
+        return f"{fields['activator']}/{fields['queue']}"
+    return str(fields["task_id" if topic == "queue-activated-tasks" else "queue"])
+
+
 def valid_fields(topic: str, queue: str, sequence: int) -> dict[str, Any]:
-    """Returns the fields of a record that the monitor writes to a topic."""
+    """Returns the fields of a record that the monitor, or an activator, writes to a topic."""
     names = {"database_name": "kafka", "schema_name": "dbo", "queue_name": queue}
     if topic == "queue-activations":
         return {
@@ -109,6 +115,15 @@ def valid_fields(topic: str, queue: str, sequence: int) -> dict[str, Any]:
             "unread_messages": 1, "tasks_running": 0, "task_limit_reached": 0, "is_procedure_failed": False,
             "max_queue_readers": None, "is_receive_enabled": True, "is_activation_enabled": False,
             "activation_sequence": sequence, "next_check_time": None, "update_time": _TIME, "queue": queue,
+        }  # fmt: skip
+    if topic == "queue-activators":
+        held = {"notification_id": "n", "sequence": sequence, "why": "w"}
+        return {
+            "queue": queue, "activator": "a", "group_id": "g", "host": "h", "config_file": "/a.toml", "entry": "*",
+            "refusal": None, "max": 3, "partitions": 2, "programs": [{"pid": 1, "start_time": _TIME}], "held": held,
+            "crashes": 2, "backoff_until": _TIME, "gave_up_until": _TIME, "fatal_exit_code": 3,
+            "exits_without_receive": sequence, "last_exit": {"at": _TIME, "how": "exit code 1"},
+            "last": {"at": _TIME, "action": "held", "why": "w"}, "log_file": "/q.log", "last_line": "end",
         }  # fmt: skip
     task = {"queue": queue, "task_id": str(uuid.uuid4()), "procedure_name": "p", "execute_as": None}
     if topic == "queue-tasks":

@@ -16,7 +16,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow, ProgramRow, encode_row, key_of
+from streaming.wire.activator_rows import ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow, encode_row, key_of
 from streaming.wire.topics import Topics
 
 EARLIER, FOREVER = "2026-01-02T03:04:05.678Z", "9999-01-01T00:10:00.000Z"
@@ -66,6 +66,7 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
 def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     text = shown(told(is_running=False, **GAVE_UP))
     assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
+    assert "when it last wrote: entry ord*; none of at most 1 runs; the last one ended at 03:04:05 UTC: exit" in text
     assert "gave up" not in text
 
 
@@ -86,6 +87,9 @@ def test_only_those_that_are_concerned_are_told() -> None:
     dead, unknown, other = told(is_running=False), told(is_running=None), told(NO_ENTRY)
     assert concerned([dead, unknown, other]) == [unknown]
     assert concerned([dead, other]) == [other]
+    before, now = (told(last=DecisionRow(time, "held", "why")) for time in (EARLIER, FOREVER))
+    elsewhere = told(group_id="another")
+    assert concerned([now, before, elsewhere]) == [elsewhere, now]
     assert concerned([dead]) == [dead]
     assert concerned([]) == []
 
