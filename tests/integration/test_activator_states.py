@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from producers.queue_topics import create_queue_topics
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from tests.support.activating import DEADLINE_S, Activating
 from tests.support.bad_output import valid_fields
 from tests.support.shared_broker import SharedBroker
@@ -33,32 +35,36 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
     program = activating.folder / "program.sh"
     program.write_text(f"echo 'no module named orders'; {program.read_text()}")
 
-    def shown(queue: str) -> dict[str, Any]:
-        lines = run_command("queue", "show", queue, "--json", *kafka).splitlines()  # the first says: no monitor runs
-        [found] = json.loads(lines[-1])["activators"] or [{"why": [], "programs": []}]
-        return found  # type: ignore[no-any-return]
+    def shown(queue: str, part: str) -> dict[str, Any]:
+        """Returns what `queue show` tells of the activator, once a part of it is there."""
 
-    def wait_for_why(queue: str, part: str) -> dict[str, Any]:
-        wait_until(lambda: part in " ".join(shown(queue)["why"]), DEADLINE_S, f"{part!r} in the reasons of {queue}")
-        return shown(queue)
+        def found() -> dict[str, Any] | None:
+            lines = run_command("queue", "show", queue, "--json", *kafka).splitlines()  # before: no monitor runs
+            told = json.loads(lines[-1])["activators"]
+            return told[0] if part in json.dumps(told) else None
+
+        row = wait_until(found, DEADLINE_S, f"{part!r} about {queue}")
+        assert row is not None
+        return row
 
     with activating.running() as process:
         assert "none has got a notification of this queue" in run_command("queue", "show", "q", *kafka)
         activating.notify("q", 1)
         activating.notify("other", 1)
         [start] = activating.wait_for_starts("q", 1)
-        wait_until(lambda: [each["pid"] for each in shown("q")["programs"]] == [start.pid], DEADLINE_S, "the program")
-        assert shown("q")["is_running"]
-        wait_for_why("other", "no entry of the activator on ")
+        activating.wait_for_log("other: not started")
+        row = shown("q", str(start.pid))
+        assert (row["is_running"], [each["pid"] for each in row["programs"]]) == (True, [start.pid])
+        assert "no entry of the activator on " in shown("other", "activator-")["why"][0]
         activating.end("q.end", 3)
-        row = wait_for_why("q", "after a crash: exit code 3")
+        activating.wait_for_log("crash 1 in a row")
+        row = shown("q", "after a crash: exit code 3")
         assert (row["entry"], row["programs"], row["last_line"]) == ("q*", [], "no module named orders")
         assert f"log {activating.folder}/q.log: no module named orders" in row["why"]
         status = activating.status_of("q")
         assert {name: status[name] for name in row if name in status} == {
             name: row[name] for name in row if name in status
         }
-
         fields = valid_fields("queue-monitors", "q", 1)
         activating.producer.produce(activating.topics.monitors, json.dumps(fields), "q")
         activating.producer.flush()
@@ -67,7 +73,9 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
         assert "no module named orders" in shown_by_queues
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
-    wait_for_why("q", "does not run: it is not in the consumer group")
+    admin = Admin(Cluster(activating.bootstrap_servers, {}))
+    wait_until(lambda: not admin.members(row["group_id"], DEADLINE_S), DEADLINE_S, "the end of its membership")
+    assert "does not run: it is not in the consumer group" in shown("q", "")["why"][0]
 
 
 def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(activating: Activating) -> None:
@@ -87,8 +95,7 @@ def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(
     activating.end("q.end", 0)
     with activating.running():
         for sequence in (1, 2, 3):
-            for command in commands[: sequence - 1]:
-                assert "without a RECEIVE" not in run_command(*command)
+            assert sequence == 1 or "without a RECEIVE" not in run_command(*commands[1])
             activating.notify("q", sequence, "TIMEOUT_EXPIRED")
             wait_until(partial(exits, sequence), DEADLINE_S, f"exit {sequence}")
         for command in commands:
@@ -114,6 +121,7 @@ def test_no_more_programs_run_than_the_queues_topic_has_partitions(activating: A
         assert (status["max"], status["partitions"], status["running"]) == (3, 2, 2)
         # For a queue that is no topic, `max` counts as it is.
         activating.write_config("*", max=3, startup_grace="1ms")
+        activating.wait_for_log("config: reloaded")
         for sequence in (1, 2, 3):
             activating.notify("elsewhere", sequence, "MESSAGES_ACCUMULATING")
             activating.wait_for_starts("elsewhere", sequence)
