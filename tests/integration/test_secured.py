@@ -26,7 +26,7 @@ from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environme
 from streaming.wire.topics import Topics
 from tests.support import verbose_monitor
 from tests.support.checked_producer import CheckedProducer
-from tests.support.documented_acls import Right, rights_of
+from tests.support.documented_acls import Right, documented_rights, rights_of
 from tests.support.secured_broker import SUPER_USER, SecuredBroker, make_certificate, secured_broker
 from tests.support.spark_application import SharedProgram, SparkApplication
 from tests.support.waiting import wait_until
@@ -72,6 +72,7 @@ def secured(java_and_jars: None, tmp_path_factory: pytest.TempPathFactory) -> It
         for user, clients in USERS.items():
             broker.add_user(user)
             rights = [right for client in clients for right in rights_of(client)]
+            rights += [right for right in documented_rights() if right.client.startswith(f"`{user}`, to ")]
             acls = {right.acl(user, PREFIX, queue) for right in rights for queue in (ORDERS, PAYMENTS)}
             if acls:
                 broker.allow(list(acls))
@@ -168,7 +169,7 @@ def write_configs(broker: SecuredBroker, folder: Path) -> tuple[str, str]:
     how = f"command = {json.dumps([*THIS_COMMAND, 'read', '{queue}', '--wait', '2s'])}\n"
     how += f'environment = {{ QUEUE_ACTIVATION_KAFKA_CONFIG = "{broker.client_file("reader")}" }}\n'
     activator, host = folder / "activator.toml", folder / "host.toml"
-    activator.write_text(f'[[programs]]\nqueue = "{ORDERS}"\n{how}')
+    activator.write_text(f'[[programs]]\nqueue = "{ORDERS}"\nmax = 2\n{how}')
     host.write_text(f'[[procedures]]\nname = "pay"\n{how}')
     return str(activator), str(host)
 
@@ -203,6 +204,9 @@ def test_from_arrival_to_inactive_with_the_documented_rights_and_no_secret_anywh
         assert [(one["queue"], one["reason"]) for one in notified] == [(ORDERS, "MESSAGE_ARRIVED_ON_EMPTY_QUEUE")]
         assert programs.run("tasks") == "no task is running\n"
         programs.assert_no_secret()
+        log = programs.log("activator")
+        assert " warning: " not in log
+        assert f"limited: topic {ORDERS} has 1 partition, so no more than 1 of max 2" in log
         # A right that the monitor loses while it runs is named as clearly as a right that it never had.
         assert programs.log("monitor").splitlines()[-1] == "monitor ready"
         assert "warning: " not in programs.log("monitor")
