@@ -14,6 +14,7 @@ import pytest
 from producers.queue_topics import create_queue_topics
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
 from tests.support.activating import DEADLINE_S, Activating
 from tests.support.bad_output import valid_fields
 from tests.support.shared_broker import SharedBroker
@@ -126,3 +127,38 @@ def test_no_more_programs_run_than_the_queues_topic_has_partitions(activating: A
             activating.notify("elsewhere", sequence, "MESSAGES_ACCUMULATING")
             activating.wait_for_starts("elsewhere", sequence)
         assert len(activating.starts(queue)) == 2
+
+
+def test_a_row_goes_with_its_reason_and_a_restart_writes_none_again(activating: Activating) -> None:
+    def records(queue: str) -> list[bytes | None]:
+        with TopicFollower(cluster, [activating.topics.activators], Start.BEGINNING) as follower:
+            end = f"/{queue}".encode()
+            return [each.value() for each in follower.to_end() if (each.key() or b"").endswith(end)]
+
+    def wait_for(queue: str, count: int, is_there: bool) -> None:
+        def is_so() -> bool:
+            found = records(queue)
+            return len(found) == count and (found[-1] is not None) == is_there
+
+        wait_until(is_so, DEADLINE_S, f"record {count} of {queue}")
+
+    cluster = Cluster(activating.bootstrap_servers, {})
+    activating.write_config("q")
+    activating.end("q.end", 0)
+    with activating.running():
+        activating.notify("q", 1)
+        activating.wait_for_log("q: exited")
+        activating.notify("other", 1)
+        wait_for("other", 1, is_there=True)
+        activating.write_config("*", max=2)
+        wait_for("other", 2, is_there=False)
+        activating.write_config("q")
+        wait_until(lambda: activating.log().count("reloaded") == 2, DEADLINE_S, "the first config")
+        activating.notify("other", 2)
+        wait_for("other", 3, is_there=True)
+    written = len(records("q"))
+    with activating.running():
+        activating.producer.produce(activating.topics.monitors, None, "other")
+        activating.producer.flush()
+        wait_for("other", 4, is_there=False)
+        assert len(records("q")) == written
