@@ -13,7 +13,7 @@ import pytest
 
 from streaming.core.activation.queue_monitor import State
 from streaming.core.times import FOREVER_MS
-from tests.support.histories import MINUTE, SECOND
+from tests.support.histories import ENDED, MINUTE, SECOND
 from tests.support.reader_world import World
 from tests.support.readers_in_memory import KILLED, Habits, Program
 from tests.support.seeds import seeds
@@ -94,7 +94,8 @@ class Trouble:
     def queue_is_dropped(self) -> None:
         if self.random.random() < 0.2:
             self.world.drop()
-            self.world.agenda.run(self.random.choice((0, 10, SECOND, MINUTE)))
+            # The monitor must not read an arrival of the new queue before the command that drops the old one.
+            self.world.agenda.run(self.random.choice((SECOND, 10 * SECOND, MINUTE)))
             self.world.create()
 
     def settle(self) -> None:
@@ -102,15 +103,10 @@ class Trouble:
         world = self.world
         if self.random.random() < 0.5:
             world.agenda.run(11 * MINUTE)  # everybody is up again
-        end = self.random.choice((lambda each: world.readers.end(each, KILLED), world.readers.stop))
-        for program in world.readers.running:
-            end(program)
-        world.activator.is_up = False
-        world.agenda.run(12 * MINUTE)
-        world.activator.is_up = False  # it may have been away, and have come back
-        for program in world.readers.running:
-            end(program)
-        world.agenda.run(15 * MINUTE)
+        for minutes in (12, 15):  # twice, because the activator may come back
+            world.activator.is_up = False
+            self.end_programs()
+            world.agenda.run(minutes * MINUTE)
         unread = world.readers.unread
         assert world.monitor.queue is not None
         assert not world.monitor.queue.sessions.by_id, "all waits and transactions have ended"
@@ -118,6 +114,17 @@ class Trouble:
         if unread:
             assert world.monitor.queue.monitor.state is not State.INACTIVE, "unread messages are never forgotten"
         world.activator.start()
+
+    def end_programs(self) -> None:
+        """Kills or stops all programs."""
+        readers = self.world.readers
+        end = self.random.choice((lambda each: readers.end(each, KILLED), readers.stop))
+        for program in readers.running:
+            end(program)
+            if readers.habits.count:
+                # Readers that count without open transactions hide the messages of a program until its end is known.
+                readers.failed_in_row += program.is_to_blame
+                readers.report(ENDED(program.session_id))
 
     def end(self) -> None:
         """Lets all work end without trouble; nothing is left over then."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from streaming.core.activation import snapshot
 from streaming.core.activation.events import Event
-from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.held_notifications import SETTLE_MS, ViewRow
 from streaming.core.activation.notification import EventType, Notification
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.session_ids import program_of
@@ -121,5 +121,7 @@ class MonitorInMemory:
     def _write_row(self) -> None:
         queue = self.queue
         row = None if queue is None else ViewRow(queue.sequence, queue.monitor.state.name, queue.unread)
-        self._row_ms = max(self._row_ms, self.agenda.now_ms + self.agenda.delay_ms())
+        # The activator relies on a view that is less than this late.
+        delay_ms = min(self.agenda.delay_ms(), SETTLE_MS - 1)
+        self._row_ms = max(self._row_ms, self.agenda.now_ms + delay_ms)
         self.agenda.at(self._row_ms - self.agenda.now_ms, lambda: self._row_written(row))

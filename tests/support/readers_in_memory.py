@@ -81,7 +81,7 @@ class Readers:
         self.report, self.ended = report, ended
         self.unread = self.failed_in_row = 0
         self.programs: list[Program] = []
-        self._database = self._failed_by_database = 0
+        self._database = self._failed_by_database = self._lost_ms = 0
 
     @property
     def running(self) -> list[Program]:
@@ -176,8 +176,9 @@ class Readers:
     def _roll_back(self, program: Program, key: tuple[str, str], *, is_interrupted: bool, database: int) -> None:
         self.unread += program.held.pop(key, 0)
         if not is_interrupted:
-            # Two batches of the monitor may come between rollbacks of one instant.
-            self.failed_in_row += database == self._database or self._failed_by_database < 2
+            # Rollbacks of one instant count once, or twice if they are in two batches of the monitor.
+            has_own_cause = database == self._database or self.agenda.now_ms - self._lost_ms > SECOND
+            self.failed_in_row += has_own_cause or self._failed_by_database < 2
             self._failed_by_database += 1
             program.ends_with = self.random.choice((0, CRASHED))
         self.report(ROLLBACK(*key, is_interrupted))
@@ -197,7 +198,7 @@ class Readers:
     def lose_database(self) -> None:
         """Lets all blocks fail at one instant, from one cause."""
         self._database += 1
-        self._failed_by_database = 0
+        self._failed_by_database, self._lost_ms = 0, self.agenda.now_ms
 
     def end(self, program: Program, exit_code: int) -> None:
         """Ends a program's process. Kafka gives the messages of one that was killed to others somewhat later."""

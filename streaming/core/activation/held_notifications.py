@@ -41,7 +41,8 @@ class Held:
         post_time: When the monitor wrote it.
         retry_ms: When it is tried again after it was given up.
         is_shown: The view shows its activation.
-        is_gone: The view has shown its activation, and does not any more: the queue was dropped.
+        is_gone: The view does not show its activation any more, or does not show the queue of an old notification: the
+            queue was dropped.
     """
 
     notification_id: str
@@ -60,6 +61,8 @@ class Held:
     def look(self, row: ViewRow | None, now_ms: int) -> None:
         """Notes whether the view shows the activation. The row of a queue that is created again may follow soon."""
         if row is not None and row.sequence == self.sequence:
+            if self.is_gone:
+                self.settled_ms = min(self.settled_ms, now_ms + SETTLE_MS)
             self.is_shown, self.is_gone = True, False
         elif self.is_shown and (row is None or row.sequence < self.sequence):
             self.is_shown, self.is_gone = False, True

@@ -176,6 +176,9 @@ class QueueActivator:
         held.is_fresh = not new.is_old and (row is None or row.sequence <= new.sequence)
         if row is not None and row.sequence == new.sequence:
             held.settled_ms = now_ms
+        elif row is None and new.is_old:
+            # The queue was dropped, or else the monitor ended before it had written the row, and goes on some time.
+            held.is_gone, held.settled_ms = True, now_ms + RETRY_MS
         return self._hold(held)
 
     def _known(self, new: Notified) -> Decision | None:

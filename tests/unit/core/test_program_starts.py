@@ -233,10 +233,16 @@ def test_an_old_notification_is_started_only_if_the_view_shows_that_it_is_needed
         assert void.state.is_idle
 
 
-def test_an_old_notification_that_the_view_does_not_show_is_started_after_the_settle_time() -> None:
-    queue = Queue()
-    assert actions(queue.notify(4, is_old=True)) == ["held"]
-    assert actions(queue.after(SETTLE_MS)) == ["started"]
+def test_an_old_notification_of_a_queue_that_the_view_does_not_show_waits_for_its_row_and_not_for_ever() -> None:
+    shown = Queue()
+    assert actions(shown.notify(4, is_old=True)) == ["held"]
+    assert actions(shown.after(RETRY_MS - SETTLE_MS)) == []
+    assert actions(shown.view(4)) == []
+    assert actions(shown.after(SETTLE_MS)) == ["started"]
+
+    dropped = Queue()
+    assert actions(dropped.notify(4, is_old=True)) == ["held"]
+    assert actions(dropped.after(RETRY_MS)) == ["dropped"]
 
 
 def test_a_disabled_queue_has_nothing_held() -> None:
