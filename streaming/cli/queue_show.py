@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import clock, failure, state_name
+from streaming.cli.tables import UNCERTAIN, clock, failure, state_name, unread_count
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
@@ -115,13 +115,14 @@ def _state(facts: QueueFacts) -> list[str]:
     if row is None:
         return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
     unread = row["unread_messages"]
-    counts = f"{max(0, unread):,} unread, readers waiting: {row['tasks_waiting']}"
+    counts = f"{unread_count(row)} unread, readers waiting: {row['tasks_waiting']}"
     early = (
         [f"Readers have received {-unread:,} more than was reported as arrived: does each sender report?"]
         if unread < 0
         else []
     )
-    return [f"{state_name(row)}, {counts}", *explanation(facts), *early]
+    uncertain = [f"{UNCERTAIN[0].upper()}{UNCERTAIN[1:]}."] if row.get("is_count_uncertain") else []
+    return [f"{state_name(row)}, {counts}", *explanation(facts), *early, *uncertain]
 
 
 def _topic(facts: QueueFacts) -> str:

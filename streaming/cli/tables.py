@@ -151,6 +151,12 @@ _STATES = {
 }
 
 
+UNCERTAIN = (
+    "reports were deleted by Kafka before the monitor has read them, so this count is uncertain until a reader finds "
+    "the queue empty"
+)
+
+
 def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> Group:
     """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
 
@@ -163,6 +169,7 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> G
         monitors_table(rows),
         Text(),
         *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
+        *([Text(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *(Text(line, "red") for line in (*failures(rows), *map(printable, troubles))),
         Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
     )
@@ -192,6 +199,12 @@ def state_name(row: dict[str, Any]) -> str:
     return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
 
 
+def unread_count(row: dict[str, Any]) -> str:
+    """Returns the count of unread messages of a row of the monitors view; with a question mark if it is uncertain."""
+    # Below zero while the report of a RECEIVE has come before that of the arrival.
+    return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"
+
+
 def monitors_table(rows: list[dict[str, Any]]) -> Table:
     """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
@@ -208,8 +221,7 @@ def monitors_table(rows: list[dict[str, Any]]) -> Table:
         table.add_row(
             _cell(row["queue"]),
             Text(printable(state), _STATE_STYLES.get(state, "red")),
-            # Below zero while the report of a RECEIVE has come before that of the arrival.
-            f"{max(0, row['unread_messages']):,}",
+            unread_count(row),
             str(row["tasks_waiting"]),
             *([_tasks_cell(row)] if has_tasks else []),
             f"{row['activation_sequence']:,}",

@@ -2,17 +2,14 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel
 
+from streaming.kafka.admin import LATEST
+from streaming.kafka.asked_offsets import AskedOffsets, Place
 from streaming.kafka.clients import Cluster
 
 _REQUEST_TIMEOUT_S = 5.0
-
-# Topic and partition.
-_Place = tuple[str, int]
 
 
 class EndOffsets:
@@ -31,19 +28,17 @@ class EndOffsets:
             topics: The topics to ask about.
         """
         self.answered_s: float | None = None
-        self._cluster = cluster
-        self._client = self._new_client()
-        self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
+        self._asked = AskedOffsets(cluster, partitions, topics)
         # The last stable offset of each partition. It is the end for the monitor, which reads only committed records.
-        self._ends: dict[_Place, int] = {}
+        self._ends: dict[Place, int] = {}
         # For each partition with records after the last stable offset: that offset, and since when it has not moved.
-        self._standing: dict[_Place, tuple[int, float]] = {}
+        self._standing: dict[Place, tuple[int, float]] = {}
 
     def look(self) -> None:
         """Asks Kafka twice, and waits for each answer for 5 s at most."""
-        found = self._ask(IsolationLevel.READ_COMMITTED)
+        found = self._asked.ask(LATEST, _REQUEST_TIMEOUT_S, IsolationLevel.READ_COMMITTED)
         # The second request, so that no record in between is missed: it counts as hidden until the next look.
-        whole = self._ask(IsolationLevel.READ_UNCOMMITTED)
+        whole = self._asked.ask(LATEST, _REQUEST_TIMEOUT_S)
         now_s = time.monotonic()
         standing = {}
         for place, stable in found.items():
@@ -55,26 +50,6 @@ class EndOffsets:
         self._standing = {place: at for place, at in self._standing.items() if place not in found} | standing
         if found:
             self.answered_s = now_s
-        if len(found) < len(self._places):
-            # librdkafka's ListOffsets keeps the leader's epoch. After a leader has changed, or was away, the broker
-            # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client gets the new one.
-            self._client = self._new_client()
-
-    def _ask(self, isolation_level: IsolationLevel) -> dict[_Place, int]:
-        """Returns the end of each partition whose leader answers."""
-        asked = self._client.list_offsets(
-            {place: OffsetSpec.latest() for place in self._places},  # type: ignore[no-untyped-call]
-            isolation_level=isolation_level,
-            request_timeout=_REQUEST_TIMEOUT_S,
-        )
-        found = {}
-        for place, future in asked.items():
-            with suppress(KafkaException):
-                found[place.topic, place.partition] = future.result().offset
-        return found
-
-    def _new_client(self) -> AdminClient:
-        return self._cluster.admin_client()
 
     def lag(self, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
         """Returns the lag of each topic in offsets. A partition counts only if its end and its offset are both known.

@@ -56,8 +56,9 @@ class ActivatedTaskRow(Struct):
 class MonitorRow(Struct, omit_defaults=True):
     """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, with more fields.
 
-    The last five fields are present only if tasks of the queue fail: how many in a row, how the last one failed, since
-    when tasks have failed, the procedure, and when the next task is started.
+    `is_count_uncertain` is present only if it is true. The fields after it are present only if tasks of the queue fail:
+    how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
+    started.
     """
 
     database_name: str
@@ -77,6 +78,7 @@ class MonitorRow(Struct, omit_defaults=True):
     activation_sequence: Int64
     next_check_time: Short | None
     update_time: Short
+    is_count_uncertain: bool = False
     task_failures: Int64 = 0
     task_failure: str | None = None
     failing_since: Short | None = None

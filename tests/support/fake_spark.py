@@ -16,6 +16,7 @@ from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import EVERY_SHARD, RECORDS, pack
 from streaming.spark.shard_worker import TakenShard, take_batch
 from streaming.wire.notifications import ActivationFormat
+from streaming.wire.ticks import REPORTS_LOST
 
 SETTINGS = ShardSettings(
     CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
@@ -88,6 +89,7 @@ def command(kind: str, queue: str = "Q", **more: Any) -> Record:
 
 
 TICK = Record(Source.TICKS, None, None)
+REPORTS_ARE_LOST = Record(Source.TICKS, REPORTS_LOST, None)
 
 
 def table(records: Iterable[Record]) -> pa.Table:
@@ -100,7 +102,7 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
     """Returns the records as Spark hands them over to the only shard."""
     read = table(records)
     batches = read.append_column(
-        "shard", pa.array([EVERY_SHARD if one.source is Source.TICKS else SHARD for one in records], pa.int32())
+        "shard", pa.array([EVERY_SHARD if one == TICK else SHARD for one in records], pa.int32())
     ).to_batches()
     return pd.concat([blocks.to_pandas() for blocks in pack(batches, [SHARD])])
 

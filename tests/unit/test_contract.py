@@ -22,7 +22,7 @@ from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor.sole_monitor import GROUP_ID
 from streaming.kafka.clients import PARTITIONER
 from streaming.spark.activation import output_rows
-from streaming.wire import dead_letters, input_records, notifications, output_records
+from streaming.wire import dead_letters, input_records, notifications, output_records, ticks
 from streaming.wire.activator_rows import (
     ActivatorRow,
     DecisionRow,
@@ -65,6 +65,7 @@ WRITTEN: dict[str, Any] = {
     TOPICS.activated_tasks: output_records.ActivatedTaskRow,
     TOPICS.monitors: output_records.MonitorRow,
     TOPICS.batches: output_records.BatchRecord,
+    TOPICS.ticks: ticks.ReportsLost,
 }
 # The cells of a topic that no program uses.
 UNUSED = "no program yet"

@@ -96,3 +96,10 @@ def test_a_count_below_zero_is_explained() -> None:
     assert "-5" not in text
     assert "0 unread" in text
     assert "Readers have received 5 more than was reported as arrived: does each sender report?" in text
+
+
+def test_an_uncertain_count_is_called_so() -> None:
+    text = shown(OFF | {"is_count_uncertain": True})
+    assert "queue OFF, 3? unread" in text
+    assert "this count is uncertain until a reader finds the queue empty" in text
+    assert "?" not in shown(OFF)

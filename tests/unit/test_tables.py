@@ -129,3 +129,10 @@ def test_help_has_whole_sentences() -> None:
         shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80).output
         assert "..." not in shown.partition("Commands:")[2]
         assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_an_uncertain_count_has_a_question_mark_that_is_explained() -> None:
+    text = shown(ROW | {"is_count_uncertain": True})
+    assert " 3? " in text
+    assert "?: reports were deleted by Kafka" in text
+    assert "?" not in shown(ROW | {"is_count_uncertain": False})

@@ -110,6 +110,11 @@ class SessionEnded:
 
 
 @dataclass(slots=True)
+class ReportsLost:
+    """Reports were deleted before the monitor has read them; some may have been of this queue."""
+
+
+@dataclass(slots=True)
 class TaskStarted:
     """A task host runs an activated task. The host repeats this event while the task runs."""
 
@@ -203,6 +208,7 @@ Event = (
     | Rollback
     | SessionAlive
     | SessionEnded
+    | ReportsLost
     | TaskStarted
     | TaskExited
     | TaskFailedToStart

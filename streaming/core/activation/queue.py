@@ -36,6 +36,7 @@ class Queue:
         poison: Counts consecutive rollbacks of transactions that had received messages.
         sequence: The number of the last notification.
         last_event_ms: When the last event came.
+        is_count_uncertain: Whether reports of the queue may be lost, and no empty result without WHERE has come since.
         view_written_ms: When the queue's row of the monitors view was last written.
         is_view_stale: Whether a count has changed since that write.
         is_definition_changed: Whether the definition has changed since that write.
@@ -45,6 +46,7 @@ class Queue:
         "_has_arrived",
         "_notifications",
         "definition",
+        "is_count_uncertain",
         "is_definition_changed",
         "is_view_stale",
         "last_added_ms",
@@ -72,7 +74,7 @@ class Queue:
         self.unread = self.sequence = 0
         self.negative_since_ms = self.last_added_ms = self.last_event_ms = self.view_written_ms = NEVER_MS
         self.is_view_stale = True
-        self.is_definition_changed = self._has_arrived = False
+        self.is_count_uncertain = self.is_definition_changed = self._has_arrived = False
         self._notifications: list[Notification] = []
         if definition.is_monitored:
             self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
@@ -118,6 +120,7 @@ class Queue:
             self.tasks.answered()
         if result is ReceiveResult.EMPTY and not event.where:
             monitor.nothing_was_found(now_ms)
+            self.is_count_uncertain = False
         if event.messages:
             monitor.work_was_found()
             self._set_unread(self.unread - event.messages, now_ms)
@@ -153,6 +156,9 @@ class Queue:
         counted_before = self.sessions.rollbacks_known(event.session_id)
         self._rolled_back(self.sessions.end(event.session_id, now_ms), event.interrupted, counted_before, now_ms)
         self._add(self.sessions.marks.end(event.session_id, now_ms), now_ms)
+
+    def _reports_lost(self, _event: events.ReportsLost, _now_ms: int) -> None:
+        self.is_count_uncertain = True
 
     def _task_started(self, event: events.TaskStarted, now_ms: int) -> None:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
@@ -319,6 +325,7 @@ class Queue:
             self.sequence,
             monitor.last_empty_ms,
             monitor.last_activated_ms,
+            self.is_count_uncertain,
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
@@ -388,6 +395,7 @@ _APPLY: dict[type, Callable[[Queue, Any, int], None]] = {
     events.Rollback: Queue._rollback,
     events.SessionAlive: Queue._session_alive,
     events.SessionEnded: Queue._session_ended,
+    events.ReportsLost: Queue._reports_lost,
     events.TaskStarted: Queue._task_started,
     events.TaskExited: Queue._task_exited,
     events.TaskFailedToStart: Queue._task_failed_to_start,

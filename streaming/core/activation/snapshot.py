@@ -47,6 +47,7 @@ def take(queue: Queue) -> Snapshot:
         queue.last_event_ms,
         queue.view_written_ms,
         queue.is_view_stale,
+        queue.is_count_uncertain,
         [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
         [[*key, mark.messages, mark.given_back_ms, mark.missing] for key, mark in queue.sessions.marks.by_key.items()],
         _take_tasks(queue.tasks),
@@ -63,7 +64,7 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     queue.monitor.last_activated_ms, queue.monitor.result_due_ms = times
     queue.unread, queue.negative_since_ms, queue.last_added_ms, poison, queue.sequence, *view = counts
     queue.poison.rollbacks, queue.poison.counted, queue.poison.counted_ms = poison
-    queue.last_event_ms, queue.view_written_ms, queue.is_view_stale = view
+    queue.last_event_ms, queue.view_written_ms, queue.is_view_stale, queue.is_count_uncertain = view
     queue.sessions.restore({session_id: _restore_session(rest) for session_id, *rest in sessions})
     queue.sessions.marks.restore(
         {(session_id, transaction_id): Mark(*mark) for session_id, transaction_id, *mark in marks}
@@ -122,11 +123,11 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds that no rollback has counted, that the count lacks no messages of marks, and that no result is due."""
+    """Adds that no rollback has counted, that the count lacks nothing and is certain, and that no result is due."""
     *queue, sessions, marks, tasks = snapshot
     queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:]]
     queue[5] = [queue[5], 0, NEVER_MS]
-    return [*queue, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
+    return [*queue, False, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
 
 
 # version -> the step that converts it to the next version

@@ -4,9 +4,10 @@ import time
 from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Message
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from streaming.daemons.monitor.lost_records import LostRecords
 from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.daemons.query.metrics import Measured, MetricsSettings, QueryMetrics
 from streaming.kafka.clients import Cluster
@@ -35,6 +36,8 @@ class Metrics(QueryMetrics):
         view = ([topics.monitors], "row of a queue monitor")
         measured = Measured(topics.prefix, sources, topics.inputs(), outputs, *view)
         self._queues = QueuesByState()
+        # The records that the monitor has missed, once it looks for them.
+        self.lost: LostRecords | None = None
         super().__init__("queue_activation", settings, cluster, measured, partitions)
 
     def apply(self, record: Message) -> None:
@@ -44,6 +47,17 @@ class Metrics(QueryMetrics):
     def clear_view(self) -> None:
         """Forgets all queues."""
         self._queues.clear()
+
+    def more(self) -> Iterator[Metric]:
+        """Yields the number of records that were deleted unread."""
+        lost = CounterMetricFamily(
+            "queue_activation_lost_records",
+            "Offsets that Kafka has deleted before the monitor has read them",
+            labels=["topic", "partition"],
+        )
+        for (topic, number), count in (self.lost.counts if self.lost else {}).items():
+            lost.add_metric([self._label(topic), str(number)], count)
+        yield lost
 
     def of_view(self) -> Iterator[Metric]:
         """Yields the metrics of the queues."""

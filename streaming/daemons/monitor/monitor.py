@@ -7,11 +7,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streaming.core.activation.settings import CoreSettings
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import ADJUST_ACTIVATION_TASKS
+from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
@@ -30,6 +32,7 @@ from streaming.spark.activation.handover import Handover
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.refusals import RefusalLog, RefusalsParam
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.query_listener import Listener
 from streaming.spark.row_counts import counter
 from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
@@ -110,25 +113,32 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
         wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
         layout = checkpoint_layout.settle(spark, location, wanted)
         sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
+        lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions)
         # The older checkpoint is read only once no other monitor can be writing to it.
         if layout.continued_from is not None:
             sole.wait()
         handed_over = handover.pending(spark, location, layout)
+        if handed_over is not None:
+            lost.begin(_read_so_far(spark, location, handed_over))
         wakes = spark.sparkContext.accumulator({}, WakesParam())
         reports = WorkerReports(wakes, counter(spark))
         refused = spark.sparkContext.accumulator(Counter(), RefusalsParam())
         if metrics is not None:
             metrics.listen(spark, QUERY_NAME, reports)
+            metrics.lost = lost
         writer = prepare_query(
             spark,
             _query_settings(settings, location, layout),
-            _beginning(settings, layout, handed_over),
+            _beginning(settings, layout, handed_over, lost),
             _shard_settings(settings, len(layout.keys)),
             kafka.partitions,
             reports,
             refused,
         )
         sole.wait()
+        if handed_over is None:
+            lost.begin(_read_so_far(spark, location, handed_over))
+        spark.streams.addListener(Listener(QUERY_NAME, lost))
         checkpoint_layout.keep(spark, location, layout)
         signals.only_note()
 
@@ -149,6 +159,7 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
             def look() -> None:
                 refusal_log.look(refused.value)
                 periodic.look()
+                lost.look()
 
             return QueryRun(
                 MONITOR,
@@ -162,6 +173,14 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
                 is_ready,
                 look,
             ).run()
+
+
+def _read_so_far(spark: SparkSession, location: str, handed_over: Handover | None) -> Offsets:
+    """Returns the offsets up to which all is read: batches that are not committed run again."""
+    newest = progress_files.newest_batch(spark, location, "commits")
+    if newest is not None:
+        return progress_files.end_offsets(spark, location, newest)
+    return handed_over.offsets if handed_over is not None else {}
 
 
 def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
@@ -182,8 +201,14 @@ def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
     return ShardSettings(core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches)
 
 
-def _beginning(settings: MonitorSettings, layout: Layout, handed_over: Handover | None) -> Beginning:
-    return Beginning(settings.starting_offsets, layout.has_tick_source, handed_over, settings.max_offsets_per_trigger)
+def _beginning(settings: MonitorSettings, layout: Layout, handed_over: Handover | None, lost: LostRecords) -> Beginning:
+    return Beginning(
+        settings.starting_offsets,
+        layout.has_tick_source,
+        handed_over,
+        lost.marked_at,
+        settings.max_offsets_per_trigger,
+    )
 
 
 def _query_settings(settings: MonitorSettings, location: str, layout: Layout) -> QuerySettings:

@@ -18,6 +18,7 @@ from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
 from streaming.wire.dead_letters import SourceRecord
 from streaming.wire.decoding import Decoder
+from streaming.wire.ticks import says_that_reports_are_lost
 from streaming.wire.topics import Topics
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
@@ -154,6 +155,15 @@ def events_of(found: list[input_records.InputRecord]) -> list[Event]:
 def topic_of(source: int, topics: Topics) -> str:
     """Returns the name of the topic from which a record came."""
     return (topics.commands, topics.arrivals, topics.receives, topics.ticks)[source]
+
+
+def without_ticks(batch: pa.Table) -> tuple[pa.Table, bool]:
+    """Returns the records of a batch that are no ticks, and whether a tick says that reports are lost."""
+    is_tick = pc.equal(batch.column("source"), Source.TICKS.value)
+    if not pc.any(is_tick).as_py():
+        return batch, False
+    values = batch.filter(is_tick).column("value").to_pylist()
+    return batch.filter(pc.invert(is_tick)), any(map(says_that_reports_are_lost, values))
 
 
 def keys_of(batch: pa.Table) -> pa.DictionaryArray:

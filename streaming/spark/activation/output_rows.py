@@ -191,6 +191,7 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         next_check_time=_time_or_none(clock, next_check_ms),
         update_time=iso_time(clock.batch_ms),
     )
+    row.is_count_uncertain = queue.is_count_uncertain
     tasks = queue.tasks
     if tasks.failures:
         row.task_failures, row.task_failure = tasks.failures, tasks.failure

@@ -21,7 +21,7 @@ from streaming.spark.activation.run_shard import run_shard
 from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.shard_state import STATE_SCHEMA
 from streaming.spark.activation.sources import Source
-from streaming.spark.blocks import EVERY_SHARD
+from streaming.spark.blocks import COPY_TO_EVERY_SHARD, EVERY_SHARD
 from streaming.spark.shard_keys import shard_of
 from streaming.spark.shard_worker import TakenShard
 from streaming.spark.sharded_query import KafkaSource, QuerySettings, WorkerReports, sharded_query
@@ -48,12 +48,14 @@ class Beginning:
         starting_offsets: `earliest` or `latest`: where reading of arrivals and receives begins without a checkpoint.
         has_tick_source: Whether ticks have a source of their own; fixed by the checkpoint.
         handover: The offsets and states with which a new checkpoint begins instead, if it continues another one.
+        first_tick: The offset of the first tick to read without a checkpoint; None: the end of their topic.
         max_offsets_per_trigger: Limit of a batch, for each source.
     """
 
     starting_offsets: str
     has_tick_source: bool
     handover: Handover | None
+    first_tick: int | None
     max_offsets_per_trigger: int
 
 
@@ -79,13 +81,16 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     """
     topics = Topics(shard_settings.topic_prefix)
     offsets = _starting_offsets(topics, beginning, partitions)
-    shard, every_shard = shard_of("key", settings.shard_keys), F.lit(EVERY_SHARD)
+    shard = shard_of("key", settings.shard_keys)
+    # A tick that is not empty says something to every shard.
+    is_empty = F.coalesce(F.octet_length("value"), F.lit(0)) == 0
+    every_shard = F.when(is_empty, F.lit(EVERY_SHARD)).otherwise(F.lit(COPY_TO_EVERY_SHARD))
 
     def source(
         of: Mapping[str, Mapping[str, int]], isolation_level: str, number: Column, its_shard: Column
     ) -> KafkaSource:
         # A tick older than the topic's retention is no loss. Arrivals that are gone stay gone, and a monitor that
-        # refuses to start loses more. Spark logs what it misses.
+        # refuses to start loses more. The driver says what is missed (daemons/monitor/lost_records.py).
         limit = beginning.max_offsets_per_trigger
         return KafkaSource(of, isolation_level, number, its_shard, limit, fails_on_data_loss=False)
 
@@ -128,4 +133,6 @@ def _starting_offsets(topics: Topics, beginning: Beginning, partitions: Mapping[
     if beginning.handover:
         for topic in topics.counted():
             offsets[topic] |= beginning.handover.offsets.get(topic, {})
+    if beginning.first_tick is not None:
+        offsets[topics.ticks] = {"0": beginning.first_tick}  # it has one partition
     return offsets

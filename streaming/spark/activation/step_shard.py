@@ -7,10 +7,10 @@ import msgspec
 import pyarrow as pa
 
 from streaming.core.activation import snapshot
-from streaming.core.activation.events import Event
+from streaming.core.activation.events import Event, ReportsLost
 from streaming.core.activation.room import room_of
 from streaming.core.activation.shard import Step, step_queue
-from streaming.spark.activation.input_batch import QueueInput, by_key, keys_of, topic_of
+from streaming.spark.activation.input_batch import QueueInput, by_key, keys_of, topic_of, without_ticks
 from streaming.spark.activation.output_rows import (
     OutputContext,
     activation_rows,
@@ -23,19 +23,24 @@ from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.shard_state import ShardState, msgpack_encoder, snapshot_decoder
 from streaming.wire.dead_letters import dead_letter_row
 from streaming.wire.output_records import OutputRow
+from streaming.wire.ticks import REPORTS_LOST
 from streaming.wire.topics import Topics
 
 
 def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
     """Steps the queues that the batch names and those that are due. Returns the rows to be written, in order."""
     context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
+    batch, is_lost = without_ticks(batch)
+    # Last in the batch: its empty results may be older than what is lost.
+    lost: list[Event] = [ReportsLost()] if is_lost else []
+    logged_lost = [(context.topics.ticks, msgspec.Raw(REPORTS_LOST))] if is_lost else []
     keys = keys_of(batch)
-    shard.take_up(keys.dictionary.drop_null())
-    due = shard.due()
+    shard.take_up(None if is_lost else keys.dictionary.drop_null())
+    due = {*shard.queues} if is_lost else shard.due()
     rows: list[OutputRow] = []
     for given in by_key(batch, keys):
         name, events, wrong = given.decode()
-        step = None if name is None else _step_queue(shard, name, events, settings, context)
+        step = None if name is None else _step_queue(shard, name, events + lost if lost else events, settings, context)
         if step is not None and step.refused:
             numbers = given.numbers_of(events, wrong)
             wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
@@ -45,12 +50,12 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
             continue
         due.discard(name)
         if settings.logs_batches:
-            rows += batch_rows(name, _logged(given, wrong, context.topics), context)
+            rows += batch_rows(name, _logged(given, wrong, context.topics) + logged_lost, context)
         rows += _rows(name, step, settings, context)
     for name in sorted(due):
         if settings.logs_batches:
-            rows += batch_rows(name, [], context)
-        rows += _rows(name, _step_queue(shard, name, [], settings, context), settings, context)
+            rows += batch_rows(name, logged_lost, context)
+        rows += _rows(name, _step_queue(shard, name, lost, settings, context), settings, context)
     shard.settle_wake()
     return rows
 

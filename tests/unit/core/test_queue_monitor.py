@@ -187,6 +187,7 @@ EVENTS: dict[str, tuple[Event, tuple[str, str, str, str]]] = {
     "a task starts that is not ours": (events.TaskStarted("k"), UNCHANGED),
     "a task exits that is not ours": (events.TaskExited("k", 0), UNCHANGED),
     "a task fails to start that is not ours": (events.TaskFailedToStart("k"), UNCHANGED),
+    "reports are lost": (events.ReportsLost(), UNCHANGED),
     "CREATE QUEUE again": (create_queue(), UNCHANGED),
     "CREATE QUEUE again, OFF": (create_queue(status=False), GONE),
     "CREATE QUEUE again, activation ON": (create_queue(activation=ON), RENEWED),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.core.activation import snapshot
-from streaming.core.activation.events import Event
+from streaming.core.activation.events import Event, ReportsLost
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
@@ -42,7 +42,8 @@ def random_batches(seed: int) -> list[tuple[int, list[Event]]]:
     batches = []
     for _ in range(BATCHES):
         now_ms += random_pause(random)
-        batches.append((now_ms, [random_event(random) for _ in range(random.randint(0, 3))]))
+        batch = [random_event(random) for _ in range(random.randint(0, 3))]
+        batches.append((now_ms, [*batch, ReportsLost()] if random.random() < 0.1 else batch))
     return batches
 
 

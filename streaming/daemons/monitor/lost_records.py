@@ -1,0 +1,133 @@
+"""Finds records that Kafka has deleted before the monitor has read them, and says so.
+
+Retention can pass a monitor that is down or behind. Spark then goes on with the first record that is left.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from streaming.errors import UserError
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST
+from streaming.kafka.asked_offsets import AskedOffsets, Place
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
+from streaming.wire.ticks import REPORTS_LOST
+from streaming.wire.topics import Topics
+
+INTERVAL_S = 10.0
+# The main thread waits for the answer, and must notice Ctrl-C.
+_TIMEOUT_S = 1.0
+
+# Topic -> partition -> offset, as Spark writes it.
+Offsets = Mapping[str, Mapping[str, int]]
+
+_log = logging.getLogger(__name__)
+
+
+class LostRecords:
+    """Compares where the topics begin with how far the query has read, before its start and once per INTERVAL_S.
+
+    Attributes:
+        counts: The lost records of each partition since the start. They are offsets, so some may be markers of
+            transactions, and of the last ones before a deletion some may have been read.
+        marked_at: The offset of the last tick that says to the shards that reports are lost; None: there is none.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics, partitions: Mapping[str, int]) -> None:
+        """Prepares the requests.
+
+        Args:
+            cluster: The monitor's cluster.
+            topics: Its topics.
+            partitions: The number of partitions of each topic.
+        """
+        counted = topics.counted()
+        self.counts: Mapping[Place, int] = {(topic, n): 0 for topic in counted for n in range(partitions[topic])}
+        self.marked_at: int | None = None
+        self._topics = topics
+        self._begins = AskedOffsets(cluster, partitions, counted)
+        self._producer = cluster.producer({"linger.ms": 0})
+        # How far committed batches have read. The thread of Spark's listener replaces it.
+        self._read: Mapping[Place, int] = {}
+        # Up to here, at the last look, all was read or is told to be lost.
+        self._passed: dict[Place, int] = {}
+        self._has_to_mark = False
+        self._next_look_s = 0.0
+
+    def begin(self, read: Offsets) -> None:
+        """Looks for what was lost before the query starts, and tells the shards.
+
+        Args:
+            read: The offsets with which the query goes on.
+
+        Raises:
+            UserError: Kafka does not take the tick that tells it to the shards.
+        """
+        self._read = _by_place(read)
+        self._passed = dict(self._read)
+        self._look(ADMIN_TIMEOUT_S)
+        self._mark()
+        if self._producer.flush(CLIENT_TIMEOUT_S) or self._has_to_mark:
+            raise UserError(f"Kafka does not take a record of {self._topics.ticks}. Check that all brokers run.")
+
+    def query_is_active(self, is_active: bool) -> None:
+        """Does nothing."""
+
+    def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
+        """Notes how far a batch has read; `progress` is Spark's StreamingQueryProgress, from its JSON."""
+        read = dict(self._read)
+        for source in progress["sources"]:
+            read |= _by_place(source["endOffset"] or {})
+        self._read = read
+
+    def look(self) -> None:
+        """Looks for what was lost while the query runs, at most once per INTERVAL_S, and tells the shards."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + INTERVAL_S
+        self._look(_TIMEOUT_S)
+        with suppress(KafkaException):  # the next look tries again
+            self._mark()
+        self._producer.poll(0)
+
+    def _look(self, timeout_s: float) -> None:
+        read = self._read  # what Kafka deletes while it is asked may have been read since
+        for place, begin in self._begins.ask(EARLIEST, timeout_s).items():
+            passed = self._passed.get(place, begin)
+            if begin > passed:
+                self._tell(place, passed, begin)
+            self._passed[place] = max(passed, begin, read.get(place, begin))
+
+    def _tell(self, place: Place, first: int, end: int) -> None:
+        topic, number = place
+        self.counts = {**self.counts, place: self.counts.get(place, 0) + end - first}
+        is_of_definitions = topic == self._topics.commands
+        self._has_to_mark |= not is_of_definitions
+        consequence = (
+            "Send the definitions of queues again"
+            if is_of_definitions
+            else "The count of each queue is uncertain until a reader finds the queue empty"
+        )
+        records = "1 record" if end - first == 1 else f"{end - first:,} records"
+        where = f"{topic}, partition {number}, offsets {first} to {end - 1}"
+        _log.warning("Kafka has deleted up to %s unread by the monitor (%s). %s", records, where, consequence)
+
+    def _mark(self) -> None:
+        if self._has_to_mark:
+            self._producer.produce(self._topics.ticks, REPORTS_LOST, on_delivery=self._on_delivery)
+            self._has_to_mark = False
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.marked_at = message.offset()
+        else:
+            self._has_to_mark = True
+
+
+def _by_place(offsets: Offsets) -> dict[Place, int]:
+    return {(topic, int(number)): offset for topic, found in offsets.items() for number, offset in found.items()}
