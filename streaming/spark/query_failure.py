@@ -9,6 +9,9 @@ _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 # The message of a failed worker contains its whole traceback.
 _LINES = 5
 _CONCURRENT_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
+# Spark advises an option that only its own users can set.
+_DATA_LOSS = re.compile(r"If you don't want your streaming query to fail.*?failOnDataLoss to false\.", re.DOTALL)
+_RESTORE = "docs/router.md says how to go on without what is lost (the runbook of a lost checkpoint)."
 _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
@@ -20,7 +23,7 @@ def reason_of(query: StreamingQuery) -> str | None:
     jvm = SparkContext._jvm
     text = jvm.org.apache.spark.util.Utils.exceptionString(found.get())  # type: ignore[union-attr]
     # After the message Spark appends the offsets and the plan.
-    message = str(found.get().getMessage()).partition("=== Streaming Query ===")[0].strip()
+    message = _DATA_LOSS.sub(_RESTORE, str(found.get().getMessage()).partition("=== Streaming Query ===")[0].strip())
     message = "\n".join(message.splitlines()[:_LINES])
     if _UNREACHABLE in text:
         message = f"Kafka has not answered for minutes. When it does, start again from the checkpoint. {message}"

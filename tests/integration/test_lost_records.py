@@ -1,4 +1,4 @@
-"""Records that Kafka deletes before the monitor has read them: what its users see."""
+"""Records that Kafka deletes before the monitor or the router has read them: what their users see."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored
+from tests.support.monitors import DEADLINE_S, READY_TIMEOUT_S, UNHURRIED, Monitored
+from tests.support.routers import PARTITIONS, Routed
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import Shell
 from tests.support.spark_application import SparkApplication
@@ -20,12 +21,12 @@ def monitored(broker: SharedBroker, spark: SparkApplication, tmp_path: Path) -> 
     return Monitored(broker.bootstrap_servers, tmp_path, [*UNHURRIED], spark)
 
 
-def delete_arrivals(monitored: Monitored) -> int:
-    """Deletes all arrivals, as retention does; returns the number of offsets."""
-    admin = AdminClient({"bootstrap.servers": monitored.bootstrap_servers})
+def delete_all(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    """Deletes all records of a topic, as retention does."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     end = -1  # Kafka's number for the end of a partition
-    futures = admin.delete_records([TopicPartition(monitored.topics.arrivals, number, end) for number in range(2)])
-    return sum(future.result(DEADLINE_S).low_watermark for future in futures.values())
+    for future in admin.delete_records([TopicPartition(topic, number, end) for number in range(partitions)]).values():
+        future.result(DEADLINE_S)
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def test_arrivals_that_were_deleted_while_the_monitor_was_down_are_told(monitore
         monitored.arrive("Q")
         view.wait_for("Q", lambda row: row["unread_messages"] == 1)
     monitored.arrive(*["Q"] * 30)
-    delete_arrivals(monitored)
+    delete_all(monitored.bootstrap_servers, monitored.topics.arrivals, 2)
     with monitored.running(), monitored.view() as view:
         [line] = warnings(monitored)
         assert "up to 30 records" in line
@@ -77,6 +78,22 @@ def test_arrivals_that_are_deleted_before_a_monitor_that_is_behind_are_told(moni
         view.wait_for("Q", lambda row: row["unread_messages"] == 1)
         with hidden_arrivals(monitored):
             monitored.arrive(*["Q"] * 30)
-            delete_arrivals(monitored)
+            delete_all(monitored.bootstrap_servers, monitored.topics.arrivals, 2)
             view.wait_for("Q", lambda row: bool(row.get("is_count_uncertain")))
         wait_until(lambda: len(warnings(monitored)) == 2, DEADLINE_S, "a line for each partition")
+
+
+def test_a_router_does_not_go_on_without_messages_that_were_deleted(
+    broker: SharedBroker, spark: SparkApplication, tmp_path: Path
+) -> None:
+    routed = Routed(broker.bootstrap_servers, tmp_path, spark)
+    with routed.running():
+        pass
+    for number in range(20):
+        routed.send(f"lost-{number}", begin=True)
+    routed.flush()
+    delete_all(broker.bootstrap_servers, routed.topics.service_messages, PARTITIONS)
+    log_file = tmp_path / "ends.log"
+    assert spark.run(routed.command(), log_file).wait(READY_TIMEOUT_S) == 1
+    [said] = [line for line in log_file.read_text().splitlines() if "the runbook of a lost checkpoint" in line]
+    assert "failOnDataLoss" not in said
