@@ -61,7 +61,7 @@ def maintenance(
                     for task in row.tasks
                     if task.last_error
                 ],
-                "none: no monitor, router, transport or host has run yet",
+                "none: no monitor, router, transport or host that may write service-maintenance has run yet",
             )
         if not watches:
             return
