@@ -107,11 +107,12 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
     from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show
 
-    found = read_status(state_directory, time.time_ns() // 1_000_000)
+    now_ms = time.time_ns() // 1_000_000
+    found = read_status(state_directory, now_ms)
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        tables.print_view(show(found))
+        tables.print_view(show(found, now_ms))
 
 
 def register(parent: typer.Typer) -> None:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from streaming.cli.options import (
     duration,
     option,
 )
+from streaming.errors import UserError
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
@@ -38,11 +40,14 @@ def watch(
 ) -> None:
     """Print notifications as they come, one line each, until Ctrl-C."""
     from streaming.cli import tables
+    from streaming.cli.presence import warn_of_absence
     from streaming.kafka.topic_follower import Start, TopicFollower
 
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     start = Start.BEGINNING if from_beginning else Start.END
-    topics = [Topics(topic_prefix).activations]
-    with TopicFollower(cluster(bootstrap_servers, kafka_config), topics, start) as follower:
+    with TopicFollower(kafka, [topics.activations], start) as follower:
+        with suppress(UserError):  # it waits for Kafka, whatever happens
+            warn_of_absence(kafka, topics, "monitor")
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 
@@ -58,13 +63,13 @@ def queues(
     waits for a reader, the table says what keeps the activator from starting one.
     """
     from streaming.cli import activators, tables
-    from streaming.cli.presence import warn_of_absence
+    from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
-    warn_of_absence(kafka, topics)
+    introduce(kafka, topics, "monitor", as_json=as_json)
     troubles = [] if as_json or not rows else activators.problems(activators.read(kafka, topics), rows)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     tables.print_rows(rows, partial(tables.monitors_view, troubles=troubles), nobody, as_json)
@@ -78,11 +83,13 @@ def tasks(
 ) -> None:
     """Show the running tasks of internal activation: queue, procedure, start and host of each."""
     from streaming.cli import tables
+    from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
+    introduce(kafka, topics, "monitor", as_json=as_json)
     tables.print_rows(rows, tables.tasks_table, "no task is running", as_json)
     if as_json:
         return

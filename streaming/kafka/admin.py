@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, check_group, denial, partitions_of
@@ -20,6 +20,14 @@ ADMIN_TIMEOUT_S = 10.0
 _PROPAGATION_S = 1.0
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NEWEST: OffsetSpec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+# There is no such topic, or Kafka is older than 3.0 and does not tell the time of the newest record.
+_NO_TIME = (
+    KafkaError._NOENT,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,
+)
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
@@ -169,6 +177,25 @@ class Admin:
                 if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
                     raise denial(error.args[0]) or self._unreachable(error) from None
             time.sleep(_LEADER_INTERVAL_S)
+
+    def newest_ms(self, topic: str) -> int | None:
+        """Returns the time of the newest record of a topic with one partition; None: it has none, or Kafka is too old.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        (future,) = self.client.list_offsets(
+            {TopicPartition(topic, 0): _NEWEST}, request_timeout=ADMIN_TIMEOUT_S
+        ).values()
+        try:
+            newest_ms = int(self.client.result(future).timestamp)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() in _NO_TIME:
+                self.find_topics({topic: (AclOperation.DESCRIBE,)})  # a topic that is denied does not seem to exist
+                return None
+            raise denial(reason) or self._unreachable(error) from None
+        return newest_ms if newest_ms >= 0 else None
 
     def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
         """Creates the topics that do not exist yet, and returns their names.

@@ -27,7 +27,7 @@ def test_each_command_says_that_no_monitor_runs(shell: Shell) -> None:
     [sent, warning] = shell.run("send", queue, "a message").splitlines()
     assert sent == f"1 message sent to {queue}"
     assert "no reader is started for the messages that arrive" in warning
-    for words in (("queues",), ("queue", "show", queue)):
+    for words in (("queues",), ("tasks",), ("queue", "show", queue)):
         first = shell.run(*words).splitlines()[0]
         assert first.startswith("no monitor is in the consumer group"), first
         assert "What follows is what the last one has written." in first

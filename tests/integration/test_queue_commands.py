@@ -1,6 +1,7 @@
 """The commands `queue`, `send` and `dead-letters` as a user types them, while a monitor runs: effects and outputs."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
         view.wait_for(queue, lambda row: row["unread_messages"] == 3)
         assert {record["notification"] for record in activations.wait_for(queue, 2)} == {"default", "audit"}
         shown = shell.run("queue", "show", queue)
+        assert re.match(r"as of \d\d:\d\d:\d\d UTC \(\d+ s ago\)\n", shown)
         for part in ("NOTIFIED, 3 unread", "no RECEIVE has come since", "2 partitions", "audit to service //audit"):
             assert part in shown
         assert "#1" in shown

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from streaming.core.activation.held_notifications import Held
 from streaming.core.activation.program_starts import Notified, Program, QueueActivator, Seen
+from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.status import read_status, show
@@ -234,7 +235,7 @@ def test_status_before_the_first_notification(tmp_path: Path) -> None:
 def shown(folder: Path) -> str:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(show(read_status(folder, NOW_MS)))
+        console.print(show(read_status(folder, NOW_MS), NOW_MS))
     return capture.get()
 
 
@@ -335,3 +336,19 @@ def test_status_says_that_no_program_runs_and_why_a_notification_is_held(tmp_pat
     text = shown(tmp_path)
     assert "none of its programs ran when it stopped" in text
     assert "held: #8: a program is about to be started" in " ".join(text.split())
+
+
+def test_status_says_how_old_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path)
+    with Store(tmp_path) as store:
+        about = store.about()
+        about.seen_ms = NOW_MS - 4_000
+        store.save_about(about)
+    assert shown(tmp_path).startswith("as of 12:59:56 UTC (4 s ago)\n")
+    assert "sign of life" not in shown(tmp_path)
+    about.seen_ms = NOW_MS - 60_000
+    with Store(tmp_path) as store:
+        store.save_about(about)
+    assert shown(tmp_path).startswith("as of 12:59:00 UTC (60 s ago)\n"), "it does not run, so it cannot hang"
+    monkeypatch.setattr(statuses, "is_locked", lambda _: True)
+    assert shown(tmp_path).startswith("its last sign of life is 60 s old, and there should be one every 5 s")

@@ -114,11 +114,14 @@ def list_conversations(
     """
     from streaming.cli import tables
     from streaming.cli.conversations import showing, views
+    from streaming.cli.presence import introduce
 
     if counts and limit is not None:
         raise UserError("--counts has one row for each state. Do not give --limit with it.")
     selection = _selection(None, side, service, far_service, state, idle)
-    viewed = views.read_endpoints(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), selection)
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    viewed = views.read_endpoints(kafka, topics, selection)
+    introduce(kafka, topics, "router", as_json=as_json)
     if counts:
         found = showing.counts(viewed.endpoints.values(), _now_ms())
         tables.print_rows(found, showing.counts_view, "no endpoints", as_json)
@@ -152,6 +155,7 @@ def show(
     from streaming.cli import tables
     from streaming.cli.conversations import views
     from streaming.cli.conversations.show import facts
+    from streaming.cli.presence import introduce
     from streaming.cli.routing import explaining
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
@@ -168,6 +172,7 @@ def show(
         message_forwarding is OnOff.ON,
     )
     found = facts(conversation, viewed, held, source)
+    introduce(kafka, topics, "router", as_json=as_json)
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:
@@ -284,8 +289,11 @@ def transmissions(
     """
     from streaming.cli import tables
     from streaming.cli.conversations import showing, views
+    from streaming.cli.presence import introduce
 
-    found = views.read_transmissions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    found = views.read_transmissions(kafka, topics)
+    introduce(kafka, topics, "router", as_json=as_json)
     rows = [(row, fields) for _, row, fields in found if service in (None, row.to_service)]
     if as_json:
         for _, fields in rows[:limit]:

@@ -284,6 +284,7 @@ def diagnose(
     are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
     instance: programs that do not run or do not get on, messages that wait, and dead letters of the last hour.
     """
+    from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, explaining, running_faults
     from streaming.cli.routing.service_commands import now_ms
 
@@ -300,6 +301,8 @@ def diagnose(
         faults = diagnosing.faults(source, None, topics, {})
     else:
         found = source.load()
+        if not as_json:
+            say_age(kafka, topics, "router" if any(found.services()) else "monitor")
         running = running_faults.RunningInstance(
             kafka, topics, lambda line: say(f"warning: {line}", err=True), now_ms()
         )

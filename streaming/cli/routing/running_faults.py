@@ -8,7 +8,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
-from streaming.cli.presence import PROGRAMS, absence
+from streaming.cli.presence import PROGRAMS, absence, last_sign_ms, lateness
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.routing.conversation import Conversation
@@ -80,13 +80,18 @@ class RunningInstance:
                 self._warn(f"not looked at: {error}")
 
     def _programs(self, programs: Iterable[str]) -> Iterator[Fault]:
-        stuck = {"router": self._stuck_router, "transport": self._stuck_transport}
+        stuck = {"monitor": self._stuck_monitor, "router": self._stuck_router, "transport": self._stuck_transport}
         for program in programs:
             problem = absence(self.kafka, self.topics, program)
             if problem is not None:
                 yield Fault("program down", program, problem)
-            elif program in stuck:
+            else:
                 yield from stuck[program]()
+
+    def _stuck_monitor(self) -> Iterator[Fault]:
+        seen_ms = last_sign_ms(self.kafka, self.topics, "monitor")
+        if seen_ms is not None and (late := lateness("monitor", seen_ms, self._at_ms)) is not None:
+            yield Fault("program stuck", "monitor", late)
 
     def _stuck_router(self) -> Iterator[Fault]:
         topic = self.topics.service_progress

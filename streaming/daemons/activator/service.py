@@ -27,7 +27,13 @@ from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
 from streaming.daemons.activator.publishing import PublishedRows
 from streaming.daemons.activator.rows import Rows, working_directory
-from streaming.daemons.activator.settings import DEFAULT_GROUP_ID, READY, ActivatorEvent, ActivatorSettings
+from streaming.daemons.activator.settings import (
+    DEFAULT_GROUP_ID,
+    READY,
+    SEEN_INTERVAL_S,
+    ActivatorEvent,
+    ActivatorSettings,
+)
 from streaming.daemons.activator.starting import start
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, StateLock, Store
@@ -41,7 +47,6 @@ from streaming.wire.input_records import SessionEnded
 from streaming.wire.topics import Topics
 
 _CONFIG_LOOK_INTERVAL_S = 1.0
-_SEEN_INTERVAL_S = 5.0
 _STOP_TIMEOUT_S = 10.0
 _FLUSH_TIMEOUT_S = 1.0
 # How long a step of `run` waits for a notification, and so the interval between checks of the programs.
@@ -204,7 +209,7 @@ class Activator:
             why = f"{self._about.kafka_problem}; waiting" if self._about.kafka_problem else "works again"
             step.note(None, "Kafka", why)
             self._save_about(step.now_ms)
-        if now_s - self._seen_s >= _SEEN_INTERVAL_S:
+        if now_s - self._seen_s >= SEEN_INTERVAL_S:
             self._seen_s = now_s
             self._save_about(step.now_ms)
         if now_s - self._forgot_s >= _FORGET_INTERVAL_S:

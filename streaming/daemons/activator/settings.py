@@ -12,6 +12,8 @@ from streaming.system.processes import connection_environment, own_environment
 
 DEFAULT_GROUP_ID = "queue-activation-activator"
 READY = "ready"
+# Interval at which the activator saves that it gets on.
+SEEN_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True)

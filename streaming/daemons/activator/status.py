@@ -1,5 +1,6 @@
 """The view of `queue-activation activator status`, from the state directory alone."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ from rich.text import Text
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.rows import Rows
+from streaming.daemons.activator.settings import SEEN_INTERVAL_S
 from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
+from streaming.system.ages import age, as_of
 from streaming.system.logs import printable
 from streaming.wire.activator_rows import ActivatorRow
 
 Status = dict[str, Any]
 _LATEST_DECISIONS = 20
+# An activator that has missed so many of its signs of life may hang.
+_MISSED = 3
 
 
 def read_status(directory: Path, now_ms: int) -> Status:
@@ -63,11 +68,12 @@ def _queue_status(row: ActivatorRow) -> Status:
     return {**fields, "running": len(row.programs), "pids": [program.pid for program in row.programs]}
 
 
-def show(status: Status) -> RenderableType:
+def show(status: Status, now_ms: int) -> RenderableType:
     """Returns the status for people, in 80 columns."""
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
     parts: list[RenderableType] = [
+        *_age(status, now_ms),
         Text(f"running since {status['since'][:19]}Z (process {status['pid']})", "green")
         if status["is_running"]
         else Text(_not_running(status), "yellow"),
@@ -100,6 +106,19 @@ def show(status: Status) -> RenderableType:
             _reasons(row),
         )
     return Group(*parts, Text(), table)
+
+
+def _age(status: Status, now_ms: int) -> list[Text]:
+    """Returns how old the status is; first that the activator should have saved it since."""
+    if not status["last_seen"]:
+        return []
+    seen_ms = int(datetime.fromisoformat(status["last_seen"]).timestamp() * 1000)
+    late = (
+        f"its last sign of life is {age(seen_ms, now_ms)} old, and there should be one every "
+        f"{SEEN_INTERVAL_S:.0f} s: look at the end of its log"
+    )
+    is_late = status["is_running"] and now_ms - seen_ms > _MISSED * SEEN_INTERVAL_S * 1000
+    return [*([Text(late, "bold red")] if is_late else []), Text(as_of(seen_ms, now_ms))]
 
 
 def _not_running(status: Status) -> str:
