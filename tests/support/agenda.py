@@ -1,4 +1,4 @@
-"""What happens at which instant of a fake clock, for worlds in memory."""
+"""Keeps a fake clock and all that is to happen, for worlds in memory."""
 
 import heapq
 import itertools

@@ -17,7 +17,7 @@ KILLED, STOPPED, CRASHED = -9, -15, 1
 
 @dataclass(frozen=True)
 class Habits:
-    """What readers are like.
+    """Describes the readers.
 
     Attributes:
         failures: The share of the blocks that fail.
