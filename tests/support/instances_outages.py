@@ -52,7 +52,10 @@ class Outages(Simulation):
         self.down_until_ms[address] = self.network.now_ms + self.random.choice(OUTAGES_MS)
 
     def pass_time(self) -> None:
-        self.network.now_ms += self.random.choice((MINUTE_MS, 35 * MINUTE_MS, 3 * HOUR_MS))
+        """Lets time pass. No record is on its way for as long as a closed conversation is remembered."""
+        self.network.now_ms += MINUTE_MS
+        self.network.arrive()
+        self.network.now_ms += self.random.choice((0, 34 * MINUTE_MS, 3 * HOUR_MS))
 
     def route(self) -> None:
         running = [each for each in self.sites.values() if self.down_until_ms[each.address] <= self.network.now_ms]
