@@ -32,7 +32,8 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 MAX_AWAY = 1_000
 # An instance of which nothing was heard for so long is gone. The transport reports each attempt to connect that fails.
 _GONE_AFTER_MS = 7 * 24 * 3_600_000
-# The original matches delayed conversations again on every 2nd notification, one each 5 s.
+# The original matches delayed conversations again on every 2nd notification, one each 5 s. A closed conversation that
+# may not be forgotten yet waits as long.
 _LOOK_AGAIN_MS = 10_000
 _NOT_HEARD_OF = "the far side was not heard of for a week"
 
@@ -196,7 +197,12 @@ def look(context: Context, conversation: Conversation) -> bool:
         # The far side may still repeat what it has sent. Only connected time counts.
         away_ms = context.away.get(link.address, 0)
         conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
-    return context.now_ms < _remembered_until_ms(conversation, context.settings)
+    until_ms = _remembered_until_ms(conversation, context.settings)
+    if until_ms <= context.now_ms < until_ms + context.broker_ms - context.read_ms:
+        # A repeat may be among the records that are still unread, after a downtime.
+        conversation.closed_ms += context.now_ms - until_ms + _LOOK_AGAIN_MS
+        return True
+    return context.now_ms < until_ms
 
 
 def _remembered_until_ms(conversation: Conversation, settings: ConversationSettings) -> int:

@@ -8,6 +8,7 @@ from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.decisions import Decision, Deliver, Kind
 from streaming.core.conversations.looking import wake_ms
 from streaming.core.conversations.restoring import GENERATION_BITS, Suspect, end_suspect
+from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import DropRoute
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, got, state
 from tests.support.instances_world import Site
@@ -55,6 +56,29 @@ def test_a_tombstone_outlives_an_instance_that_cannot_be_reached(scene: Scene) -
     scene.go_on(WEEK_MS - 1_000)
     assert state(scene.south, 1) == "CD"
     scene.go_on(1_000)
+    assert state(scene.south, 1) == "ABSENT"
+
+
+def test_a_router_that_was_down_forgets_nothing_before_it_has_read_what_came_meanwhile(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.say(begin=True)
+    scene.say("END")
+    scene.say("END", by_target=True)
+    scene.north.say(Envelope("MESSAGE", "other", True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+    before = got(scene.south)
+    first, *_, other = scene.south.incoming
+    for row in (other, first):  # repeats
+        scene.south.accept(row)
+    scene.network.now_ms += scene.south.shard.settings.tombstone_ms + 1_000
+    monkeypatch.setattr(scene.network.random, "randint", lambda read, end: min(read + 1, end))
+    scene.south.route()
+    assert state(scene.south, 1) == "CD"
+    scene.go_on()
+    assert got(scene.south) == before, "a message came again after its tombstone"
+    for _ in range(2):
+        scene.go_on(WEEK_MS)
     assert state(scene.south, 1) == "ABSENT"
 
 
