@@ -33,13 +33,14 @@ class MonitorInMemory:
         agenda: Agenda,
         row_written: Callable[[ViewRow | None], None],
         notified: Callable[[Notification, str, int], None],
+        all_read: Callable[[Queue], None],
     ) -> None:
         self.agenda = agenda
         self.queue: Queue | None = None
         self.absent_ms = 0
         self.is_up = True
         self.activated_ms: list[int] = []
-        self._row_written, self._notified = row_written, notified
+        self._row_written, self._notified, self._all_read = row_written, notified, all_read
         self._settings = CoreSettings()
         self._topics: dict[str, list[Record]] = {"arrivals": [], "receives": []}
         self._read_until_ms = {"arrivals": 0, "receives": 0}
@@ -86,6 +87,8 @@ class MonitorInMemory:
             self._write_row()
         if any(self._topics.values()):
             self.agenda.plan(self._batch)
+        elif self.queue is not None:
+            self._all_read(self.queue)
         if step.wake_ms < FOREVER_MS:
             self.agenda.plan_at(step.wake_ms, self._batch)
 

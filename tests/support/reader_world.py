@@ -7,6 +7,7 @@ from random import Random
 
 from streaming.core.activation.events import Event
 from streaming.core.activation.notification import EventType, Notification
+from streaming.core.activation.queue import Queue
 from tests.support.activator_in_memory import POLICY, ActivatorInMemory, Notice
 from tests.support.agenda import Agenda
 from tests.support.histories import DROP_QUEUE, SECOND, alter, arrived, create_queue, notify
@@ -21,7 +22,8 @@ class World:
         self.agenda = Agenda(random, longest_ms)
         self.readers = Readers(self.agenda, habits, self._report, self._wake_activator)
         self.activator = ActivatorInMemory(self.agenda, self.readers, self._start)
-        self.monitor = MonitorInMemory(self.agenda, self.activator.take_row, self._notified)
+        self.monitor = MonitorInMemory(self.agenda, self.activator.take_row, self._notified, self._check_count)
+        self._was_dropped = False
         self._activation_timeout_ms = activation_timeout_ms
         self.create()
 
@@ -37,11 +39,22 @@ class World:
 
     def drop(self) -> None:
         """Drops the queue and deletes its messages."""
+        self._was_dropped = True
         self._report(DROP_QUEUE)
         self.readers.lose_messages()
 
     def _report(self, event: Event) -> None:
         self.monitor.write("receives", event, self.readers.failed_in_row)
+
+    def _check_count(self, queue: Queue) -> None:
+        """Fails if the monitor has read everything and knows of too few messages, read in open transactions or not.
+
+        A queue that was dropped gets reports of its earlier life.
+        """
+        in_transactions = sum(sum(each.transactions.values()) for each in queue.sessions.by_id.values())
+        known = queue.unread + in_transactions + sum(each.missing for each in queue.sessions.marks.by_key.values())
+        held = sum(sum(each.held.values()) for each in self.readers.programs)
+        assert self._was_dropped or known >= self.readers.unread + held, "the count is never too low"
 
     def _wake_activator(self) -> None:
         self.activator.wake()
