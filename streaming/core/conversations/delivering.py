@@ -5,7 +5,7 @@ batch that is done again gives the same decisions.
 """
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, Item, Link
+from streaming.core.conversations.conversation import INITIATOR, RESET, TARGET, Conversation, Endpoint, Item, Link
 from streaming.core.conversations.decisions import ENDPOINT_CLOSED, REMOTE_ENDPOINT_GONE, Deliver, Kind
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger
 from streaming.core.conversations.holding import (
@@ -47,6 +47,11 @@ def send(  # noqa: PLR0913, PLR0917  (the fields of an item)
     direction = conversation.directions[to]
     if offset >= 0 and conversation.is_closed(to):
         _not_taken(context, conversation, to, kind, offset, ENDPOINT_CLOSED, CLOSED)
+        return
+    link = conversation.link
+    if link is not None and link.far_side == to and link.received_below > RESET:
+        # It would not answer. The Error that tells the sender of it is still to be delivered.
+        _not_taken(context, conversation, to, kind, offset, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
         return
     sequence = direction.next_sequence
     direction.waiting.append(Item(sequence, kind, offset, error_code, error_text, body))
