@@ -15,7 +15,7 @@ from streaming.core.activation.queue_monitor import State
 from streaming.core.times import FOREVER_MS
 from tests.support.histories import ENDED, MINUTE, SECOND
 from tests.support.reader_world import World
-from tests.support.readers_in_memory import KILLED, Habits, Program
+from tests.support.readers_in_memory import KILLED, STOPPED, Habits, Program
 from tests.support.seeds import seeds
 
 FIXED_SEEDS = tuple(range(1, 31))
@@ -124,7 +124,7 @@ class Trouble:
             if readers.habits.count:
                 # Readers that count without open transactions hide the messages of a program until its end is known.
                 readers.failed_in_row += program.is_to_blame
-                readers.report(ENDED(program.session_id))
+                readers.report(ENDED(program.session_id, interrupted=program.exit_code == STOPPED))
 
     def end(self) -> None:
         """Lets all work end without trouble; nothing is left over then."""
