@@ -12,7 +12,6 @@ from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.errors import UserError
-from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
@@ -84,14 +83,19 @@ def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, 
 
 
 def concerned(told: list[Told]) -> list[Told]:
-    """Returns what counts: of activators that run, if one does; and of those with an entry, if one has one.
+    """Returns what counts: of the consumer groups, those with an entry for the queue, if one has one.
 
-    Of each consumer group it is the row of the latest decision, because the queue may have moved to another activator.
+    Of each group it is the row of an activator that runs, if one does, with an entry, if one has one; and that of the
+    latest decision, because the queue may have moved to another activator.
     """
-    told = [each for each in told if each.is_running is not False] or told
-    told = [each for each in told if each.row.entry is not None] or told
-    newest = {each.row.group_id: each for each in sorted(told, key=_decided)}
-    return list(newest.values())
+    newest = []
+    for group_id in {each.row.group_id for each in told}:
+        group = [each for each in told if each.row.group_id == group_id]
+        group = [each for each in group if each.is_running is not False] or group
+        group = [each for each in group if each.row.entry is not None] or group
+        newest.append(max(group, key=_decided))
+    newest.sort(key=lambda each: (_decided(each), each.row.group_id))
+    return [each for each in newest if each.row.entry is not None] or newest
 
 
 def _decided(told: Told) -> str:
@@ -119,10 +123,10 @@ def nobody(kafka: Cluster, topics: Topics) -> str:
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:
-    """Returns the ids of the activators in a consumer group; None if this user may not look at it."""
+    """Returns the ids of the activators in a consumer group; None if Kafka does not tell this user."""
     try:
         return {each.instance_id or "" for each in Admin(kafka).members(group_id, ADMIN_TIMEOUT_S)}
-    except AccessDeniedError as error:
+    except UserError as error:
         say(f"whether an activator runs is unknown: {error}", err=True)
         return None
 

@@ -7,7 +7,7 @@ from confluent_kafka import Message
 from msgspec import Meta, Struct
 
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
-from streaming.wire.input_records import Identifier, is_queue_name
+from streaming.wire.input_records import MAX_IDENTIFIER_LENGTH, Identifier, is_queue_name
 from streaming.wire.output_records import Short
 
 # The last line of a program's log is cut to this length.
@@ -91,4 +91,7 @@ def decode_row(message: Message) -> tuple[str, ActivatorRow | None]:
     row = decode_json(_decoder, value)
     if key != key_of(row) or not is_queue_name(row.queue):
         raise InvalidRecordError("its key is not its activator, a slash and its queue")
+    if not 1 <= len(row.group_id) <= MAX_IDENTIFIER_LENGTH:
+        # librdkafka ends the process at an empty one.
+        raise InvalidRecordError(f"its group_id does not have 1 to {MAX_IDENTIFIER_LENGTH} characters")
     return key, row

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.daemons.activator import publishing
 from streaming.daemons.activator.publishing import PublishedRows
@@ -29,6 +29,7 @@ class Kafka:
         self.answer: int | None = None
         self.refusal: UserError | None = None
         self.is_full = False
+        self.problem: int | None = None
         self.sent: list[tuple[bytes, bytes | None]] = []
         self.before: list[Message] = []
         self._answers: list[Callable[[], None]] = []
@@ -39,6 +40,8 @@ class Kafka:
     def produce(self, _topic: str, value: bytes | None, key: bytes, on_delivery: Any) -> None:
         if self.is_full:
             raise BufferError
+        if self.problem is not None and value is not None:
+            raise KafkaException(KafkaError(self.problem))
         error = None if self.answer is None else KafkaError(self.answer)
         if error is None:
             self.sent.append((key, value))
@@ -161,3 +164,24 @@ def test_a_right_that_is_lost_is_said_once(kafka: Kafka) -> None:
         rows.publish({"orders": row})
     assert len(said) == 1
     assert "docs/security.md" in said[0]
+
+
+def test_a_row_that_is_too_large_is_left_out_and_the_others_are_written(kafka: Kafka) -> None:
+    said: list[str] = []
+    rows = published(kafka, said)
+    kafka.problem = KafkaError.MSG_SIZE_TOO_LARGE
+    rows.publish({"orders": ROW})
+    kafka.problem = None
+    rows.publish({"others": ROW})
+    assert [key for key, _ in kafka.sent] == [b"activator-1/others"]
+    assert said == []
+
+
+def test_a_client_that_cannot_write_any_more_ends_the_rows_and_not_the_activator(kafka: Kafka) -> None:
+    said: list[str] = []
+    rows = published(kafka, said)
+    kafka.problem = KafkaError._FATAL
+    rows.publish({"orders": ROW})
+    rows.publish({"orders": ROW})
+    assert len(said) == 1
+    assert kafka.sent == []

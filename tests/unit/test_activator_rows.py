@@ -183,3 +183,7 @@ def test_a_record_with_another_key_is_none() -> None:
     for key in (b"", b"a/b", b"activator-2/a/b"):
         with pytest.raises(InvalidRecordError, match="its key is not its activator, a slash and its queue"):
             decode_row(Message(key=key, value=encode_row(row)))
+    for group_id in ("", "g" * 257):
+        other = msgspec.structs.replace(row, group_id=group_id)
+        with pytest.raises(InvalidRecordError, match="its group_id does not have 1 to 256 characters"):
+            decode_row(Message(key=key_of(other).encode(), value=encode_row(other)))

@@ -91,6 +91,8 @@ def test_only_those_that_are_concerned_are_told() -> None:
     elsewhere = told(group_id="another")
     assert concerned([now, before, elsewhere]) == [elsewhere, now]
     assert concerned([dead]) == [dead]
+    no_entry = told(msgspec.structs.replace(NO_ENTRY, group_id="another"))
+    assert concerned([dead, no_entry]) == [dead], "the one that could start a program does not run"
     assert concerned([]) == []
 
 

@@ -157,7 +157,8 @@ class QueueActivator:
         for program in self.running.values():
             program.started_ms = min(program.started_ms, now_ms)
         if self.held is not None:
-            self.held.settled_ms = min(self.held.settled_ms, now_ms + SETTLE_MS)
+            longest_ms = RETRY_MS if self.held.is_gone else SETTLE_MS
+            self.held.settled_ms = min(self.held.settled_ms, now_ms + longest_ms)
 
     def notified(self, new: Notified, row: ViewRow | None, now_ms: int) -> list[Decision]:
         """Takes in a notification; returns what was decided at once."""
@@ -261,6 +262,9 @@ class QueueActivator:
         if held is not None:
             held.look(row, now_ms)
             if not held.is_fresh and (void := held.void(row, now_ms)):
+                if row is None and not held.is_restart:
+                    # A monitor that ended before it had written the row repeats the notification.
+                    self.seen = [each for each in self.seen if each.notification_id != held.notification_id]
                 decisions.append(self._drop(void))
                 held = None
         if held is not None:

@@ -120,7 +120,6 @@ class Queue:
             self.tasks.answered()
         if result is ReceiveResult.EMPTY and not event.where:
             monitor.nothing_was_found(now_ms)
-            self.is_count_uncertain = False
         if event.messages:
             monitor.work_was_found()
             self._set_unread(self.unread - event.messages, now_ms)
@@ -130,6 +129,8 @@ class Queue:
                 sessions.received(event.session_id, transaction_id, event.messages, self.poison.counted, now_ms)
         if event.unread is not None:
             self._heal(event.unread, now_ms)
+        if result is ReceiveResult.EMPTY and not event.where and self.unread <= 0:
+            self.is_count_uncertain = False
 
     def _commit(self, event: events.Commit, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)

@@ -35,6 +35,8 @@ _GONE_AFTER_MS = 7 * 24 * 3_600_000
 # The original matches delayed conversations again on every 2nd notification, one each 5 s. A closed conversation that
 # may not be forgotten yet waits as long.
 _LOOK_AGAIN_MS = 10_000
+# A router that reads records later than this has been down. Repeats come sooner after the end of their conversation.
+_LATE_MS = 60_000
 _NOT_HEARD_OF = "the far side was not heard of for a week"
 
 
@@ -197,12 +199,19 @@ def look(context: Context, conversation: Conversation) -> bool:
         # The far side may still repeat what it has sent. Only connected time counts.
         away_ms = context.away.get(link.address, 0)
         conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
+    return not _is_forgotten(context, conversation)
+
+
+def _is_forgotten(context: Context, conversation: Conversation) -> bool:
+    """Returns whether a conversation is forgotten, which waits after a downtime until what has come is read."""
     until_ms = _remembered_until_ms(conversation, context.settings)
-    if until_ms <= context.now_ms < until_ms + context.broker_ms - context.read_ms:
-        # A repeat may be among the records that are still unread, after a downtime.
-        conversation.closed_ms += context.now_ms - until_ms + _LOOK_AGAIN_MS
+    if context.now_ms < until_ms or context.read_ms == NEVER_MS:
+        return False
+    if context.broker_ms - context.read_ms <= _LATE_MS:
         return True
-    return context.now_ms < until_ms
+    # A repeat may be among the records that are still unread.
+    conversation.closed_ms += context.now_ms - until_ms + _LOOK_AGAIN_MS
+    return False
 
 
 def _remembered_until_ms(conversation: Conversation, settings: ConversationSettings) -> int:

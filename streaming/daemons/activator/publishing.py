@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Set
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.errors import UserError
 from streaming.kafka.access import MayBeDenied, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import kafka_error
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire.activator_rows import ActivatorRow, decode_row, encode_row
@@ -65,6 +66,11 @@ class PublishedRows(MayBeDenied):
                 self._send(queue, value)
             except BufferError:
                 break
+            except KafkaException as error:
+                del self._due[queue]
+                if kafka_error(error).code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    self._stop(kafka_error(error).str())
+                    return
         self._producer.poll(0)
         if self.denied is not None:
             self._stop(str(self.denied))

@@ -214,7 +214,7 @@ class Activator:
             self._save_about(step.now_ms)
         if now_s - self._forgot_s >= _FORGET_INTERVAL_S:
             self._forgot_s = now_s
-            self._forget(step.now_ms)
+            self._forget(step)
 
     def _reload(self, step: Step) -> None:
         try:
@@ -370,13 +370,14 @@ class Activator:
         for event in end.events:
             self._on_event(event)
 
-    def _forget(self, now_ms: int) -> None:
+    def _forget(self, step: Step) -> None:
         """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
-        old_ms = now_ms - _FORGET_AFTER_MS
+        old_ms = step.now_ms - _FORGET_AFTER_MS
         idle = [queue for queue, record in self._queues.items() if record.at_ms < old_ms and record.state.is_idle]
         with self._store.transaction():
             for queue in idle:
                 del self._queues[queue]
+                step.changed.discard(queue)
                 self._due_ms.pop(queue, None)
                 self._partitions.forget(queue)
                 self._store.forget_queue(queue)

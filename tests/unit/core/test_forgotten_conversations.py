@@ -6,8 +6,9 @@ from streaming.core.conversations import snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.decisions import Decision, Deliver, Kind
-from streaming.core.conversations.looking import wake_ms
+from streaming.core.conversations.looking import look, wake_ms
 from streaming.core.conversations.restoring import GENERATION_BITS, Suspect, end_suspect
+from streaming.core.times import NEVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import DropRoute
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, got, state
@@ -178,3 +179,31 @@ def test_what_was_delivered_before_a_router_lost_its_state_does_not_come_again(s
     scene.go_on(4_000)
     assert got(scene.south) == ["0"]
     assert scene.states() == ("ER", "ER")
+
+
+def test_closed_conversations_are_forgotten_under_steady_traffic_whose_batches_take_seconds(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.say("END")
+    scene.say("END", by_target=True)
+    scene.north.say(Envelope("MESSAGE", "other", True, ORDERS, "N", STOCK, begin=True))
+    scene.go_on()
+    *_, repeat = scene.south.incoming
+    tombstone_ms = scene.south.shard.settings.tombstone_ms
+    for _ in range(tombstone_ms // 20_000 + 4):
+        scene.south.accept(repeat)
+        scene.go_on(20_000)
+    assert state(scene.south, 1) == "ABSENT"
+
+
+def test_a_batch_without_a_tick_forgets_nothing(scene: Scene) -> None:
+    scene.say(begin=True)
+    scene.say("END")
+    scene.say("END", by_target=True)
+    shard = scene.south.shard
+    conversation = shard.conversation(C)
+    later_ms = shard.clock.now_ms + shard.settings.tombstone_ms
+    for read_ms, is_kept in ((NEVER_MS, True), (later_ms, False)):
+        context = Context(
+            shard.definitions, shard.instance, shard.settings, later_ms, later_ms, 0, 1, 0, read_ms=read_ms
+        )  # fmt: skip
+        assert look(context, conversation) == is_kept

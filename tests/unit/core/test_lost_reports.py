@@ -20,7 +20,18 @@ def test_the_count_is_uncertain_until_a_reader_finds_the_queue_empty() -> None:
     assert (is_uncertain(timeline), timeline.unread) == (True, 2)
     timeline.batch(3 * SECOND, received(2), arrived(), waiting("w"))
     assert is_uncertain(timeline)
-    timeline.batch(4 * SECOND, received(), empty())
+    timeline.batch(3 * SECOND + 100, empty(unread=0))
+    assert (is_uncertain(timeline), timeline.unread) == (True, 1), "the arrival may be later than the result"
+    timeline.batch(5 * SECOND, received(), empty())
+    assert not is_uncertain(timeline)
+
+
+def test_an_empty_result_that_does_not_mend_the_count_leaves_it_uncertain() -> None:
+    timeline = monitored()
+    timeline.batch(SECOND, arrived(5), LOST)
+    timeline.batch(2 * SECOND, empty())
+    assert is_uncertain(timeline)
+    timeline.batch(3 * SECOND, empty(unread=0))
     assert not is_uncertain(timeline)
 
 

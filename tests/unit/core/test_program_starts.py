@@ -242,7 +242,12 @@ def test_an_old_notification_of_a_queue_that_the_view_does_not_show_waits_for_it
 
     dropped = Queue()
     assert actions(dropped.notify(4, is_old=True)) == ["held"]
-    assert actions(dropped.after(RETRY_MS)) == ["dropped"]
+    dropped.state.resumed(dropped.now_ms)
+    assert actions(dropped.after(RETRY_MS - 1)) == []
+    assert actions(dropped.after(1)) == ["dropped"]
+    # The monitor was down for longer: it writes the notification again, and its row.
+    dropped.view(4)
+    assert actions(dropped.notify(4)) == ["started"]
 
 
 def test_a_disabled_queue_has_nothing_held() -> None:
