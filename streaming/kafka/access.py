@@ -181,8 +181,8 @@ class WatchfulAdmin(AdminClient):
                 self._denials.check()
                 if not self._has_warned and time.monotonic() - begin_s >= _SILENCE_S:
                     self._has_warned = True
-                    reason = self.no_connection or "no connection has failed"
-                    _log.warning("Kafka at %s has not answered yet (%s); waiting", self._servers, reason)
+                    reason = f" ({self.no_connection})" if self.no_connection else ""
+                    _log.warning("Kafka at %s has not answered yet%s; waiting", self._servers, reason)
             else:
                 self._denials.no_connection = None
                 return answer

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from streaming.errors import UserError
+from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.wire.topics import Topics
 
@@ -59,6 +60,8 @@ class TopicWatch:
         if self._problem is None:
             try:
                 found = self._admin.topic_ids(self._known, _TIMEOUT_S)
+            except RightMissingError:
+                pass  # waiting does not help; if the query needs the right, it ends with the reason
             except UserError as error:
                 self._note_outage(error)
             else:

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.errors import UserError
 from streaming.kafka import topic_watch
+from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.topic_watch import TopicWatch, replaced_topics
 
@@ -43,13 +44,15 @@ def test_without_its_ticks_a_checkpoint_can_be_continued_from() -> None:
 class FakeAdmin:
     """Gives the answers one after the other. None means that Kafka cannot be reached."""
 
-    def __init__(self, *answers: Mapping[str, str] | None) -> None:
+    def __init__(self, *answers: Mapping[str, str] | UserError | None) -> None:
         self.answers = list(answers)
 
     def topic_ids(self, _names: Iterable[str], _timeout_s: float) -> Mapping[str, str]:
         answer = self.answers.pop(0)
         if answer is None:
             raise UserError("Kafka cannot be reached")
+        if isinstance(answer, UserError):
+            raise answer
         return answer
 
 
@@ -82,3 +85,13 @@ def test_an_outage_is_logged_once_and_so_is_its_end(
         assert watch.problem() is None
     away = "Batches wait until Kafka answers: Kafka cannot be reached"
     assert [record.getMessage() for record in caplog.records] == [away, "Kafka answers again", away]
+
+
+def test_a_right_that_is_missing_is_no_outage(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(topic_watch, "INTERVAL_S", 0.0)
+    watch = TopicWatch(cast("Admin", FakeAdmin(RightMissingError("Kafka does not grant DESCRIBE"), KNOWN)), KNOWN)
+    assert watch.problem() is None
+    assert watch.problem() is None
+    assert not caplog.records

@@ -90,7 +90,9 @@ def _notified(now: Situation) -> list[str]:
     if now.failures and now.next_start_at is not None:
         sentences.append(f"The task has failed. If no RECEIVE comes first, the next one starts at {now.next_start_at}.")
     elif most is not None and now.tasks_running >= most:
-        sentences.append(f"No task is started before one exits, because max_queue_readers, {most}, tasks run.")
+        sentences.append(
+            f"No task is started before one exits, because max_queue_readers, {most}, tasks run or wait for a host."
+        )
     elif now.next_check_at is not None:
         sentences.append(f"If no RECEIVE comes first, the monitor looks again at {now.next_check_at}.")
     else:
