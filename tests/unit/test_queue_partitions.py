@@ -81,6 +81,23 @@ def test_kafka_is_asked_about_all_queues_at_once_and_seldom(clock: list[float]) 
     assert found.of("a") is None
 
 
+def test_a_kafka_that_does_not_answer_delays_the_starts_of_one_step_in_a_minute(clock: list[float]) -> None:
+    class Silent(Kafka):
+        def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int]:
+            super().visible_partitions(names, timeout_s)
+            clock[0] += timeout_s
+            return {}
+
+    kafka = Silent()
+    found = counts(kafka)
+    for queue in "abc":
+        said(found, queue)
+    assert kafka.asked == [["a"]]
+    clock[0] += partitions.FRESH_S
+    said(found, "b")
+    assert kafka.asked == [["a"], ["b"]]
+
+
 @pytest.mark.usefixtures("clock")
 def test_kafka_is_not_asked_where_partitions_limit_nothing_or_the_queue_can_have_no_topic() -> None:
     kafka = Kafka()

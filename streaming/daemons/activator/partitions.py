@@ -22,6 +22,7 @@ class QueuePartitions:
         self._topics = topics
         # Queue -> when Kafka was asked, and the answer; None: there is no such topic, or it may not be seen.
         self._known: dict[str, tuple[float, int | None]] = {}
+        self._silent_until_s = 0.0
 
     def look(self, queues: Iterable[str], config: Config, step: Step) -> None:
         """Asks Kafka about the queues that may have several programs, unless it was asked in the last minute.
@@ -34,9 +35,11 @@ class QueuePartitions:
         now_s = time.monotonic()
         most = {queue: entry.max for queue in queues if (entry := config.entry_for(queue)) is not None}
         asked = [queue for queue in most if most[queue] > 1 and self._is_due(queue, now_s)]
-        if not asked:
+        if not asked or now_s < self._silent_until_s:
             return
         found = self._admin.visible_partitions(asked, _TIMEOUT_S)
+        if time.monotonic() - now_s >= _TIMEOUT_S:
+            self._silent_until_s = now_s + FRESH_S  # the starts of other queues do not wait for it too
         for queue in asked:
             before = self.of(queue)
             count = found.get(queue, before)  # what is known stays if Kafka does not answer

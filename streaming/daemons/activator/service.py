@@ -284,7 +284,9 @@ class Activator:
             self._decide(queue, step)
             step.changed.add(queue)
         for queue in self._published.queues - self._queues.keys():
-            step.rows[queue] = self._rows.without_program(queue, self._config.current.entry_for(queue))
+            is_dropped = self._view.row(queue) is None
+            entry = self._config.current.entry_for(queue)
+            step.rows[queue] = None if is_dropped else self._rows.without_program(queue, entry)
 
     def _decide(self, queue: str, step: Step) -> None:
         """Starts the programs that the queue needs now, and notes when to decide again."""
@@ -331,7 +333,7 @@ class Activator:
         acknowledged = self._ended_sessions.take_acknowledged()
         if step.old:
             step.note(None, "ignored", f"{step.old} old notifications that no longer need an answer")
-        self._record(step, acknowledged)
+        step.save(self._store, self._queues, acknowledged)
         for record, program in step.started:
             program.open_gate()
             self._programs[record.session_id] = record.queue, program
@@ -341,9 +343,6 @@ class Activator:
             self._on_event(event)
         self._rows.add(step, self._queues, self.running, self._config.current)
         self._published.publish(step.rows)
-
-    def _record(self, step: Step, acknowledged: list[str]) -> None:
-        step.save(self._store, self._queues, acknowledged)
 
     def _end(self) -> None:
         """Leaves the programs running, or stops them and reports their sessions; records the end."""
@@ -366,7 +365,7 @@ class Activator:
         count = len(self._programs)
         programs = f"{count} program{'s' if count != 1 else ''}"
         end.note(None, "stopped", f"{programs} left running" if count else "no program is running")
-        self._record(end, acknowledged)
+        end.save(self._store, self._queues, acknowledged)
         for event in end.events:
             self._on_event(event)
 
