@@ -35,7 +35,7 @@ def uncertain(shard: FakeShard, batch_ms: int, *records: Record) -> dict[str, bo
 def test_all_queues_of_the_shard_are_uncertain_and_each_until_it_is_empty() -> None:
     shard = shard_of_queues()
     assert uncertain(shard, 2_000, REPORTS_ARE_LOST) == dict.fromkeys(QUEUES, True)
-    assert uncertain(shard, 4_000, receive("EMPTY", "two")) == {"two": False}
+    assert uncertain(shard, 4_000, receive("EMPTY", "two", unread=0)) == {"two": False}
     assert uncertain(shard, 6_000, arrival("one"), arrival("two")) == {"one": True, "two": False}
 
 
