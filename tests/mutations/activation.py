@@ -69,7 +69,11 @@ BUGS: Bugs = {
             "        self.last_empty_ms = now_ms\n",
             "        if self.last_empty_ms == NEVER_MS:\n            self.last_empty_ms = now_ms\n",
         ),
-        Bug(_QUEUE, "if result is ReceiveResult.EMPTY and", "if result is not ReceiveResult.WAITING and"),
+        Bug(
+            _QUEUE,
+            "if result is ReceiveResult.EMPTY and not event.where:",
+            "if result is not ReceiveResult.WAITING and not event.where:",
+        ),
     ],
     "It tracks how many activation procedures": [
         Bug(
@@ -248,6 +252,10 @@ BUGS: Bugs = {
     "The external application watches": [
         Bug(_STARTS, "if held.reason != _ACCUMULATING and any(", "if any("),
         Bug(_STARTS, "if held.reason != _ACCUMULATING and any(", "if held.reason == _ACCUMULATING and any("),
-        Bug(_STARTS, "if len(self.running) >= policy.max_programs:", "if len(self.running) > policy.max_programs:"),
+        Bug(
+            _STARTS,
+            "if (count := len(self.running)) >= policy.max_programs:",
+            "if (count := len(self.running)) > policy.max_programs:",
+        ),
     ],
 }

@@ -293,11 +293,9 @@ BUGS: Bugs = {
     ],
     "A closed conversation is remembered for": [
         Bug(_SETTINGS, "tombstone_ms: int = 1_800_000", "tombstone_ms: int = 1_200_000"),
-        Bug(
-            _LOOKING,
-            "return context.now_ms < _remembered_until_ms",
-            "return context.now_ms <= _remembered_until_ms",
-        ),
+        Bug(_LOOKING, "if context.now_ms < until_ms or", "if context.now_ms <= until_ms or"),
+        Bug(_LOOKING, "if context.broker_ms - context.read_ms <= _LATE_MS:", "if True:"),
+        Bug(_LOOKING, "_LATE_MS = 60_000", "_LATE_MS = 10_000"),
     ],
     "A conversation that only one side has ended": [
         Bug(
