@@ -333,7 +333,7 @@ class Activator:
         acknowledged = self._ended_sessions.take_acknowledged()
         if step.old:
             step.note(None, "ignored", f"{step.old} old notifications that no longer need an answer")
-        step.save(self._store, self._queues, acknowledged)
+        self._record(step, acknowledged)
         for record, program in step.started:
             program.open_gate()
             self._programs[record.session_id] = record.queue, program
@@ -343,6 +343,9 @@ class Activator:
             self._on_event(event)
         self._rows.add(step, self._queues, self.running, self._config.current)
         self._published.publish(step.rows)
+
+    def _record(self, step: Step, acknowledged: list[str]) -> None:
+        step.save(self._store, self._queues, acknowledged)
 
     def _end(self) -> None:
         """Leaves the programs running, or stops them and reports their sessions; records the end."""
@@ -365,7 +368,7 @@ class Activator:
         count = len(self._programs)
         programs = f"{count} program{'s' if count != 1 else ''}"
         end.note(None, "stopped", f"{programs} left running" if count else "no program is running")
-        end.save(self._store, self._queues, acknowledged)
+        self._record(end, acknowledged)
         for event in end.events:
             self._on_event(event)
 
