@@ -222,7 +222,7 @@ def _take(context: Context, conversation: Conversation, link: Link, envelope: In
     number = RESET if sequence is None else sequence
     link.repeats_below = max(link.repeats_below, number + 1)
     if sequence is None:
-        # What this side has said since it was told is for nobody.
+        # What still waits for it is for nobody.
         tell_nothing_more(context, conversation, link, FAR_ENDPOINT_GONE)
     if number < link.received_below:
         _take_repeat(context, conversation, link, envelope, offset)

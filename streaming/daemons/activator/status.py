@@ -97,12 +97,14 @@ def show(status: Status, now_ms: int) -> RenderableType:
     table.add_column("crashes", justify="right", no_wrap=True)
     table.add_column("last (UTC)", no_wrap=True)
     table.add_column("decision and reason", overflow="fold")
-    for row in status["queues"]:
+    for each in status["queues"]:
+        row = msgspec.convert(each, ActivatorRow)
+        most = words.most_of(row)
         table.add_row(
-            Text(printable(row["queue"])),
-            f"{row['running']}/{'-' if (most := words.most_of(msgspec.convert(row, ActivatorRow))) is None else most}",
-            str(row["crashes"] or "-"),
-            row["last"]["at"][11:19] if row["last"] else "-",
+            Text(printable(row.queue)),
+            f"{len(row.programs)}/{'-' if most is None else most}",
+            str(row.crashes or "-"),
+            row.last.at[11:19] if row.last else "-",
             _reasons(row),
         )
     return Group(*parts, Text(), table)
@@ -127,13 +129,13 @@ def _not_running(status: Status) -> str:
     return f"not running; {programs}" if count else "not running; none of its programs ran when it stopped"
 
 
-def _reasons(row: Status) -> Text:
+def _reasons(row: ActivatorRow) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
-    known, last = msgspec.convert(row, ActivatorRow), row["last"]
-    text = Text(printable(f"{last['action']}: {last['why']}") if last else "-")
-    held = words.holds(known) if last is None or last["action"] != "held" else []
-    for line in (*words.limits(known), *held):
+    last = row.last
+    text = Text(printable(f"{last.action}: {last.why}") if last else "-")
+    held = words.holds(row) if last is None or last.action != "held" else []
+    for line in (*words.limits(row), *held):
         text.append(f"\n{printable(line)}", "yellow")
-    for line in words.troubles(known):
+    for line in words.troubles(row):
         text.append(f"\n{printable(line)}", "red")
     return text
