@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from streaming.core.activation import snapshot
-from streaming.core.activation.events import Event
+from streaming.core.activation.events import Event, Receive
 from streaming.core.activation.held_notifications import SETTLE_MS, ViewRow
 from streaming.core.activation.notification import EventType, Notification
 from streaming.core.activation.queue import Queue
@@ -72,6 +72,9 @@ class MonitorInMemory:
         if not self.is_up:
             return
         records = sorted([*self._taken("arrivals"), *self._taken("receives")], key=lambda record: record[:2])
+        for written_ms, _, event in records:
+            if isinstance(event, Receive):
+                event.reported_ms = written_ms
         batch = [event for _, _, event in records]
         self._note_failures([number for _, number, _ in records])
         if self.queue is not None:
@@ -94,7 +97,7 @@ class MonitorInMemory:
 
     def _taken(self, topic: str) -> list[Record]:
         """Returns the new records of a topic, but not always the very last ones."""
-        until_ms = self.agenda.now_ms - self.agenda.random.choice((0, 0, 50, 300))
+        until_ms = self.agenda.now_ms - self.agenda.random.choice((0, 0, 50, 300, 2_000))
         until_ms = self._read_until_ms[topic] = max(self._read_until_ms[topic], until_ms)
         records = self._topics[topic]
         taken = [each for each in records if each[0] <= until_ms]

@@ -12,6 +12,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka.admin import OffsetSpec
 
 from streaming.core.activation.events import Event, Receive
+from streaming.core.times import FOREVER_MS
 from streaming.kafka.clients import Cluster
 from streaming.spark.activation.input_batch import by_key, keys_of, order_of
 from streaming.spark.activation.sources import Source
@@ -157,7 +158,10 @@ class Count:
             yield since_s * SECOND, pa.Table.from_pylist(list(group), RECORDS)
 
     def _as_believed(self, event: Event) -> Event:
-        return event if self._is_healed or not isinstance(event, Receive) else replace(event, unread=None)
+        if not isinstance(event, Receive):
+            return event
+        # The core's clock is not that of the records, so each report counts as written when it is read.
+        return replace(event, unread=event.unread if self._is_healed else None, reported_ms=FOREVER_MS)
 
 
 def _row(source: Source, record: ConsumerRecord) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streaming.core.activation.events import Receive
 from streaming.spark.activation.input_batch import by_key, events_of, keys_of
 from streaming.spark.activation.sources import Source
 from streaming.wire import input_records
@@ -60,13 +61,14 @@ def test_a_batch_is_decoded_as_its_records_would_be_one_by_one(seed: int) -> Non
 
     assert list(seen) == list(dict.fromkeys(one.key for one in batch)), "keys come in the order of their first records"
     for key, (name, events, wrong) in seen.items():
-        good, bad = [], {}
+        good, written_ms, bad = [], [], {}
         for number, one in enumerate(one for one in batch if one.key == key):
             try:
                 good.append(input_records.decode(DECODERS[one.source], key, one.value, len(one.value or b"")))
+                written_ms.append(one.timestamp_ms)
             except input_records.InvalidRecordError as error:
                 bad[number] = str(error)
-        assert (events, wrong) == (events_of(good), bad)
+        assert (events, wrong) == (events_of(good, written_ms), bad)
         assert name == (good[0].queue if good else None)
 
 
@@ -76,3 +78,17 @@ def test_no_two_of_many_keys_are_taken_for_one() -> None:
     whole = table(batch)
     found = [(given.key, given.values) for given in by_key(whole, keys_of(whole))]
     assert found == [(b"%d" % number, [b"%d" % number]) for number in range(count)]
+
+
+@pytest.mark.parametrize("is_plain", [True, False], ids=["decoded at once", "decoded one by one"])
+def test_the_count_of_a_reader_is_as_old_as_its_record(is_plain: bool) -> None:
+    report = b'{"type": "RECEIVE", "queue": "q", "session_id": "s", "result": "EMPTY", "unread": 3}'
+    batch = [
+        Record(Source.ARRIVALS, b'{"queue": "q"}' if is_plain else b"{", b"q", 0, timestamp_ms=100),
+        Record(Source.RECEIVES, report, b"q", 0, timestamp_ms=200),
+        Record(Source.RECEIVES, report, b"q", 1, timestamp_ms=300),
+    ]
+    whole = table(batch)
+    (given,) = by_key(whole, keys_of(whole))
+    _, events, _ = given.decode()
+    assert [event.reported_ms for event in events if isinstance(event, Receive)] == [200, 300]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from streaming.core.times import FOREVER_MS
+
 
 class RefusedEventError(Exception):
     """An event that a limit forbids. The event changes nothing, and the message is the reason of the dead letter."""
@@ -36,6 +38,7 @@ class Receive:
         transaction_id: The open transaction it belongs to; None if the statement committed by itself.
         timeout_ms: The longest wait, in milliseconds; None if only the session's lease ends the wait.
         unread: The number of messages left, as the reader counted them; None if the reader does not know.
+        reported_ms: When the report was written, in the shard's time; FOREVER_MS if that is unknown.
     """
 
     session_id: str
@@ -45,6 +48,7 @@ class Receive:
     transaction_id: str | None
     timeout_ms: int | None
     unread: int | None
+    reported_ms: int
 
     # Written out for speed, since there are many of these: mypyc does not compile a dataclass's own __init__.
     def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
@@ -56,6 +60,7 @@ class Receive:
         transaction_id: str | None = None,
         timeout_ms: int | None = None,
         unread: int | None = None,
+        reported_ms: int = FOREVER_MS,
     ) -> None:
         self.session_id = session_id
         self.result = result
@@ -64,6 +69,7 @@ class Receive:
         self.transaction_id = transaction_id
         self.timeout_ms = timeout_ms
         self.unread = unread
+        self.reported_ms = reported_ms
 
 
 @dataclass(slots=True)

@@ -128,7 +128,7 @@ class Queue:
             else:
                 sessions.received(event.session_id, transaction_id, event.messages, self.poison.counted, now_ms)
         if event.unread is not None:
-            self._heal(event.unread, now_ms)
+            self._heal(event.unread, min(event.reported_ms, now_ms), now_ms)
         if result is ReceiveResult.EMPTY and not event.where and self.unread <= 0:
             self.is_count_uncertain = False
 
@@ -221,12 +221,15 @@ class Queue:
         self.last_added_ms = now_ms
         self._set_unread(self.unread + messages, now_ms)
 
-    def _heal(self, unread: int, now_ms: int) -> None:
-        """Accepts a reader's count. A lower count is accepted only if no messages were added recently."""
+    def _heal(self, unread: int, reported_ms: int, now_ms: int) -> None:
+        """Accepts a reader's count. A lower count is accepted only if no messages were added shortly before its report.
+
+        The time of this batch does not tell: an open transaction can hold a report back for longer than an arrival.
+        """
         self.sessions.marks.miss_all(now_ms)  # it is without open transactions, which those that are marked may be
         # A tenth of W, and at least the batch itself: the reader may have counted before messages were added.
         too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
-        if unread > self.unread or now_ms - self.last_added_ms >= too_young_ms:
+        if unread > self.unread or reported_ms - self.last_added_ms >= too_young_ms:
             self._set_unread(unread, now_ms)
 
     def _rolled_back(self, messages: int, interrupted: bool, counted_before: int, now_ms: int) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.activation.events import Event, MessageArrived
+from streaming.core.activation.events import Event, MessageArrived, Receive
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
@@ -69,6 +69,7 @@ class QueueInput:
         key: The key of the records.
         sources: The source of each record.
         values: The value of each record, possibly cut.
+        timestamps_ms: The timestamp of each record.
         batch: The batch that has the records.
         positions: The position of each record in the batch.
         is_plain: Whether each record of the batch has a key and a value that is UTF-8 and certainly not too long.
@@ -77,6 +78,7 @@ class QueueInput:
     key: bytes | None
     sources: list[int]
     values: list[Any]
+    timestamps_ms: list[int]
     batch: pa.Table
     positions: _Integers
     is_plain: bool
@@ -108,19 +110,21 @@ class QueueInput:
             found = [_DECODE[source](value) for source, value in zip(self.sources, self.values, strict=True)]
         if [record.queue for record in found].count(queue) != len(found):
             raise input_records.InvalidRecordError
-        return queue, events_of(found)
+        return queue, events_of(found, self.timestamps_ms)
 
     def _decode_one_by_one(self) -> tuple[str | None, list[Event], dict[int, str]]:
         found: list[input_records.InputRecord] = []
+        timestamps_ms: list[int] = []
         wrong: dict[int, str] = {}
         lengths = self.batch.column("value_bytes").take(self.positions).to_pylist()
-        rows = zip(self.sources, self.values, lengths, strict=True)
-        for number, (source, value, value_bytes) in enumerate(rows):
+        rows = zip(self.sources, self.values, lengths, self.timestamps_ms, strict=True)
+        for number, (source, value, value_bytes, timestamp_ms) in enumerate(rows):
             try:
                 found.append(input_records.decode(_DECODERS[source], self.key, value, value_bytes))
+                timestamps_ms.append(timestamp_ms)
             except input_records.InvalidRecordError as error:
                 wrong[number] = str(error)
-        return found[0].queue if found else None, events_of(found), wrong
+        return found[0].queue if found else None, events_of(found, timestamps_ms), wrong
 
     def numbers_of(self, events: list[Event], wrong: Container[int]) -> dict[int, list[int]]:
         """Returns id(event) -> the numbers of the records that `events_of` has made the event from."""
@@ -135,18 +139,21 @@ class QueueInput:
         return SourceRecord(topic, **row)
 
 
-def events_of(found: list[input_records.InputRecord]) -> list[Event]:
+def events_of(found: list[input_records.InputRecord], timestamps_ms: list[int]) -> list[Event]:
     """Returns the events of a queue's records. Arrivals without another event between them become one event."""
     events: list[Event] = []
     arrived = 0
-    for record in found:
+    for record, timestamp_ms in zip(found, timestamps_ms, strict=True):
         if type(record) is input_records.MessageArrived:
             arrived += record.count
             continue
         if arrived:
             events.append(MessageArrived(arrived))
             arrived = 0
-        events.append(record.event())
+        event = record.event()
+        if type(event) is Receive:
+            event.reported_ms = timestamp_ms
+        events.append(event)
     if arrived:
         events.append(MessageArrived(arrived))
     return events
@@ -190,12 +197,19 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
     names = keys.dictionary.to_pylist()
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
+    timestamps_ms = batch.column("timestamp_ms").to_numpy()[positions].tolist()
     # The values are put in order first, so that a queue's values are adjacent in memory when they are decoded. As one
     # piece they may be too long for 32-bit offsets.
     values = batch.column("value").cast(pa.large_binary()).combine_chunks().take(pa.array(positions)).to_pylist()
     for begin, end in sorted(runs_of(codes), key=lambda run: grouped[run[0]]):
         yield QueueInput(
-            names[codes[begin]], sources[begin:end], values[begin:end], batch, positions[begin:end], is_plain
+            names[codes[begin]],
+            sources[begin:end],
+            values[begin:end],
+            timestamps_ms[begin:end],
+            batch,
+            positions[begin:end],
+            is_plain,
         )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.core.activation.events import Event
+from streaming.core.activation.events import Event, Receive, ReceiveResult
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.settings import MAX_MARKS, RESULT_DUE_MS, CoreSettings
 from streaming.core.times import FOREVER_MS
@@ -323,6 +323,13 @@ class TestSelfHealing:
         timeline.batch(SECOND, arrived(9))
         timeline.batch(SECOND + pause_ms, received(1, unread=3))
         assert timeline.unread == (3 if pause_ms >= W // 10 else 8)
+
+    @pytest.mark.parametrize("pause_ms", [-MINUTE, -1, 0, W // 10 - 1, W // 10])
+    def test_a_count_that_is_read_late_is_as_old_as_its_report(self, pause_ms: int) -> None:
+        timeline = monitored()
+        timeline.batch(MINUTE, arrived(9))
+        timeline.batch(2 * MINUTE, Receive("x", ReceiveResult.EMPTY, unread=3, reported_ms=MINUTE + pause_ms))
+        assert timeline.unread == (3 if pause_ms >= W // 10 else 9)
 
     @pytest.mark.parametrize("added", [arrived(1), ROLLBACK("x", "t"), ENDED("x")])
     def test_what_was_added_in_the_same_batch_is_not_lowered(self, added: Event) -> None:
