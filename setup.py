@@ -16,6 +16,7 @@ COMPILED = (
     "core/activation/definition",
     "core/activation/events",
     "core/activation/notification",
+    "core/activation/observation",
     "core/activation/poison",
     "core/activation/queue",
     "core/activation/queue_monitor",

@@ -113,6 +113,20 @@ class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type
         return events.Receive(self.session_id, _RESULTS[self.result], timeout_ms=timeout_ms, unread=self.unread)
 
 
+class Observed(Struct, tag="OBSERVED", tag_field="type", omit_defaults=True):
+    """A report of an observer about a consumer group that reports nothing itself."""
+
+    queue: str
+    unread: Unread
+    one_more: bool | None
+    members: Unread
+    received: Unread = 0
+
+    def event(self) -> events.GroupObserved:
+        """Returns the core's event."""
+        return events.GroupObserved(self.unread, self.one_more, self.members, self.received)
+
+
 class Commit(Struct, tag="COMMIT", tag_field="type"):
     """A transaction was committed."""
 
@@ -283,7 +297,8 @@ class DropEventNotification(Struct, tag="DROP_EVENT_NOTIFICATION", tag_field="ty
 
 
 TaskRecord = TaskStarted | TaskExited | TaskFailedToStart
-ReceiveRecord = Receive | GetConversationGroup | Commit | Rollback | SessionAlive | SessionEnded | TaskRecord
+SessionRecord = Receive | GetConversationGroup | Commit | Rollback | SessionAlive | SessionEnded
+ReceiveRecord = SessionRecord | Observed | TaskRecord
 CommandRecord = CreateQueue | AlterQueue | DropQueue | CreateEventNotification | DropEventNotification
 InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 

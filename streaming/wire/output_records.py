@@ -58,7 +58,7 @@ class MonitorRow(Struct, omit_defaults=True):
 
     `is_count_uncertain` is present only if it is true. The fields after it are present only if tasks of the queue fail:
     how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
-    started.
+    started. The last two are present only for a queue that an observer reports; the last one only if it is known.
     """
 
     database_name: str
@@ -84,6 +84,8 @@ class MonitorRow(Struct, omit_defaults=True):
     failing_since: Short | None = None
     failing_procedure: ProcedureName | None = None
     next_start_time: Short | None = None
+    members: Int64 | None = None
+    one_more: bool | None = None
 
 
 class BatchRecord(Struct):

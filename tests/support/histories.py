@@ -59,6 +59,10 @@ def group(session: str = "r") -> Event:
     return events.Receive(session, ReceiveResult.GROUP)
 
 
+def observed(unread: int, one_more: bool | None, members: int = 0, received: int = 0) -> Event:
+    return events.GroupObserved(unread, one_more, members, received)
+
+
 def create_queue(**options: Any) -> Event:
     return events.CreateQueue(QueueOptions(**options))
 
@@ -193,6 +197,7 @@ def random_event(random: Random) -> Event:
         (2, ALIVE(session)),
         (1, ENDED(session)),
         (3, random_task_event(random)),
+        (1, observed(random.choice((0, 1, 9)), random.choice((True, False, None)), random.randint(0, 2))),
         (1, random_alter(random)),
         (1, random.choice((create_queue(), DROP_QUEUE, notify(name, "s"), notify(name), drop_notification(name)))),
     ]

@@ -73,6 +73,23 @@ class Receive:
 
 
 @dataclass(slots=True)
+class GroupObserved:
+    """An observer's report about the consumer group that reads the queue: absolute, so that it may be lost or repeated.
+
+    Attributes:
+        unread: The number of messages that the group has not committed.
+        one_more: Whether one more reader would have work; None if that is unknown.
+        members: The number of the group's members.
+        received: How many messages the group has committed since the observer's last report.
+    """
+
+    unread: int
+    one_more: bool | None
+    members: int
+    received: int = 0
+
+
+@dataclass(slots=True)
 class Commit:
     """A transaction was committed: its messages are gone for good."""
 
@@ -210,6 +227,7 @@ class DropEventNotification:
 Event = (
     MessageArrived
     | Receive
+    | GroupObserved
     | Commit
     | Rollback
     | SessionAlive
@@ -227,4 +245,4 @@ Event = (
 
 # Only these events create a queue that does not exist yet.
 CREATING_COMMANDS = (CreateQueue, AlterQueue, CreateEventNotification)
-CREATING_EVENTS = (MessageArrived, Receive, *CREATING_COMMANDS)
+CREATING_EVENTS = (MessageArrived, Receive, GroupObserved, *CREATING_COMMANDS)

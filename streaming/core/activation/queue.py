@@ -11,6 +11,7 @@ from streaming.core.activation import events, task_starts
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.events import Event, ReceiveResult
 from streaming.core.activation.notification import EventType, Notification
+from streaming.core.activation.observation import Observation
 from streaming.core.activation.poison import PoisonCount
 from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
@@ -28,6 +29,7 @@ class Queue:
         monitor: Its queue monitor.
         sessions: Its waits and open transactions.
         tasks: The tasks of internal activation.
+        observation: What an observer last said of the consumer group; None for a queue whose readers report.
         room: The remaining room of the shard.
         unread: Visible messages that no open or committed RECEIVE has taken. Signed, because the report of a RECEIVE
             may come before that of the arrival (D4).
@@ -53,6 +55,7 @@ class Queue:
         "last_event_ms",
         "monitor",
         "negative_since_ms",
+        "observation",
         "poison",
         "room",
         "sequence",
@@ -71,6 +74,7 @@ class Queue:
         self.tasks = Tasks()
         self.room = ENDLESS
         self.poison = PoisonCount()
+        self.observation: Observation | None = None
         self.unread = self.sequence = 0
         self.negative_since_ms = self.last_added_ms = self.last_event_ms = self.view_written_ms = NEVER_MS
         self.is_view_stale = True
@@ -131,6 +135,26 @@ class Queue:
             self._heal(event.unread, min(event.reported_ms, now_ms), now_ms)
         if result is ReceiveResult.EMPTY and not event.where and self.unread <= 0:
             self.is_count_uncertain = False
+
+    def _group_observed(self, event: events.GroupObserved, now_ms: int) -> None:
+        before, monitor = self.observation, self.monitor
+        if before is not None:
+            before.end_if_old(now_ms, self.settings)
+        members_before = 0 if before is None else before.members
+        self.observation = Observation(event.one_more, event.members, now_ms)
+        if event.received:
+            monitor.work_was_found()
+        if before is not None and event.members > members_before:
+            monitor.fire(Trigger.RECEIVE, now_ms)
+            self.tasks.answered()
+        if members_before and not event.members:
+            monitor.readers_have_left(now_ms)
+        # Where there are members, one more must have had work for W, as nobody knows what came before the first yes.
+        is_first_yes = event.members > 0 and (before is None or before.one_more is not True)
+        if is_first_yes or event.one_more is not True:
+            monitor.quiet_window_begins(now_ms)
+        self._has_arrived |= self.unread <= 0 and not event.members and not self.tasks.running
+        self._set_unread(event.unread, now_ms)
 
     def _commit(self, event: events.Commit, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
@@ -247,7 +271,9 @@ class Queue:
     # 2. what is due, 3. the check
 
     def end_due(self, now_ms: int) -> None:
-        """Ends waits, transactions and tasks that are due. The end of a lease does not count as a poison rollback."""
+        """Ends what is due: waits, transactions, tasks, an observer's word. A lease's end is no poison rollback."""
+        if self.observation is not None:
+            self.observation.end_if_old(now_ms, self.settings)
         self.monitor.wait_has_ended(self.sessions.last_wait_end_ms(now_ms))
         self._add(self.sessions.end_due(now_ms, self.settings), now_ms)
         # Once per batch is enough: one batch cannot exceed 64 bits.
@@ -312,6 +338,7 @@ class Queue:
             timeout_ms=task_starts.timeout_ms(self.definition, self.tasks, self.unread, self.settings),
             can_activate=bool(self.definition.notifications)
             or self.tasks.startable(self.definition.activation) is not None,
+            is_wanted=self.observation is None or self.observation.one_more is True,
         )
 
     # the monitors view
@@ -330,6 +357,7 @@ class Queue:
             monitor.last_empty_ms,
             monitor.last_activated_ms,
             self.is_count_uncertain,
+            *((-1, -1) if self.observation is None else self.observation.counts()),
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
@@ -351,6 +379,7 @@ class Queue:
             decision_ms,
             self.sessions.next_due_ms(self.settings),
             self.tasks.next_due_ms(self.settings),
+            FOREVER_MS if self.observation is None else self.observation.next_due_ms(self.settings),
             self.next_start_ms(),
         )
 
@@ -395,6 +424,7 @@ class Queue:
 _APPLY: dict[type, Callable[[Queue, Any, int], None]] = {
     events.MessageArrived: Queue._message_arrived,
     events.Receive: Queue._receive,
+    events.GroupObserved: Queue._group_observed,
     events.Commit: Queue._commit,
     events.Rollback: Queue._rollback,
     events.SessionAlive: Queue._session_alive,

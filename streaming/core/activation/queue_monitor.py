@@ -120,6 +120,7 @@ class Work:
         waiting: The number of sessions that wait without WHERE.
         timeout_ms: T; FOREVER_MS if it never expires, or if its end would change nothing.
         can_activate: Whether the queue has an event notification, or a task can be started.
+        is_wanted: Whether an observer, if the queue has one, says that one more reader would have work.
     """
 
     unread: int
@@ -127,14 +128,24 @@ class Work:
     waiting: int
     timeout_ms: int
     can_activate: bool
+    is_wanted: bool
 
     # Written out, as in events.Receive.
-    def __init__(self, unread: int, has_arrived: bool, waiting: int, timeout_ms: int, can_activate: bool) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
+        self,
+        unread: int,
+        has_arrived: bool,
+        waiting: int,
+        timeout_ms: int,
+        can_activate: bool,
+        is_wanted: bool = True,
+    ) -> None:
         self.unread = unread
         self.has_arrived = has_arrived
         self.waiting = waiting
         self.timeout_ms = timeout_ms
         self.can_activate = can_activate
+        self.is_wanted = is_wanted
 
 
 class QueueMonitor:
@@ -188,6 +199,16 @@ class QueueMonitor:
         if self.awaits_answer:
             self.awaits_answer = False
             self.useless_activations += 1
+
+    def readers_have_left(self, now_ms: int) -> None:
+        """Counts an activation as useless that a reader has answered, if all have left and have received nothing."""
+        if self.state is not State.NOTIFIED and self.awaits_answer:
+            self.nothing_was_found(now_ms)
+
+    def quiet_window_begins(self, now_ms: int) -> None:
+        """Starts the quiet window where an observer sees that one more reader would not have had work."""
+        if self.state is not State.ABSENT:
+            self.last_empty_ms = now_ms
 
     def wait_has_ended(self, ended_ms: int) -> None:
         """Notes when a wait without WHERE was over, or NEVER_MS for none: its result is on its way."""
@@ -243,6 +264,8 @@ class QueueMonitor:
 
     def reason_now(self, work: Work, now_ms: int, settings: CoreSettings) -> Reason | None:
         """Returns why one more reader of unread messages would have useful work, by rule A or B; otherwise None."""
+        if not work.is_wanted:
+            return None
         # D3: sessions that already wait take the messages, if there are at least as many sessions as messages.
         is_taken_care_of = settings.semantics is Semantics.OBSERVED and work.unread <= work.waiting
         if work.has_arrived and not is_taken_care_of:
@@ -254,6 +277,8 @@ class QueueMonitor:
         """Returns the next instant at which a check could decide differently without an event, or FOREVER_MS."""
         if self.state is State.NOTIFIED:
             return min(self.last_activated_ms + work.timeout_ms, FOREVER_MS)
-        if self.state is State.ABSENT or work.unread <= 0 or work.waiting > 0 or not work.can_activate:
+        if self.state is State.ABSENT or work.unread <= 0 or work.waiting > 0:
+            return FOREVER_MS
+        if not (work.can_activate and work.is_wanted):
             return FOREVER_MS
         return self.quiet_until_ms(settings)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
+from streaming.core.activation.observation import Observation
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Lease, Session, Wait
@@ -27,7 +28,7 @@ _TASK_FIELDS = ("procedure_name", "execute_as", "sequence", "started_ms", "host"
 
 def take(queue: Queue) -> Snapshot:
     """Returns the queue as plain values."""
-    monitor = queue.monitor
+    monitor, seen = queue.monitor, queue.observation
     return [
         _take_definition(queue.definition),
         [
@@ -48,6 +49,7 @@ def take(queue: Queue) -> Snapshot:
         queue.view_written_ms,
         queue.is_view_stale,
         queue.is_count_uncertain,
+        None if seen is None else [seen.one_more, seen.members, seen.at_ms],
         [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
         [[*key, mark.messages, mark.given_back_ms, mark.missing] for key, mark in queue.sessions.marks.by_key.items()],
         _take_tasks(queue.tasks),
@@ -56,7 +58,7 @@ def take(queue: Queue) -> Snapshot:
 
 def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     """Returns the queue of a snapshot of this FORMAT_VERSION."""
-    definition, monitor, *counts, sessions, marks, tasks = snapshot
+    definition, monitor, *counts, seen, sessions, marks, tasks = snapshot
     queue = Queue(_restore_definition(definition), settings)
     state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
     queue.monitor.state = _STATES[state]
@@ -65,6 +67,7 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     queue.unread, queue.negative_since_ms, queue.last_added_ms, poison, queue.sequence, *view = counts
     queue.poison.rollbacks, queue.poison.counted, queue.poison.counted_ms = poison
     queue.last_event_ms, queue.view_written_ms, queue.is_view_stale, queue.is_count_uncertain = view
+    queue.observation = None if seen is None else Observation(*seen)
     queue.sessions.restore({session_id: _restore_session(rest) for session_id, *rest in sessions})
     queue.sessions.marks.restore(
         {(session_id, transaction_id): Mark(*mark) for session_id, transaction_id, *mark in marks}
@@ -123,11 +126,11 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds that no rollback has counted, that the count lacks nothing and is certain, and that no result is due."""
+    """Adds that no rollback has counted, that the count lacks nothing and is certain, and that nobody observes it."""
     *queue, sessions, marks, tasks = snapshot
     queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:]]
     queue[5] = [queue[5], 0, NEVER_MS]
-    return [*queue, False, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
+    return [*queue, False, None, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
 
 
 # version -> the step that converts it to the next version

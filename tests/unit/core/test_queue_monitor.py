@@ -29,6 +29,7 @@ from tests.support.histories import (
     group,
     monitored,
     notify,
+    observed,
     received,
     waiting,
 )
@@ -174,6 +175,26 @@ EVENTS: dict[str, tuple[Event, tuple[str, str, str, str]]] = {
     "a wait ends with nothing, WHERE": (empty("w", where=True), A_RECEIVE),
     "GET CONVERSATION GROUP": (group(), A_RECEIVE),
     "a wait ends with a group": (group("w"), A_RECEIVE),
+    "observed: one more, no members": (
+        observed(5, True),
+        ("absent +2", "inactive +5", "notified +2", "receiving +3"),
+    ),
+    "observed: no more, members for the first time": (
+        observed(3, False, 2),
+        ("absent", "inactive empty=now +3", "notified empty=now", "receiving empty=now +1"),
+    ),
+    "observed: one more, members for the first time": (
+        observed(3, True, 2),
+        ("absent", "inactive empty=now +3", "notified empty=now", "receiving empty=now +1"),
+    ),
+    "observed: unknown": (
+        observed(3, None),
+        ("absent", "inactive empty=now +3", "notified empty=now", "receiving empty=now +1"),
+    ),
+    "observed: nothing unread": (
+        observed(0, False),
+        ("absent -3", "inactive empty=now", "notified empty=now -3", "inactive anchor=-inf empty=now -2"),
+    ),
     "COMMIT": (COMMIT("x", "t"), UNCHANGED),
     "COMMIT of an unknown transaction": (COMMIT("x", "u"), UNCHANGED),
     "COMMIT of another session": (COMMIT("w", "t"), UNCHANGED),

@@ -1,0 +1,162 @@
+"""A queue whose readers report nothing: an observer says how many messages are unread, and who is there to read them.
+
+The timelines are those of docs/decisions.md, in seconds.
+"""
+
+from itertools import pairwise
+
+import pytest
+
+from streaming.core.activation.events import Event
+from streaming.core.activation.queue_monitor import Reason, State
+from tests.support.histories import DAY, MINUTE, SECOND, Timeline, W, activation, create_queue, observed
+
+EVERY = W // 2
+
+
+def watched(*looks: tuple[float, Event], until_s: float) -> Timeline:
+    """Returns the timeline of a queue that an observer reports as the looks say, each until the next one."""
+    timeline = Timeline()
+    ends_s = [*(begin_s for begin_s, _ in looks[1:]), until_s]
+    for (begin_s, event), end_s in zip(looks, ends_s, strict=True):
+        for now_ms in range(int(begin_s * SECOND), int(end_s * SECOND), EVERY):
+            timeline.at(now_ms, event)
+    timeline.run_until(int(until_s * SECOND))
+    return timeline
+
+
+def activated_s(timeline: Timeline) -> list[float]:
+    return [now_ms / SECOND for now_ms in timeline.activation_times()]
+
+
+def silent(after: Event, until_s: float, then: Event) -> Timeline:
+    """Returns the timeline of a queue whose observer says one thing, is away for long, and says another for a while."""
+    timeline = Timeline()
+    timeline.at(0, after)
+    timeline.run_until(int(until_s * SECOND))
+    for now_ms in range(int(until_s * SECOND), int(until_s * SECOND) + 4 * W, EVERY):
+        timeline.at(now_ms, then)
+    return timeline
+
+
+class TestOneMore:
+    def test_a_message_for_a_group_without_members_activates_at_once(self) -> None:
+        timeline = watched((0, observed(0, False)), (3, observed(1, True)), until_s=20)
+        assert timeline.activations() == [(3 * SECOND, Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE)]
+
+    def test_a_backlog_at_the_first_look_activates_at_once_without_members(self) -> None:
+        assert activated_s(watched((0, observed(7, True)), until_s=20)) == [0]
+
+    def test_a_group_that_has_members_is_watched_for_a_quiet_window_first(self) -> None:
+        timeline = watched((0, observed(7, True, 1)), until_s=20)
+        assert timeline.activations() == [(W, Reason.MESSAGES_ACCUMULATING)]
+
+    @pytest.mark.parametrize("answer", [False, None])
+    def test_no_and_unknown_begin_the_quiet_window_again(self, answer: bool | None) -> None:
+        looks = (0, observed(7, True, 1)), (4, observed(7, answer, 1)), (6, observed(7, True, 1))
+        timeline = watched(*looks, until_s=20)
+        assert len(activated_s(timeline)) == 1
+        assert 4 + 5 <= activated_s(timeline)[0] <= 6 + 5
+
+    @pytest.mark.parametrize("answer", [False, None])
+    def test_without_a_yes_nothing_is_activated_however_much_is_unread(self, answer: bool | None) -> None:
+        assert activated_s(watched((0, observed(1_000, answer)), until_s=600)) == []
+        assert activated_s(watched((0, observed(1_000, answer, 3)), until_s=600)) == []
+
+    def test_messages_for_members_that_are_there_are_no_arrival_on_an_empty_queue(self) -> None:
+        timeline = watched((0, observed(0, False, 1)), (10, observed(5, True, 1)), until_s=14)
+        assert activated_s(timeline) == []
+
+    def test_nobody_comes(self) -> None:
+        assert activated_s(watched((0, observed(1, True)), until_s=100)) == [0, 30, 60, 90]
+
+    @pytest.mark.parametrize("needs_s", [10, 20])
+    def test_the_next_reader_is_asked_for_a_quiet_window_after_the_first_has_come(self, needs_s: int) -> None:
+        timeline = watched((0, observed(9, True)), (needs_s, observed(9, True, 1)), until_s=needs_s + 20)
+        assert activated_s(timeline) == [0, needs_s + 5]
+
+    def test_what_members_commit_does_not_end_the_suppression(self) -> None:
+        looks = (0, observed(9, True, 1)), (6, observed(9, True, 1, received=4))
+        assert activated_s(watched(*looks, until_s=30)) == [5]
+
+    def test_tasks_are_started_for_a_group_too(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, create_queue(activation=activation(status=True, procedure_name="p")))
+        timeline.at(SECOND, observed(3, True))
+        assert [now_ms for now_ms, _ in timeline.started] == [SECOND]
+
+
+class TestSilence:
+    @pytest.mark.parametrize(("members", "activated_ms"), [(0, SECOND), (1, SECOND + W)])
+    def test_a_yes_counts_for_a_quiet_window_and_no_longer(self, members: int, activated_ms: int) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(0, False, members))
+        timeline.at(SECOND, observed(5, True, members))
+        timeline.run_until(DAY)
+        assert timeline.activation_times() == [activated_ms]
+
+    @pytest.mark.parametrize(
+        ("before", "activations_s"),
+        [(observed(9, False, 1), [605.0]), (observed(9, True, 1), [5.0, 605.0]), (observed(9, True), [0.0, 600.0])],
+        ids=["no", "yes", "yes, without members"],
+    )
+    def test_after_a_long_silence_members_are_watched_again(self, before: Event, activations_s: list[float]) -> None:
+        members = 0 if activations_s[0] == 0 else 1
+        assert activated_s(silent(before, 600, observed(9, True, members))) == activations_s
+
+    def test_a_monitor_that_was_away_does_not_believe_an_old_yes(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(9, True, 1))
+        timeline.batch(W + 1)
+        assert timeline.activation_times() == []
+
+    def test_the_view_says_unknown_once_the_observer_is_silent(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(9, True, 1))
+        timeline.at(MINUTE)
+        observation = timeline.queue.observation
+        assert observation is not None
+        assert observation.one_more is None
+        assert any(W < now_ms <= W + 2 * SECOND for now_ms, _ in timeline.rows)
+
+
+class TestTheCount:
+    @pytest.mark.parametrize("unread", [0, 1, 99])
+    def test_it_is_what_the_observer_says(self, unread: int) -> None:
+        timeline = Timeline()
+        for count in (7, unread):
+            timeline.at(0, observed(count, False, 1))
+        assert timeline.unread == unread
+
+    def test_messages_that_are_gone_again_in_one_batch_activate_nothing(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(5, True), observed(0, False))
+        assert (timeline.activation_times(), timeline.state) == ([], State.INACTIVE)
+
+
+class TestUselessReaders:
+    def test_readers_that_leave_without_having_received_are_asked_for_ever_more_seldom(self) -> None:
+        timeline, life_s = Timeline(), 30
+        now_s, begun_s = 0.0, None
+        while now_s < 3_600:
+            has_reader = begun_s is not None and now_s < begun_s + life_s
+            timeline.at(int(now_s * SECOND), observed(1, not has_reader, int(has_reader)))
+            if not has_reader and timeline.activation_times()[-1:] == [int(now_s * SECOND)]:
+                begun_s = now_s + 1
+            now_s += 1
+        times_s = activated_s(timeline)
+        gaps_s = [later - earlier for earlier, later in pairwise(times_s)]
+        assert gaps_s[:5] == pytest.approx([36, 36, 41, 51, 71], abs=1)
+        assert max(gaps_s) <= 600 + life_s + 2
+
+    def test_one_that_receives_is_no_useless_one(self) -> None:
+        looks: list[tuple[float, Event]] = []
+        for cycle in range(8):
+            begin_s = cycle * 40
+            looks += [
+                (begin_s, observed(3, True)),
+                (begin_s + 5, observed(2, False, 1, received=1)),
+                (begin_s + 30, observed(2, True)),
+            ]
+        timeline = watched(*looks, until_s=320)
+        assert timeline.queue.monitor.useless_activations == 0
