@@ -61,6 +61,13 @@ class Admin:
         self._cluster = cluster
         self.client = cluster.admin_client()
 
+    def check(self) -> None:
+        """Checks that Kafka answers and lets the client in; raises UserError otherwise."""
+        try:
+            self.client.result(self.client.describe_cluster(request_timeout=ADMIN_TIMEOUT_S))
+        except KafkaException as error:
+            raise denial(error.args[0]) or self._unreachable(error) from None
+
     def find_topics(self, rights: Rights) -> dict[str, int]:
         """Returns the number of partitions of each topic that exists. The client must have its rights on these topics.
 

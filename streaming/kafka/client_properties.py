@@ -9,6 +9,18 @@ from streaming.errors import UserError
 
 # Properties that have another name in librdkafka, or that it does not need. All others have the same name in both.
 _LIBRDKAFKA_NAMES = {"sasl.mechanism": "sasl.mechanisms", "ssl.truststore.location": "ssl.ca.location"}
+_KAFKA_PYTHON_NAMES = {
+    "security.protocol": "security_protocol",
+    "client.id": "client_id",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
+}
 _JAVA_ONLY = {"sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
 # The tokens of Java's reader of JAAS configurations: comments, quoted texts, words, and single characters.
 _JAAS_TOKEN = re.compile(r"""//[^\n\r]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\W\d][\w$.-]*|\S""", re.DOTALL)
@@ -91,6 +103,23 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     if config.get("ssl.endpoint.identification.algorithm") == "":
         config["ssl.endpoint.identification.algorithm"] = "none"
     return config | _credentials(properties.get("sasl.jaas.config", ""))
+
+
+def for_kafka_python(config: Mapping[str, str]) -> dict[str, str | bool]:
+    """Returns the properties for security, given with librdkafka's names, with kafka-python's, which needs no others.
+
+    Raises:
+        UserError: kafka-python cannot do what a property demands.
+    """
+    unknown = [name for name in config if name.startswith(("sasl.", "ssl.")) and name not in _KAFKA_PYTHON_NAMES]
+    if unknown:
+        raise UserError(f"Commands that look at consumer groups do not know the property {unknown[0]}")
+    settings: dict[str, str | bool] = {
+        _KAFKA_PYTHON_NAMES[name]: value for name, value in config.items() if name in _KAFKA_PYTHON_NAMES
+    }
+    if "ssl_check_hostname" in settings:
+        settings["ssl_check_hostname"] = settings["ssl_check_hostname"] != "none"
+    return settings
 
 
 def _credentials(jaas: str) -> dict[str, str]:

@@ -1,0 +1,189 @@
+"""Asks about consumer groups until the answers are known: looks at them, tests their backlogs, and looks again."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streaming.core.observing.logs import Logs
+from streaming.core.observing.pictures import GroupPicture, GroupState, Place
+from streaming.core.observing.question import Answer, Question
+from streaming.core.observing.verdict import Verdict
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.kafka.group_looks import GroupKind, GroupLooks
+from streaming.kafka.phantom_probe import PhantomProbe
+
+_LOOK_INTERVAL_S = 0.5
+# The longest time for the tests of all backlogs.
+_PROBE_S = 5.0
+# The defaults of KEDA's scaler for Kafka: a reader for each 5 messages, but no more than partitions.
+_KEDA_LAG_THRESHOLD = 5
+
+_SHARE = Verdict(None, "a share group: Kafka tells no client how many messages wait in it")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer about one group.
+
+    Attributes:
+        name: The group.
+        kind: Its protocol.
+        state: Its state.
+        members: The number of its members.
+        answer: The answer.
+        phantom: Whether its backlog is one without content; None if that was not tested.
+        lag_rule_readers: The number of readers that a lag rule would want.
+    """
+
+    name: str
+    kind: GroupKind
+    state: GroupState
+    members: int
+    answer: Answer
+    phantom: bool | None = None
+    lag_rule_readers: int | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Returns the number of messages that are not committed."""
+        return sum(each.backlog for each in self.answer.waiting)
+
+
+class GroupSurvey:
+    """Asks about the groups of a cluster, or about one of them."""
+
+    def __init__(self, cluster: Cluster, only: str | None) -> None:
+        """Connects.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        self._looks = GroupLooks(cluster)
+        self._probe = PhantomProbe(cluster)
+        self._only = only
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._probe.close()
+        self._looks.close()
+
+    def ask(self, limit_s: float, progress: Callable[[int, float], None]) -> list[Finding]:
+        """Returns the answers about all groups, in order of names.
+
+        Args:
+            limit_s: How long to watch groups that a single look says too little about.
+            progress: Is told how many groups are watched, and for how many more seconds.
+
+        Raises:
+            UserError: There is no such group, or Kafka does not answer.
+        """
+        kinds = self._kinds()
+        end_s = time.monotonic() + limit_s
+        questions = {name: Question() for name, kind in kinds.items() if kind is not GroupKind.SHARE}
+        logs = Logs()
+        findings = {
+            name: Finding(name, kind, GroupState.UNKNOWN, 0, Answer(_SHARE, [])) for name, kind in kinds.items()
+        }
+        open_questions = dict(questions)
+        while True:
+            self._look(open_questions, kinds, logs, findings)
+            open_questions = {name: each for name, each in open_questions.items() if not findings[name].answer.is_final}
+            left_s = end_s - time.monotonic()
+            if not open_questions or left_s <= 0:
+                break
+            progress(len(open_questions), left_s)
+            time.sleep(min(_LOOK_INTERVAL_S, left_s))
+        for name, question in open_questions.items():
+            findings[name] = _closed(findings[name], question, limit_s)
+        return [findings[name] for name in sorted(findings)]
+
+    def _kinds(self) -> dict[str, GroupKind]:
+        kinds = self._looks.kinds()
+        if self._only is None:
+            return kinds
+        if self._only not in kinds:
+            raise UserError(f"There is no consumer group {self._only} that this user may see")
+        return {self._only: kinds[self._only]}
+
+    def _look(
+        self,
+        questions: dict[str, Question],
+        kinds: dict[str, GroupKind],
+        logs: Logs,
+        findings: dict[str, Finding],
+    ) -> None:
+        """Looks at groups, and writes what is found into `findings`."""
+        pictures = self._looks.pictures({name: kinds[name] for name in questions})
+        topics = {topic for picture in pictures.values() for topic in _topics(picture)}
+        self._looks.see_topics(topics, logs)
+        self._looks.see_logs(topics, logs, time.monotonic_ns() // 1_000_000)
+        answers = {name: question.look(pictures[name], logs) for name, question in questions.items()}
+        self._test(questions, answers, pictures, logs)
+        for name, answer in answers.items():
+            findings[name] = _finding(name, kinds[name], pictures[name], answer, questions[name], logs)
+
+    def _test(
+        self,
+        questions: dict[str, Question],
+        answers: dict[str, Answer],
+        pictures: dict[str, GroupPicture],
+        logs: Logs,
+    ) -> None:
+        """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
+        end_s = time.monotonic() + _PROBE_S
+        while (left_s := end_s - time.monotonic()) > 0:
+            begins: dict[Place, int] = {}
+            asking: dict[str, Place] = {}
+            for name, answer in answers.items():
+                for place, begin in answer.to_test:
+                    if place not in begins:  # another group waits for the next round
+                        begins[place], asking[name] = begin, place
+                        break
+            if not begins:
+                return
+            probed = self._probe.probe(begins, left_s)
+            for name, place in asking.items():
+                if (result := probed.get(place)) is None:
+                    continue
+                questions[name].phantoms.is_denied |= result.is_denied
+                questions[name].phantoms.probed(place, result.empty_until, result.found)
+                answers[name] = questions[name].look(pictures[name], logs)
+
+
+def _topics(picture: GroupPicture) -> set[str]:
+    return set(picture.subscribed()) | {topic for topic, _ in picture.committed}
+
+
+def _finding(
+    name: str, kind: GroupKind, picture: GroupPicture, answer: Answer, question: Question, logs: Logs
+) -> Finding:
+    phantom = None
+    if not picture.members and not question.phantoms.is_denied:
+        has_tested = bool(question.phantoms.empty_until)
+        phantom = False if answer.verdict.one_more else (True if has_tested and not answer.waiting else None)
+    partitions = sum(len(logs.partitions_of(topic)) for topic in _topics(picture))
+    backlog = sum(each.backlog for each in answer.waiting)
+    wanted = min(-(-backlog // _KEDA_LAG_THRESHOLD), partitions)
+    return Finding(name, kind, picture.state, len(picture.members), answer, phantom, wanted)
+
+
+def _closed(finding: Finding, question: Question, limit_s: float) -> Finding:
+    """Returns the answer to a question for which the time is over."""
+    answer, waited = finding.answer, f"{limit_s:g} s"
+    verdict = answer.verdict
+    if answer.to_test:
+        verdict = Verdict(None, "its backlog is too long to find out whether it has any content")
+    elif not limit_s:
+        verdict = Verdict(None, "one look does not tell whether its members are about to commit")
+    elif finding.members and not question.has_advanced:
+        verdict = Verdict(None, f"its members have committed nothing for {waited}")
+    return Finding(
+        finding.name,
+        finding.kind,
+        finding.state,
+        finding.members,
+        Answer(verdict, answer.waiting),
+        finding.phantom,
+        finding.lag_rule_readers,
+    )

@@ -1,0 +1,140 @@
+"""The command `groups`: would one more reader of a consumer group have work?"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Json,
+    KafkaConfig,
+    cluster,
+    duration,
+)
+from streaming.system import durations
+from streaming.system.durations import Duration
+from streaming.system.logs import printable
+
+if TYPE_CHECKING:
+    from streaming.cli.group_survey import Finding
+
+# The shortest time from one survey of --watch to the next.
+_WATCH_S = 1.0
+_ANSWERS = {True: ("yes", "bold yellow"), False: ("no", "green"), None: ("unknown", "dim")}
+
+
+def groups(
+    group: Annotated[str | None, typer.Argument(help="Only this group.", show_default=False)] = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C; print what changes.")] = False,
+    wait: Annotated[
+        Duration, duration("--wait", "How long to watch a group whose members may only be about to commit.")
+    ] = durations.parse("7500ms"),
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Look once. Whether messages wait for members is then often unknown.")
+    ] = False,
+    as_json: Json = False,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Show for each consumer group whether one more reader would have work, and why.
+
+    Changes nothing, and needs no topics of this program: only the right Describe on groups and topics. With Read on the
+    topics, it tells a backlog from offsets without content, such as those of transaction markers. Members commit every
+    5 s by default, so a group that is not at the end of its topics is watched for --wait.
+    """
+    from streaming.cli.group_survey import GroupSurvey
+
+    survey = GroupSurvey(cluster(bootstrap_servers, kafka_config), group)
+    told: dict[str, Any] = {}
+    try:
+        while True:
+            found = survey.ask(0.0 if no_wait else wait.ms / 1000, _progress)
+            _clear_progress()
+            _print([each for each in found if told.get(each.name) != _essence(each)], as_json, is_all=not told)
+            if not watch:
+                return
+            told = {each.name: _essence(each) for each in found}
+            time.sleep(_WATCH_S)
+    finally:
+        survey.close()
+
+
+def _essence(finding: "Finding") -> tuple[Any, ...]:
+    verdict = finding.answer.verdict
+    return finding.state, finding.members, verdict.one_more, verdict.reason
+
+
+def _print(found: Iterable["Finding"], as_json: bool, *, is_all: bool) -> None:
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    found = list(found)
+    if not found and is_all and not as_json:
+        typer.echo("no consumer groups that this user may see")
+    for each in found:
+        if as_json:
+            print(json.dumps(as_plain(each)), flush=True)  # noqa: T201
+        else:
+            console.print(lines(each), soft_wrap=True)
+
+
+def lines(finding: "Finding") -> Text:
+    """Returns a group and its answer as two lines."""
+    answer, style = _ANSWERS[finding.answer.verdict.one_more]
+    members = f"{finding.members:,} member{'' if finding.members == 1 else 's'}"
+    text = Text.assemble((printable(finding.name), "bold"), f"  {finding.state.value}, {finding.kind}, {members}, ")
+    text.append(f"backlog {finding.backlog:,}{_phantom(finding)}\n")
+    text.append(f"  one more: {answer}", style)
+    text.append(f", {printable(finding.answer.verdict.reason)}")
+    if finding.backlog and finding.lag_rule_readers is not None:
+        text.append(f" (a lag rule with KEDA's defaults wants {finding.lag_rule_readers:,})", "dim")
+    return text
+
+
+def _phantom(finding: "Finding") -> str:
+    return " (only offsets without content)" if finding.phantom else ""
+
+
+def as_plain(finding: "Finding") -> dict[str, Any]:
+    """Returns a group and its answer as plain values."""
+    return {
+        "group": finding.name,
+        "state": finding.state.value,
+        "kind": finding.kind.value,
+        "members": finding.members,
+        "backlog": finding.backlog,
+        "phantom": finding.phantom,
+        "one_more": finding.answer.verdict.one_more,
+        "reason": finding.answer.verdict.reason,
+        "lag_rule_readers": finding.lag_rule_readers,
+        "partitions": [
+            {
+                "topic": each.place[0],
+                "partition": each.place[1],
+                "backlog": each.backlog,
+                "owner": None if each.owner is None else each.owner.member_id,
+            }
+            for each in finding.answer.waiting
+        ],
+    }
+
+
+def _progress(watched: int, left_s: float) -> None:
+    if sys.stderr.isatty():
+        text = f"watching what members of {watched:,} group{'' if watched == 1 else 's'} commit, {left_s:.0f} s more"
+        typer.echo(f"\r{text}\x1b[K", nl=False, err=True)
+
+
+def _clear_progress() -> None:
+    if sys.stderr.isatty():
+        typer.echo("\r\x1b[K", nl=False, err=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(groups)

@@ -1,0 +1,91 @@
+"""The question about a group that is asked once, by somebody who has not watched it: would one more have work now?
+
+One look cannot tell a backlog from messages that are about to be committed. So it is asked whether the group's members
+get past the end that each partition had at the first look. If they do not within the time that clients let pass between
+two commits, messages wait.
+"""
+
+from dataclasses import dataclass, field
+
+from streaming.core.observing.logs import Logs
+from streaming.core.observing.phantoms import Phantoms
+from streaming.core.observing.pictures import GroupPicture, GroupState, Place
+from streaming.core.observing.verdict import Lateness, Verdict, Waiting, with_members, without_members
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        verdict: Whether one more reader would have work, and why.
+        waiting: The partitions with a backlog.
+        is_final: Whether another look would not change it.
+        to_test: The partitions whose backlog may be a phantom, with the offsets to read from.
+    """
+
+    verdict: Verdict
+    waiting: list[Waiting]
+    is_final: bool = True
+    to_test: list[tuple[Place, int]] = field(default_factory=list)
+
+
+class Question:
+    """The question about one group.
+
+    Attributes:
+        phantoms: All that is known about the content of its backlog.
+        has_advanced: Whether some commit has advanced since the first look.
+    """
+
+    def __init__(self) -> None:
+        self.phantoms = Phantoms()
+        self.has_advanced = False
+        self._first_ends: dict[Place, int] = {}
+        self._first_committed: dict[Place, int] | None = None
+
+    def look(self, group: GroupPicture, logs: Logs) -> Answer:
+        """Takes in a picture of the group, and answers as well as the looks so far allow."""
+        self._see_commits(group.committed)
+        topics = group.subscribed() or {topic for topic, _ in group.committed}
+        places = [place for topic in sorted(topics) for place in logs.partitions_of(topic)]
+        begins = self._begins(group, logs, places)
+        waiting = self._behind(group, begins, {place: log.end for place in begins if (log := logs.get(place))})
+        if not group.members and group.state is GroupState.EMPTY:
+            return self._without_members(waiting, begins)
+        partitions = {topic: len(logs.partitions_of(topic)) for topic in topics}
+        verdict = with_members(group, partitions, self._behind(group, begins, self._first_ends), late_ms=0)
+        return Answer(verdict, waiting, is_final=verdict.one_more is not True)
+
+    def _see_commits(self, committed: dict[Place, int]) -> None:
+        first = self._first_committed = committed if self._first_committed is None else self._first_committed
+        self.has_advanced |= any(offset > first.get(place, offset) for place, offset in committed.items())
+
+    def _begins(self, group: GroupPicture, logs: Logs, places: list[Place]) -> dict[Place, int]:
+        """Returns where a reader of each partition goes on, and notes where the partition ended at the first look."""
+        begins = {}
+        for place in places:
+            log = logs.get(place)
+            # Nobody knows where the consumers of an empty group begin in a partition that it has never committed.
+            if log is not None and (group.members or place in group.committed):
+                begin = max(group.committed.get(place, log.begin), log.begin)
+                begins[place] = begin if group.members else self.phantoms.begin_of(place, begin)
+                self._first_ends.setdefault(place, log.end)
+        return begins
+
+    @staticmethod
+    def _behind(group: GroupPicture, begins: dict[Place, int], ends: dict[Place, int]) -> list[Waiting]:
+        """Returns the partitions whose readers are not at the end."""
+        owners = group.owners()
+        return [
+            Waiting(place, ends[place] - begin, Lateness.LATE, owners.get(place))
+            for place, begin in begins.items()
+            if begin < ends[place]
+        ]
+
+    def _without_members(self, waiting: list[Waiting], begins: dict[Place, int]) -> Answer:
+        to_test = [(each.place, begins[each.place]) for each in waiting]
+        if not waiting or any(self.phantoms.is_confirmed(*each) for each in to_test):
+            return Answer(without_members(waiting, not self.phantoms.is_denied), waiting)
+        verdict = Verdict(None, "it is not known yet whether its backlog has any content")
+        return Answer(verdict, waiting, is_final=False, to_test=to_test)

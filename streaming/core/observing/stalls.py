@@ -1,0 +1,73 @@
+"""The rhythm of a group's commits, so that messages which are merely not committed yet are not taken for a backlog.
+
+Clients commit by the clock, every 5 s by default. A partition is late only if what it holds has been there for longer
+than the group's commits ever let a partition wait.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS
+from streaming.core.observing.pictures import Place
+
+# Stalls are remembered for this time.
+_REMEMBERED_MS = 600_000
+
+
+@dataclass(slots=True)
+class _Commit:
+    """The committed offset of a partition, and since when it has not moved although there is a backlog."""
+
+    offset: int
+    stalled_since_ms: int | None = None
+    had_backlog: bool = True  # before the first look; so a stall that began earlier does not count as a whole one
+
+
+class Stalls:
+    """The stalls of one group: the times from one commit of a partition to its next, with a backlog throughout.
+
+    Attributes:
+        has_seen_one: Whether a whole stall was seen, or a partition without backlog, so that something is known.
+    """
+
+    def __init__(self) -> None:
+        self.has_seen_one = False
+        self._commits: dict[Place, _Commit] = {}
+        # When each stall ended, and its length: the longest first, so that each later one is shorter.
+        self._longest: deque[tuple[int, int]] = deque()
+
+    def seen(self, place: Place, committed: int, backlog: int, now_ms: int) -> int:
+        """Takes in a partition's commit; returns by how much it has advanced since the last look."""
+        commit = self._commits.get(place)
+        if commit is None:
+            commit = self._commits[place] = _Commit(committed)
+        advance = committed - commit.offset
+        if advance > 0 and commit.stalled_since_ms is not None:
+            self._note(now_ms - commit.stalled_since_ms, now_ms)
+        if backlog == 0:
+            commit.stalled_since_ms = None
+            self.has_seen_one = True
+        elif advance > 0 or not commit.had_backlog:
+            commit.stalled_since_ms = now_ms
+        commit.offset, commit.had_backlog = committed, backlog > 0
+        return max(0, advance)
+
+    def _note(self, stall_ms: int, now_ms: int) -> None:
+        self.has_seen_one = True
+        while self._longest and self._longest[-1][1] <= stall_ms:
+            self._longest.pop()
+        self._longest.append((now_ms, stall_ms))
+
+    def nobody_commits(self) -> None:
+        """Forgets the stalls that have begun: without members no commit can end them."""
+        for commit in self._commits.values():
+            commit.stalled_since_ms, commit.had_backlog = None, True
+
+    def late_after_ms(self, look_interval_ms: int, now_ms: int) -> int | None:
+        """Returns L: how old an uncommitted message is in a partition that is late. None: nothing is known yet."""
+        while self._longest and self._longest[0][0] <= now_ms - _REMEMBERED_MS:
+            self._longest.popleft()
+        if not self.has_seen_one:
+            return None
+        longest_ms = self._longest[0][1] if self._longest else 0
+        return min(max(longest_ms * 3 // 2, 2 * look_interval_ms), LONGEST_LATE_AFTER_MS)

@@ -1,0 +1,149 @@
+"""The rule: whether one more reader of a consumer group would have work, and the reason in words."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+
+# These assignors share out each topic on its own: a member without a partition of one topic may have one of another,
+# but no topic has more readers than partitions.
+_PER_TOPIC = frozenset({"range"})
+
+
+class Lateness(Enum):
+    """Says whether a partition holds messages for longer than the group's commits let one wait."""
+
+    LATE = "late"
+    IN_TIME = "in time"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A partition with a backlog.
+
+    Attributes:
+        place: The partition.
+        backlog: The number of messages that are not committed.
+        lateness: Whether it is late.
+        owner: Its owner, if it has one.
+        unowned_ms: How long it has had no owner; 0 if it has one.
+    """
+
+    place: Place
+    backlog: int
+    lateness: Lateness
+    owner: Member | None = None
+    unowned_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        """Returns the partition's name as in Kafka's logs."""
+        return place_name(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer and its reason.
+
+    Attributes:
+        one_more: Whether one more reader would have work; None if that is unknown.
+        reason: A clause that says why.
+    """
+
+    one_more: bool | None
+    reason: str
+
+
+def place_name(place: Place) -> str:
+    """Returns the name of a partition, as in Kafka's logs."""
+    return f"{place[0]}-{place[1]}"
+
+
+def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
+    """Decides for a group that nobody is a member of.
+
+    Args:
+        waiting: The partitions with a backlog that is no phantom, as far as that could be tested.
+        is_tested: Whether it could be tested.
+    """
+    if not waiting:
+        return Verdict(False, "nothing is unread")
+    most = max(waiting, key=lambda each: each.backlog)
+    untested = "" if is_tested else "; these may be markers without content, which only a user who may read can tell"
+    return Verdict(True, f"nobody reads, and {most.name} holds {_messages(most.backlog)}{untested}")
+
+
+def with_members(
+    group: GroupPicture, partitions: dict[str, int], waiting: list[Waiting], late_ms: int | None
+) -> Verdict:
+    """Decides for a group that has members.
+
+    Args:
+        group: The group.
+        partitions: The number of partitions of each subscribed topic.
+        waiting: The partitions with a backlog.
+        late_ms: How old the messages in a late partition are (L); None if it is not known how often the group commits.
+    """
+    if group.state is not GroupState.STABLE:
+        return Verdict(None, "the group rebalances" if group.state is GroupState.REBALANCING else "no answer came")
+    if not waiting:
+        return Verdict(False, "nothing is unread")
+    if (idle := next((member for member in group.members if not member.places), None)) is not None:
+        return Verdict(False, f"{idle.name} has no partition either")
+    if late_ms is None:
+        return Verdict(None, "its members have committed nothing yet, so nobody knows which messages wait for a reader")
+    surely = _among(group, partitions, [each for each in waiting if each.lateness is Lateness.LATE], late_ms)
+    perhaps = _among(group, partitions, [each for each in waiting if each.lateness is not Lateness.IN_TIME], late_ms)
+    if surely.one_more == perhaps.one_more:
+        return surely
+    return Verdict(None, f"it is not known yet whether messages wait: {perhaps.reason} if they do")
+
+
+def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting], late_ms: int) -> Verdict:
+    """Decides, given the partitions that are late."""
+    if not late:
+        return Verdict(False, "its members keep up")
+    if (full := _why_full(group, partitions, late)) is not None:
+        return Verdict(False, full)
+    unowned = [each for each in late if each.owner is None and each.unowned_ms >= late_ms]
+    if unowned:
+        return Verdict(True, f"{unowned[0].name} holds {_messages(unowned[0].backlog)} and has no owner")
+    by_owner: dict[str, list[Waiting]] = {}
+    for each in late:
+        if each.owner is not None:
+            by_owner.setdefault(each.owner.member_id, []).append(each)
+    crowded = max(by_owner.values(), key=len, default=[])
+    if len(crowded) < 2:
+        return Verdict(False, _why_no_help(late[0]))
+    owner = crowded[0].owner
+    assert owner is not None  # noqa: S101 - for the type checker
+    names = ", ".join(each.name for each in crowded[:3]) + (", ..." if len(crowded) > 3 else "")
+    return Verdict(True, f"{owner.name} owns {len(crowded)} partitions in which messages wait ({names})")
+
+
+def _why_full(group: GroupPicture, partitions: dict[str, int], late: list[Waiting]) -> str | None:
+    """Returns why the assignor would leave one more member without a partition; None if it would not."""
+    members = len(group.members)
+    if group.assignor in _PER_TOPIC:
+        topic = max({each.place[0] for each in late}, key=lambda topic: partitions.get(topic, 0))
+        if members < partitions.get(topic, 0):
+            return None
+        has = f"{topic} has {_of(partitions[topic], 'partition')}"
+        return f"{_of(members, 'member')} and the assignor {group.assignor}: {has}"
+    total = sum(partitions.values())
+    return None if members < total else f"{_of(members, 'member')} and {_of(total, 'partition')}"
+
+
+def _why_no_help(late: Waiting) -> str:
+    if late.owner is None:
+        return f"messages wait in {late.name}, which has had an owner until a moment ago"
+    return f"messages wait in {late.name}, but {late.owner.name} owns no other partition with messages that wait"
+
+
+def _messages(count: int) -> str:
+    return _of(count, "message")
+
+
+def _of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

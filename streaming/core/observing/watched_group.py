@@ -1,0 +1,202 @@
+"""A consumer group that is watched: its pictures go in, and what the observer reports of it comes out."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from streaming.core.observing.logs import Logs, PartitionLog
+from streaming.core.observing.phantoms import Phantoms
+from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observing.stalls import Stalls
+from streaming.core.observing.verdict import Lateness, Verdict, Waiting, with_members, without_members
+
+
+class OffsetReset(Enum):
+    """The beginning of a partition without a committed offset (`auto.offset.reset` of the group's consumers)."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a group that users choose.
+
+    Attributes:
+        look_interval_ms: The time between two looks.
+        report_interval_ms: The longest time between two reports: half of W.
+        topics: The topics of a group that has neither members nor committed offsets.
+        offset_reset: Where its consumers begin without a committed offset.
+        commit_interval_ms: How often they commit, if that need not be found out.
+    """
+
+    look_interval_ms: int = 500
+    report_interval_ms: int = 2_500
+    topics: frozenset[str] = frozenset()
+    offset_reset: OffsetReset = OffsetReset.EARLIEST
+    commit_interval_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that one look has found.
+
+    Attributes:
+        verdict: Whether one more reader would have work, and why.
+        members: The number of members.
+        waiting: The partitions with a backlog.
+        received: How many messages were committed since the last look.
+        to_test: The partitions whose backlog may be a phantom, with the offsets to read from; empty if that is known.
+    """
+
+    verdict: Verdict
+    members: int
+    waiting: tuple[Waiting, ...] = ()
+    received: int = 0
+    to_test: tuple[tuple[Place, int], ...] = ()
+
+    @property
+    def unread(self) -> int:
+        """Returns the number of messages that are not committed; 0 as long as all of them may be phantoms."""
+        return 0 if self.to_test else sum(each.backlog for each in self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The fields of a record OBSERVED."""
+
+    unread: int
+    one_more: bool | None
+    members: int
+    received: int
+
+
+@dataclass(slots=True)
+class WatchedGroup:
+    """One group.
+
+    Attributes:
+        settings: Its settings.
+        phantoms: What is known about the content of its backlog.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    phantoms: Phantoms = field(default_factory=Phantoms)
+    _stalls: Stalls = field(default_factory=Stalls)
+    _subscribed: frozenset[str] = frozenset()
+    _unowned_since_ms: dict[Place, int] = field(default_factory=dict)
+    _received: int = 0
+    _reported: Report | None = None
+    _reported_ms: int = 0
+
+    def look(self, group: GroupPicture, logs: Logs, now_ms: int) -> Found:
+        """Takes in a picture of the group; returns what it shows together with those before."""
+        if group.state is GroupState.UNKNOWN:
+            return Found(Verdict(None, "no answer came"), self._reported.members if self._reported else 0)
+        if group.members:
+            self._subscribed = group.subscribed() or self._subscribed
+        places = self._places(group, logs)
+        backlogs = {place: self._backlog(group, place, log) for place, log in places.items()}
+        received = self._see_commits(group, backlogs, now_ms)
+        if not group.members and group.state is not GroupState.REBALANCING:
+            return self._without_members(group, places, received)
+        late_ms = self._late_after_ms(now_ms)
+        waiting = self._waiting(group, places, backlogs, late_ms, now_ms)
+        partitions = {topic: len(logs.partitions_of(topic)) for topic in self._subscribed}
+        verdict = with_members(group, partitions, waiting, late_ms)
+        return Found(verdict, len(group.members), tuple(waiting), received)
+
+    def report(self, found: Found, now_ms: int) -> Report | None:
+        """Returns what to report now, or None if nothing has changed for which there is a report."""
+        self._received += found.received
+        new = Report(found.unread, found.verdict.one_more, found.members, self._received)
+        last, is_due = self._reported, now_ms - self._reported_ms >= self.settings.report_interval_ms
+        has_news = last is None or (last.one_more, last.members, last.unread == 0) != (
+            new.one_more,
+            new.members,
+            new.unread == 0,
+        )
+        if not (has_news or (is_due and (new.members or new.unread or new.received))):
+            return None
+        self._reported, self._reported_ms, self._received = new, now_ms, 0
+        return new
+
+    def _places(self, group: GroupPicture, logs: Logs) -> dict[Place, PartitionLog]:
+        """Returns the partitions that a reader of the group reads. A topic that nobody subscribes is nobody's."""
+        topics = self._subscribed or self.settings.topics or {topic for topic, _ in group.committed}
+        known = {place: logs.get(place) for topic in topics for place in logs.partitions_of(topic)}
+        return {place: log for place, log in known.items() if log is not None}
+
+    def _next_offset(self, group: GroupPicture, place: Place, log: PartitionLog) -> int:
+        """Returns the offset at which a reader of the partition goes on."""
+        committed = group.committed.get(place)
+        if committed is None:
+            return log.begin if self.settings.offset_reset is OffsetReset.EARLIEST else log.end
+        return max(committed, log.begin)
+
+    def _backlog(self, group: GroupPicture, place: Place, log: PartitionLog) -> int:
+        # Consumers that read uncommitted records may have committed more than the last stable offset.
+        return max(0, log.end - self._next_offset(group, place, log))
+
+    def _see_commits(self, group: GroupPicture, backlogs: dict[Place, int], now_ms: int) -> int:
+        received = 0
+        for place, backlog in backlogs.items():
+            if place in group.committed:
+                received += self._stalls.seen(place, group.committed[place], backlog, now_ms)
+        if not group.members:
+            self._stalls.nobody_commits()
+        return received
+
+    def _late_after_ms(self, now_ms: int) -> int | None:
+        if self.settings.commit_interval_ms is not None:
+            return self.settings.commit_interval_ms * 3 // 2
+        return self._stalls.late_after_ms(self.settings.look_interval_ms, now_ms)
+
+    def _without_members(self, group: GroupPicture, places: dict[Place, PartitionLog], received: int) -> Found:
+        self._unowned_since_ms.clear()
+        begins = {
+            place: self.phantoms.begin_of(place, self._next_offset(group, place, log)) for place, log in places.items()
+        }
+        waiting = [
+            Waiting(place, log.end - begins[place], Lateness.LATE)
+            for place, log in places.items()
+            if begins[place] < log.end
+        ]
+        if any(self.phantoms.is_confirmed(each.place, begins[each.place]) for each in waiting) or not waiting:
+            verdict = without_members(waiting, not self.phantoms.is_denied)
+            return Found(verdict, 0, tuple(waiting), received)
+        verdict = Verdict(None, "it is not known yet whether its backlog has any content")
+        to_test = tuple((each.place, begins[each.place]) for each in waiting)
+        return Found(verdict, 0, tuple(waiting), received, to_test)
+
+    def _waiting(
+        self,
+        group: GroupPicture,
+        places: dict[Place, PartitionLog],
+        backlogs: dict[Place, int],
+        late_ms: int | None,
+        now_ms: int,
+    ) -> list[Waiting]:
+        owners = group.owners()
+        self._see_owners(group, owners, places, now_ms)
+        waiting = []
+        for place, log in places.items():
+            if not backlogs[place]:
+                continue
+            lateness = Lateness.UNKNOWN
+            if late_ms is not None and (end := log.end_at(now_ms - late_ms)) is not None:
+                is_late = self._next_offset(group, place, log) < end
+                lateness = Lateness.LATE if is_late else Lateness.IN_TIME
+            unowned_ms = now_ms - self._unowned_since_ms.get(place, now_ms)
+            waiting.append(Waiting(place, backlogs[place], lateness, owners.get(place), unowned_ms))
+        return waiting
+
+    def _see_owners(
+        self, group: GroupPicture, owners: dict[Place, Member], places: dict[Place, PartitionLog], now_ms: int
+    ) -> None:
+        if group.state is not GroupState.STABLE:
+            return  # while a group rebalances, nobody knows who owns what
+        for place in places:
+            if place in owners:
+                self._unowned_since_ms.pop(place, None)
+            else:
+                self._unowned_since_ms.setdefault(place, now_ms)

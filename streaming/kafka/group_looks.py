@@ -1,0 +1,198 @@
+"""Looks at consumer groups through Kafka's administration, with few requests for many groups.
+
+kafka-python asks for the offsets of many groups in one request, for which librdkafka needs one a group. But it does not
+know groups of the new protocol (KIP-848), whose members librdkafka describes.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from confluent_kafka import ConsumerGroupState, KafkaException
+from kafka import IsolationLevel, TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from streaming.core.observing.logs import Logs
+from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.errors import UserError
+from streaming.kafka import client_properties
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.clients import Cluster
+
+_NO_ANSWER = GroupPicture(GroupState.UNKNOWN)
+_CLASSIC_STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY, "Dead": GroupState.EMPTY}
+_CONSUMER_STATES = {
+    ConsumerGroupState.STABLE: GroupState.STABLE,
+    ConsumerGroupState.EMPTY: GroupState.EMPTY,
+    ConsumerGroupState.DEAD: GroupState.EMPTY,
+}
+# The protocol type of groups that consume; that of groups whose offsets were committed without members is empty.
+_CONSUMES = ("consumer", "")
+
+_log = logging.getLogger("kafka")
+
+Answer = TypeVar("Answer")
+Asked = TypeVar("Asked")
+
+
+class GroupKind(StrEnum):
+    """The protocol of a group."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"  # KIP-848
+    SHARE = "share"  # KIP-932: no client here sees its lag
+
+
+class GroupLooks:
+    """Looks at the consumer groups of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Connects.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        self._cluster = cluster
+        self._admin = Admin(cluster)
+        self._admin.check()
+        self._client = _connect(cluster)
+        self._partitions: dict[str, int] = {}
+        self._ids: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def kinds(self) -> dict[str, GroupKind]:
+        """Returns the kind of each group that this user may see; raises UserError if Kafka does not answer."""
+        found = self._ask(self._client.list_groups)
+        return {
+            each["group_id"]: GroupKind(each.get("group_type") or GroupKind.CLASSIC)
+            for each in found
+            if each["protocol_type"] in _CONSUMES or each.get("group_type") == GroupKind.SHARE
+        }
+
+    def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
+        """Returns a picture of each of these groups, which are no share groups."""
+        classic = [name for name, kind in kinds.items() if kind is GroupKind.CLASSIC]
+        described = self._in_parts(self._client.describe_groups, classic)
+        committed = self._in_parts(self._client.list_group_offsets, list(kinds))
+        pictures = {name: _classic_picture(described.get(name), committed.get(name)) for name in classic}
+        for name in kinds.keys() - pictures.keys():
+            pictures[name] = self._consumer_picture(name, committed.get(name))
+        return pictures
+
+    def _consumer_picture(self, name: str, committed: Any) -> GroupPicture:
+        (future,) = self._admin.client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        try:
+            found = self._admin.client.result(future)
+        except (KafkaException, UserError):
+            return _NO_ANSWER
+        if committed is None:
+            return _NO_ANSWER
+        members = tuple(
+            Member(
+                each.member_id,
+                each.client_id,
+                each.host,
+                places=frozenset((one.topic, one.partition) for one in each.assignment.topic_partitions),
+            )
+            for each in found.members
+        )
+        state = _CONSUMER_STATES.get(found.state, GroupState.REBALANCING)
+        return GroupPicture(state, found.partition_assignor, members, _offsets(committed))
+
+    def see_topics(self, topics: Iterable[str], logs: Logs) -> None:
+        """Finds out how many partitions topics have; forgets those that do not exist any more, or were made again."""
+        names = sorted(topics)
+        answers = self._in_parts(
+            lambda part: {each["name"]: each for each in self._client.describe_topics(part)}, names
+        )
+        for name, answer in answers.items():
+            partitions = len(answer["partitions"])
+            if not partitions or self._ids.get(name, answer["topic_id"]) != answer["topic_id"]:
+                logs.forget(name)
+                self._partitions.pop(name, None)
+            if partitions:
+                self._partitions[name], self._ids[name] = partitions, answer["topic_id"]
+
+    def _describe_topics(self, names: list[str]) -> dict[str, Any]:
+        return {each["name"]: each for each in self._client.describe_topics(names)}
+
+    def see_logs(self, topics: Iterable[str], logs: Logs, now_ms: int) -> None:
+        """Finds out where the logs of topics begin and end. What is not answered stands as it was."""
+        places = [(name, number) for name in sorted(topics) for number in range(self._partitions.get(name, 0))]
+        begins = self._offsets_of(places, OffsetSpec.EARLIEST)
+        ends = self._offsets_of(places, OffsetSpec.LATEST)
+        for place in places:
+            if place in begins and place in ends:
+                logs.seen(place, begins[place], ends[place], now_ms)
+
+    def _offsets_of(self, places: list[Place], spec: Any) -> dict[Place, int]:
+        def ask(part: list[Place]) -> dict[Place, int]:
+            specs = {TopicPartition(*place): spec for place in part}
+            answers = self._client.list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+            return {(place.topic, place.partition): answer.offset for place, answer in answers.items()}
+
+        return self._in_parts(ask, places)
+
+    def _in_parts(self, ask: Callable[[list[Asked]], dict[Asked, Answer]], asked: list[Asked]) -> dict[Asked, Answer]:
+        """Returns the answers about all that can be answered: kafka-python raises at the first error of a request."""
+        if not asked:
+            return {}
+        try:
+            return ask(asked)
+        except KafkaTimeoutError as error:
+            raise self._unreachable(error) from None
+        except KafkaError:
+            if len(asked) == 1:
+                return {}
+        half = len(asked) // 2
+        return self._in_parts(ask, asked[:half]) | self._in_parts(ask, asked[half:])
+
+    def _ask(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return ask()
+        except KafkaError as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: KafkaError) -> UserError:
+        return UserError(f"Kafka at {self._cluster.bootstrap_servers} does not answer: {error}")
+
+
+def _connect(cluster: Cluster) -> KafkaAdminClient:
+    _log.addHandler(logging.NullHandler())
+    _log.propagate = False  # its errors arrive as exceptions
+    try:
+        return KafkaAdminClient(
+            bootstrap_servers=cluster.bootstrap_servers.split(","), **client_properties.for_kafka_python(cluster.config)
+        )
+    except KafkaError as error:
+        raise UserError(f"kafka-python cannot connect to Kafka at {cluster.bootstrap_servers}: {error}") from None
+
+
+def _classic_picture(described: dict[str, Any] | None, committed: Any) -> GroupPicture:
+    if described is None or committed is None or described["error"]:
+        return _NO_ANSWER
+    state = _CLASSIC_STATES.get(described["group_state"], GroupState.REBALANCING)
+    members = tuple(map(_classic_member, described["members"]))
+    return GroupPicture(state, described["protocol_data"], members, _offsets(committed))
+
+
+def _classic_member(found: dict[str, Any]) -> Member:
+    subscribed: list[str] = []
+    assigned: list[dict[str, Any]] = []
+    # A member of another kind of client has bytes that kafka-python could not decode.
+    with suppress(KeyError, TypeError):
+        subscribed = found["member_metadata"]["topics"]
+    with suppress(KeyError, TypeError):
+        assigned = found["member_assignment"]["assigned_partitions"]
+    places = frozenset((each["topic"], number) for each in assigned for number in each["partitions"])
+    return Member(found["member_id"], found["client_id"], found["client_host"], frozenset(subscribed), places)
+
+
+def _offsets(committed: dict[TopicPartition, Any]) -> dict[Place, int]:
+    return {(place.topic, place.partition): each.offset for place, each in committed.items() if each.offset >= 0}

@@ -1,0 +1,102 @@
+"""Consumers that know nothing of this project: members of a consumer group in threads of the test."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from kafka import KafkaConsumer
+
+from tests.support.waiting import wait_until
+
+_JOIN_S = 20.0
+
+
+@contextmanager
+def librdkafka_member(
+    bootstrap_servers: str,
+    group: str,
+    topics: list[str],
+    pause_s: float = 0.0,
+    *,
+    commits: bool = True,
+    waits: bool = True,
+    **config: Any,
+) -> Iterator[None]:
+    """Runs a member that commits after each message, or never.
+
+    Args:
+        bootstrap_servers: The cluster.
+        group: The group.
+        topics: The topics that it subscribes.
+        pause_s: How long it works on a message.
+        commits: Whether it commits.
+        waits: Whether to wait until it has partitions.
+        config: More properties, with librdkafka's names, and underscores instead of dots.
+    """
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings | {name.replace("_", "."): value for name, value in config.items()})
+    joined = threading.Event()
+    consumer.subscribe(topics, on_assign=lambda *_: joined.set())
+
+    def step(stop: threading.Event) -> None:
+        message = consumer.poll(0.1)
+        if message is not None and not message.error():
+            stop.wait(pause_s)
+            if commits and not stop.is_set():
+                places = [TopicPartition(message.topic() or "", message.partition() or 0, (message.offset() or 0) + 1)]
+                consumer.commit(offsets=places, asynchronous=False)
+
+    if not waits:
+        joined.set()
+    with _running(step, joined, consumer.close):
+        yield
+
+
+@contextmanager
+def kafka_python_member(bootstrap_servers: str, group: str, topics: list[str], auto_commit_ms: int) -> Iterator[None]:
+    """Runs a member that commits by the clock."""
+    consumer = KafkaConsumer(
+        *topics,
+        bootstrap_servers=bootstrap_servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=auto_commit_ms,
+    )
+    joined = threading.Event()
+
+    def step(_: threading.Event) -> None:
+        consumer.poll(timeout_ms=100)
+        if consumer.assignment():
+            joined.set()
+
+    with _running(step, joined, consumer.close):
+        yield
+
+
+@contextmanager
+def _running(
+    step: Callable[[threading.Event], None], joined: threading.Event, close: Callable[[], object]
+) -> Iterator[None]:
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            step(stop)
+        close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        wait_until(joined.is_set, _JOIN_S, "the consumer is a member")
+        yield
+    finally:
+        stop.set()
+        thread.join()
