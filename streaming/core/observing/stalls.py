@@ -12,6 +12,11 @@ from streaming.core.observing.pictures import Place
 
 # Stalls are remembered for this time.
 _REMEMBERED_MS = 600_000
+# L of a group of which little was seen: one and a half times the default interval of commits of all clients. A group
+# that gets a message now and then commits some of them soon after they have arrived, and proves nothing by that.
+_USUAL_MS = 7_500
+# So many whole stalls prove that a group commits more often.
+_PROOF = 5
 
 
 @dataclass(slots=True)
@@ -20,14 +25,15 @@ class _Commit:
 
     offset: int
     stalled_since_ms: int | None = None
-    had_backlog: bool = True  # before the first look; so a stall that began earlier does not count as a whole one
+    had_backlog: bool = True  # before the first look; so a stall that began earlier does not count
+    is_whole: bool = False  # it began with a commit, not with an arrival
 
 
 class Stalls:
-    """The stalls of one group: the times from one commit of a partition to its next, with a backlog throughout.
+    """The stalls of one group: the times from one commit of a partition, or from an arrival, to its next commit.
 
     Attributes:
-        has_seen_one: Whether a whole stall was seen, or a partition without backlog, so that something is known.
+        has_seen_one: Whether a stall was seen, or a partition without backlog, so that something is known.
     """
 
     def __init__(self) -> None:
@@ -35,6 +41,8 @@ class Stalls:
         self._commits: dict[Place, _Commit] = {}
         # When each stall ended, and its length: the longest first, so that each later one is shorter.
         self._longest: deque[tuple[int, int]] = deque()
+        # When the latest whole stalls ended.
+        self._whole_ms: deque[int] = deque(maxlen=_PROOF)
 
     def seen(self, place: Place, committed: int, backlog: int, now_ms: int) -> int:
         """Takes in a partition's commit; returns by how much it has advanced since the last look."""
@@ -43,17 +51,19 @@ class Stalls:
             commit = self._commits[place] = _Commit(committed)
         advance = committed - commit.offset
         if advance > 0 and commit.stalled_since_ms is not None:
-            self._note(now_ms - commit.stalled_since_ms, now_ms)
+            self._note(now_ms - commit.stalled_since_ms, commit.is_whole, now_ms)
         if backlog == 0:
             commit.stalled_since_ms = None
             self.has_seen_one = True
         elif advance > 0 or not commit.had_backlog:
-            commit.stalled_since_ms = now_ms
+            commit.stalled_since_ms, commit.is_whole = now_ms, advance > 0
         commit.offset, commit.had_backlog = committed, backlog > 0
         return max(0, advance)
 
-    def _note(self, stall_ms: int, now_ms: int) -> None:
+    def _note(self, stall_ms: int, is_whole: bool, now_ms: int) -> None:
         self.has_seen_one = True
+        if is_whole:
+            self._whole_ms.append(now_ms)
         while self._longest and self._longest[-1][1] <= stall_ms:
             self._longest.pop()
         self._longest.append((now_ms, stall_ms))
@@ -70,4 +80,6 @@ class Stalls:
         if not self.has_seen_one:
             return None
         longest_ms = self._longest[0][1] if self._longest else 0
-        return min(max(longest_ms * 3 // 2, 2 * look_interval_ms), LONGEST_LATE_AFTER_MS)
+        is_proven = len(self._whole_ms) == _PROOF and self._whole_ms[0] > now_ms - _REMEMBERED_MS
+        least_ms = 2 * look_interval_ms if is_proven else _USUAL_MS
+        return min(max(longest_ms * 3 // 2, least_ms), LONGEST_LATE_AFTER_MS)

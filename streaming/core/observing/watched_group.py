@@ -83,7 +83,8 @@ class WatchedGroup:
     phantoms: Phantoms = field(default_factory=Phantoms)
     _stalls: Stalls = field(default_factory=Stalls)
     _subscribed: frozenset[str] = frozenset()
-    _unowned_since_ms: dict[Place, int] = field(default_factory=dict)
+    # The owner of each partition, "" for none, and since when.
+    _owners: dict[Place, tuple[str, int]] = field(default_factory=dict)
     _received: int = 0
     _reported: Report | None = None
     _reported_ms: int = 0
@@ -152,7 +153,7 @@ class WatchedGroup:
         return self._stalls.late_after_ms(self.settings.look_interval_ms, now_ms)
 
     def _without_members(self, group: GroupPicture, places: dict[Place, PartitionLog], received: int) -> Found:
-        self._unowned_since_ms.clear()
+        self._owners.clear()
         begins = {
             place: self.phantoms.begin_of(place, self._next_offset(group, place, log)) for place, log in places.items()
         }
@@ -180,15 +181,25 @@ class WatchedGroup:
         self._see_owners(group, owners, places, now_ms)
         waiting = []
         for place, log in places.items():
-            if not backlogs[place]:
-                continue
-            lateness = Lateness.UNKNOWN
-            if late_ms is not None and (end := log.end_at(now_ms - late_ms)) is not None:
-                is_late = self._next_offset(group, place, log) < end
-                lateness = Lateness.LATE if is_late else Lateness.IN_TIME
-            unowned_ms = now_ms - self._unowned_since_ms.get(place, now_ms)
-            waiting.append(Waiting(place, backlogs[place], lateness, owners.get(place), unowned_ms))
+            if backlogs[place]:
+                _, since_ms = self._owners.get(place, ("", now_ms))
+                lateness = self._lateness(log, self._next_offset(group, place, log), late_ms, since_ms, now_ms)
+                owner = owners.get(place)
+                unowned_ms = now_ms - since_ms if owner is None else 0
+                waiting.append(Waiting(place, backlogs[place], lateness, owner, unowned_ms))
         return waiting
+
+    @staticmethod
+    def _lateness(log: PartitionLog, offset: int, late_ms: int | None, owned_since_ms: int, now_ms: int) -> Lateness:
+        """Returns whether a partition is late, of which its owner has had L to commit something."""
+        if late_ms is None:
+            return Lateness.UNKNOWN
+        if now_ms - owned_since_ms < late_ms:
+            return Lateness.IN_TIME
+        end = log.end_at(now_ms - late_ms)
+        if end is None:
+            return Lateness.UNKNOWN
+        return Lateness.LATE if offset < end else Lateness.IN_TIME
 
     def _see_owners(
         self, group: GroupPicture, owners: dict[Place, Member], places: dict[Place, PartitionLog], now_ms: int
@@ -196,7 +207,6 @@ class WatchedGroup:
         if group.state is not GroupState.STABLE:
             return  # while a group rebalances, nobody knows who owns what
         for place in places:
-            if place in owners:
-                self._unowned_since_ms.pop(place, None)
-            else:
-                self._unowned_since_ms.setdefault(place, now_ms)
+            owner = owners[place].member_id if place in owners else ""
+            if self._owners.get(place, (None, 0))[0] != owner:
+                self._owners[place] = owner, now_ms

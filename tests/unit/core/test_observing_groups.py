@@ -80,10 +80,11 @@ class TestHowOftenAGroupCommits:
     def test_a_partition_without_a_backlog_is_enough(self) -> None:
         world = World()
         world.members = ALONE
-        world.look(1.5)
+        world.look(8)
         world.send()
         assert world.look(0.5).verdict.one_more is False
-        assert world.look(2.0).verdict.one_more is True, "two looks later nothing was committed"
+        assert world.look(5).verdict.one_more is False, "clients commit every five seconds"
+        assert world.look(3).verdict.one_more is True
 
     def test_what_is_committed_as_usual_is_not_late(self) -> None:
         world = with_rhythm()
@@ -96,8 +97,23 @@ class TestHowOftenAGroupCommits:
         for now_ms, committed in ((0, 0), (100, 1), (20_100, 2), (21_100, 3)):
             stalls.seen(FIRST, committed, 1, now_ms)
         assert stalls.late_after_ms(LOOK_MS, 30_000) == 30_000
-        assert stalls.late_after_ms(LOOK_MS, 620_100) == 1_500
-        assert stalls.late_after_ms(LOOK_MS, 622_000) == 2 * LOOK_MS
+        assert stalls.late_after_ms(LOOK_MS, 620_100) == 7_500
+
+    def test_a_group_that_often_commits_sooner_is_expected_to(self) -> None:
+        stalls = Stalls()
+        for number in range(6):
+            stalls.seen(FIRST, number, 9, number * 400)
+            assert stalls.late_after_ms(LOOK_MS, 2_000) in (None, 7_500)
+        stalls.seen(FIRST, 6, 9, 2_400)
+        assert stalls.late_after_ms(LOOK_MS, 2_400) == 2 * LOOK_MS
+        assert stalls.late_after_ms(LOOK_MS, 700_000) == 7_500
+
+    def test_a_commit_soon_after_an_arrival_proves_nothing(self) -> None:
+        stalls = Stalls()
+        for number in range(9):
+            stalls.seen(FIRST, number, 0, number * 1_000)
+            stalls.seen(FIRST, number, 1, number * 1_000 + 500)
+        assert stalls.late_after_ms(LOOK_MS, 9_000) == 7_500
 
     def test_no_stall_counts_for_more_than_a_minute(self) -> None:
         stalls = Stalls()
@@ -126,11 +142,20 @@ class TestHowOftenAGroupCommits:
         world = World(Settings(commit_interval_ms=2_000))
         world.members = ALONE
         world.send()
-        assert world.look(2.5).verdict.one_more is None, "nobody knows how long the messages have been there"
+        assert world.look(2.5).verdict.one_more is False
         assert world.look(2.5).verdict.one_more is True
 
 
 class TestPartitions:
+    def test_a_new_owner_has_time_to_commit_what_was_there_before_it(self) -> None:
+        world = with_rhythm()
+        world.members = ()
+        world.send(9)
+        world.look(60)
+        world.members = members(PLACES)
+        assert world.look(7).verdict.one_more is False
+        assert world.look(3).verdict.one_more is True
+
     def test_one_without_an_owner_is_work_after_a_while(self) -> None:
         world = with_rhythm()
         world.members = members((FIRST,))
