@@ -24,6 +24,7 @@ from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import durations
 from streaming.system.durations import Duration
+from streaming.system.numbers import plural
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
@@ -354,7 +355,7 @@ def _warn_of_readers_without_a_partition(
     partitions = partitions_of(kafka, topics, queue)
     if partitions is not None and partitions < max_queue_readers:
         say(
-            f"warning: topic {queue} has {partitions} partition{'s' if partitions > 1 else ''}, so of "
+            f"warning: topic {queue} has {plural(partitions, 'partition')}, so of "
             f"{max_queue_readers} readers no more than {partitions} can receive at a time",
             err=True,
         )

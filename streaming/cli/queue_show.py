@@ -17,6 +17,7 @@ from streaming.core.activation.sessions import Session
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 
 
 def explanation(facts: QueueFacts) -> list[str]:
@@ -128,8 +129,8 @@ def _state(facts: QueueFacts) -> list[str]:
 def _topic(facts: QueueFacts) -> str:
     if facts.partitions is None:
         return "no topic of this name that this user may see; none is needed if the messages are stored elsewhere"
-    plural = "s" if facts.partitions != 1 else ""
-    return f"{facts.partitions} partition{plural}: at most {facts.partitions} reader{plural} can receive at a time"
+    partitions, readers = plural(facts.partitions, "partition"), plural(facts.partitions, "reader")
+    return f"{partitions}: at most {readers} can receive at a time"
 
 
 def _definition_lines(definition: QueueDefinition | None) -> list[str]:
@@ -165,7 +166,7 @@ def _procedure_lines(facts: QueueFacts) -> list[str]:
 def _session(name: str, session: Session) -> str:
     parts = ["waits in RECEIVE"] if session.wait is not None else []
     parts += [
-        f"has received {messages} message{'s' if messages != 1 else ''} in transaction {name}"
+        f"has received {plural(messages, 'message')} in transaction {name}"
         for name, messages in session.transactions.items()
     ]
     return f"{name}  {', '.join(parts)}"

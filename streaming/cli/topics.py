@@ -12,6 +12,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.system.numbers import plural
 from streaming.wire.topics import Topics, TopicSpec
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def topics(
     for spec in specs:
         wanted = 1 if not spec.is_partitioned else partitions if spec in specs_of_queues else service_partitions
         has = found.get(spec.name, wanted)
-        other = f", with {has} partition{'s' if has != 1 else ''} instead of {wanted}" if has != wanted else ""
+        other = f", with {plural(has, 'partition')} instead of {wanted}" if has != wanted else ""
         typer.echo(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
     for sentence in admin.other_settings(existing):
         typer.echo(f"warning: {sentence}", err=True)

@@ -24,6 +24,7 @@ from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations
 from streaming.system.durations import Duration
+from streaming.system.numbers import plural
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def retry(
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]
-        what = f"{showing.plural(row.messages, 'message')} to {row.to_service}"
+        what = f"{plural(row.messages, 'message')} to {row.to_service}"
         if after is None:
             say(f"{what}: on the way. If the delivery fails again, `queue-activation transmissions` shows it")
         else:
@@ -341,8 +342,6 @@ def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":
 
 def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
     """Asks whether to end many endpoints."""
-    from streaming.cli.conversations.showing import plural
-
     count = len({row.conversation_id for row in endpoints.values()})
     with_what = "" if ending.kind == "END" else f" WITH {ending.kind}"
     question = f"End {plural(len(endpoints), 'endpoint')} of {plural(count, 'conversation')}{with_what}?"
@@ -353,8 +352,6 @@ def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
 
 def _report(outcome: "Outcome", timeout: Duration) -> int:
     """Prints what has become of endpoints; returns the exit code."""
-    from streaming.cli.conversations.showing import plural
-
     for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
         say(f"{key}: refused, {reason}", err=True)
     if len(outcome.states) == 1:

@@ -9,11 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streaming.cli.conversations.showing import SIDES, instant, next_try, plural, why
+from streaming.cli.conversations.showing import SIDES, instant, next_try, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Result, Source, one_case, results
 from streaming.core.routing.definitions import Definitions
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 

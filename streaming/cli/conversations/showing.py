@@ -13,6 +13,7 @@ from streaming.cli.routing.databases import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import iso_time
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 # Names of the ages of endpoints, and the shortest one of each in milliseconds.
@@ -181,11 +182,6 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
         for reason, held in found.items()
     ]
     return sorted(waiting, key=lambda each: (each.since, each.why))
-
-
-def plural(count: int, noun: str) -> str:
-    """Returns a number and a noun in the right form."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _more(shown: int, total: int, what: str) -> list[Text]:

@@ -18,6 +18,7 @@ from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
+from streaming.system.numbers import plural
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark
@@ -124,7 +125,7 @@ class RunningInstance:
         late = [number for number in range(count) if max(done[number], first[number]) < old[number]]
         if late:
             problem = (
-                f"decisions of more than a minute ago are not carried out in {showing.plural(len(late), 'partition')} "
+                f"decisions of more than a minute ago are not carried out in {plural(len(late), 'partition')} "
                 f"of {topics.service_decisions} ({', '.join(map(str, late))}). Look at the transports' logs"
             )
             yield Fault("program stuck", "transport", problem)
@@ -156,7 +157,7 @@ class RunningInstance:
                 reasons[str(decode(record)["reason"])] += 1
         for reason, count in reasons.most_common(_MAX_REASONS):
             problem = (
-                f"{showing.plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
+                f"{plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
                 "All of them: queue-activation dead-letters --services"
             )
             yield Fault("dead letters", topic, problem)

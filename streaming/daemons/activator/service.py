@@ -41,6 +41,7 @@ from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
+from streaming.system.numbers import plural
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
@@ -366,8 +367,7 @@ class Activator:
         self._published.flush(_FLUSH_TIMEOUT_S if is_well else 0)
         end = Step(self._now_ms())
         count = len(self._programs)
-        programs = f"{count} program{'s' if count != 1 else ''}"
-        end.note(None, "stopped", f"{programs} left running" if count else "no program is running")
+        end.note(None, "stopped", f"{plural(count, 'program')} left running" if count else "no program is running")
         self._record(end, acknowledged)
         for event in end.events:
             self._on_event(event)

@@ -17,6 +17,7 @@ from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
 from streaming.system.ages import age, as_of
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 from streaming.wire.activator_rows import ActivatorRow
 
 Status = dict[str, Any]
@@ -125,8 +126,9 @@ def _age(status: Status, now_ms: int) -> list[Text]:
 
 def _not_running(status: Status) -> str:
     count = sum(len(row["pids"]) for row in status["queues"])
-    programs = f"{count} program{'' if count == 1 else 's'} that it has started may still run"
-    return f"not running; {programs}" if count else "not running; none of its programs ran when it stopped"
+    if not count:
+        return "not running; none of its programs ran when it stopped"
+    return f"not running; {plural(count, 'program')} that it has started may still run"
 
 
 def _reasons(row: ActivatorRow) -> Text:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from streaming.system.numbers import plural
 from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
@@ -32,10 +33,9 @@ def limits(row: ActivatorRow) -> list[str]:
     """Returns why fewer programs than `max` run at a time, if that is so."""
     if row.partitions is None:
         return []
-    plural = "" if row.partitions == 1 else "s"
     return [
-        f"max is {row.max}, but the queue's topic has {row.partitions} partition{plural}: one more program would never "
-        "get a message"
+        f"max is {row.max}, but the queue's topic has {plural(row.partitions, 'partition')}: one more program "
+        "would never get a message"
     ]
 
 

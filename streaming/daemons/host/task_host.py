@@ -28,6 +28,7 @@ from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
+from streaming.system.numbers import plural
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
@@ -367,7 +368,7 @@ class TaskHost:
 
     def _those_that_run(self) -> str:
         names = ", ".join(_name_of(hosted.task) for hosted in self._hosted.values())
-        return f"{len(self._hosted)} running task{'s' if len(self._hosted) != 1 else ''} ({names})"
+        return f"{plural(len(self._hosted), 'running task')} ({names})"
 
     def _tell(self, change: TaskChange) -> None:
         task = change.task

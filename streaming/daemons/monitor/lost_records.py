@@ -15,6 +15,7 @@ from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST
 from streaming.kafka.asked_offsets import AskedOffsets, Place
 from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
+from streaming.system.numbers import plural
 from streaming.wire.ticks import REPORTS_LOST
 from streaming.wire.topics import Topics
 
@@ -113,8 +114,8 @@ class LostRecords:
             if is_of_definitions
             else "The count of each queue is uncertain until a reader finds the queue empty"
         )
-        records = "1 record" if end - first == 1 else f"{end - first:,} records"
         where = f"{topic}, partition {number}, offsets {first} to {end - 1}"
+        records = plural(end - first, "record")
         _log.warning("Kafka has deleted up to %s unread by the monitor (%s). %s", records, where, consequence)
 
     def _mark(self) -> None:
