@@ -112,7 +112,9 @@ def test_a_name_that_a_program_might_run_is_refused_at_the_door(activating: Acti
         activating.notify("x;touch pwned", 5)
         activating.wait_for_log("held: #5")
         activating.write_config("*", command=["./unlisted", "-c", "{queue}"], directory=str(activating.folder))
-        activating.wait_for_log("held: #5: the config no longer has a program that may be started for this queue")
+        activating.wait_for_log("held: #5: 'x;touch pwned' cannot replace {queue} in the command line")
+        refused = activating.status_of("x;touch pwned")
+        assert (refused["entry"], refused["refusal"][:15]) == ("*", "'x;touch pwned'")
         activating.end("any.end", 0)
         activating.wait_for_log("exit code 0")
         assert activating.status_of("x;touch pwned")["crashes"] == 0

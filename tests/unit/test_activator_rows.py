@@ -74,24 +74,25 @@ def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
 
 def test_a_queue_for_which_the_config_has_no_program_says_so(tmp_path: Path) -> None:
     rows, config = Rows(ABOUT, tmp_path), Config([ENTRY])
-    assert rows.without_program("orders", ENTRY) is None
-    row = rows.without_program("other", config.entry_for("other"))
-    assert row is not None
+    assert config.program_for("orders") == (ENTRY, None)
+    row = rows.without_program("other", *config.program_for("other"))
     assert (row.entry, row.refusal) == (None, None)
     assert words.troubles(row) == [f"no entry of the activator on {row.host} (config /etc/a.toml) matches this queue"]
-    row = rows.without_program("orders;ls", config.entry_for("orders;ls"))
-    assert row is not None
-    assert words.troubles(row)[0].startswith(f"the entry orders* of {words.where(row)} starts nothing: 'orders;ls' ")
+    row = rows.without_program("orders;ls", *config.program_for("orders;ls"))
+    refused = f"the entry orders* of {words.where(row)} starts nothing: 'orders;ls' "
+    assert words.troubles(row)[0].startswith(refused)
+    # A known queue says the same, from its record alone, so `activator status` does.
+    row = rows.of("orders;ls", record(), {}, NOW_MS)
+    assert words.troubles(row)[0].startswith(refused)
+    row = rows.of("orders", record(entry=""), {}, NOW_MS)
+    assert words.troubles(row)[0].startswith("no entry of ")
 
 
-def test_a_known_queue_that_has_no_entry_any_more_says_so(tmp_path: Path) -> None:
-    step = Step(NOW_MS, changed={"orders", "other"})
-    queues = {"orders": record(), "other": record()}
-    Rows(ABOUT, tmp_path).add(step, queues, {}, Config([ENTRY]))
-    assert {queue: row.entry for queue, row in step.rows.items() if row is not None} == {
-        "orders": "orders*",
-        "other": None,
-    }
+def test_a_step_tells_of_the_queues_that_have_changed_and_of_those_that_it_names(tmp_path: Path) -> None:
+    step = Step(NOW_MS, changed={"orders-1"}, told={"orders-2"})
+    queues = {f"orders-{number}": record() for number in (1, 2, 3)}
+    Rows(ABOUT, tmp_path).add(step, queues, {})
+    assert step.rows.keys() == {"orders-1", "orders-2"}
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class Ended:
 
 _RETRY = f"{RETRY_MS // 60_000} min"
 _NO_ENTRY = Policy("")
-_NO_LONGER = "the config no longer has a program that may be started for this queue"
+_NO_LONGER = "the config no longer has a program for this queue"
 
 
 @dataclass(slots=True)
@@ -318,10 +318,13 @@ class QueueActivator:
 
     def _is_too_few(self, policy: Policy, now_ms: int) -> bool:
         is_time = now_ms >= max(self.backoff_until_ms, self.min_from_ms)
-        return len(self.running) < policy.min_programs and is_time and self.fatal_exit_code is None
+        may_start = self.fatal_exit_code is None and not policy.refusal
+        return len(self.running) < policy.min_programs and is_time and may_start
 
     def _blockers(self, held: Held, policy: Policy, now_ms: int) -> Iterator[str]:
         """Yields the reasons why no program may be started for a held notification now."""
+        if policy.refusal:
+            yield policy.refusal
         if self.fatal_exit_code is not None:
             yield f"exit code {self.fatal_exit_code} was fatal; change the entry in the config"
         if (count := len(self.running)) >= policy.max_programs:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.core.times import iso_time
-from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.config import ProgramEntry, refusal_of
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord
@@ -36,26 +36,22 @@ class Rows:
     about: About
     state_directory: Path
 
-    def without_program(self, queue: str, entry: ProgramEntry | None) -> ActivatorRow | None:
-        """Returns the row of a queue for which the config has no program; None if it has one.
+    def without_program(self, queue: str, entry: ProgramEntry | None, refusal: str | None) -> ActivatorRow:
+        """Returns the row of a queue without a record, for which the config has no program.
 
         Args:
             queue: The queue.
-            entry: The config's entry for it, which may refuse its name; None if there is none.
+            entry: The config's entry for it; None if there is none.
+            refusal: Why the entry starts nothing for a queue of this name.
         """
-        row, refusal = self._empty(queue), None if entry is None else entry.refusal(queue)
-        if entry is not None and refusal is None:
-            return None
+        row = self._empty(queue)
         row.entry, row.refusal = None if entry is None else entry.queue, refusal
         return row
 
-    def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int], config: Config) -> None:
+    def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int]) -> None:
         """Adds the rows of the queues that a step has changed to the rows that it publishes; `of` has the arguments."""
-        for queue in step.changed:
-            row = self.of(queue, queues[queue], pids, step.now_ms)
-            if (none := self.without_program(queue, config.entry_for(queue))) is not None:
-                row.entry, row.refusal = none.entry, none.refusal
-            step.rows[queue] = row
+        for queue in step.changed | step.told:
+            step.rows[queue] = self.of(queue, queues[queue], pids, step.now_ms)
 
     def of(self, queue: str, record: QueueRecord, pids: Mapping[str, int], now_ms: int) -> ActivatorRow:
         """Returns the row of a queue.
@@ -69,6 +65,7 @@ class Rows:
         state, row = record.state, self._empty(queue)
         entry: dict[str, Any] = json.loads(state.entry or "{}")
         row.entry, row.max = entry.get("queue"), entry.get("max")
+        row.refusal = refusal_of(entry.get("command", []), queue)
         row.partitions = state.partitions
         row.programs = [
             ProgramRow(pids[session_id], iso_time(program.started_ms))

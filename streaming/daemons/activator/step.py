@@ -12,10 +12,24 @@ from streaming.wire.input_records import SessionEnded
 
 @dataclass
 class Step:
-    """The decisions of a step, not yet carried out; and the rows to be published of queues without a state."""
+    """The decisions of a step, not yet carried out.
+
+    Attributes:
+        now_ms: The time.
+        has_kafka_problem: Whether Kafka does not answer, or refuses.
+        changed: The queues whose records have changed.
+        told: Other queues with a record whose rows are made anew.
+        events: What is logged and recorded.
+        started: The programs that wait at their gates.
+        ended: The sessions that have ended.
+        old: The number of old notifications that need no answer.
+        rows: The rows to be published; None removes one. In the end with those of `changed` and `told`.
+    """
 
     now_ms: int
+    has_kafka_problem: bool = False
     changed: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     events: list[ActivatorEvent] = field(default_factory=list)
     started: list[tuple[ProgramRecord, StartedProgram]] = field(default_factory=list)
     ended: list[SessionEnded] = field(default_factory=list)

@@ -431,9 +431,19 @@ def test_without_an_entry_a_notification_is_held() -> None:
     assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
     assert queue.after(SETTLE_MS) == []
     assert queue.state.held is not None
-    assert queue.state.held.blocked == "the config no longer has a program that may be started for this queue"
+    assert queue.state.held.blocked == "the config no longer has a program for this queue"
     assert queue.next_in_ms() > FOREVER_MS // 2
     queue.policy = POLICY
+    assert actions(queue.decide()) == ["started"]
+
+
+def test_an_entry_that_refuses_the_queues_name_starts_nothing_and_says_why() -> None:
+    queue = Queue(replace(POLICY, min_programs=1, refusal="'a;b' cannot replace {queue}"))
+    [held] = queue.activate(1)
+    assert held.why == "#1: 'a;b' cannot replace {queue}"
+    assert queue.after(SETTLE_MS) == []
+    assert queue.state.entry == POLICY.entry
+    queue.policy = replace(POLICY, entry="another")
     assert actions(queue.decide()) == ["started"]
 
 
