@@ -62,6 +62,15 @@ def test_a_relative_log_file_is_in_the_activators_working_directory(tmp_path: Pa
     assert row_of(record(entry=entry), tmp_path).log_file == "/srv/logs/orders.txt"
 
 
+def test_a_last_line_that_the_entry_does_not_show_is_in_no_row(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "orders.log").write_text("a secret")
+    entry = msgspec.structs.replace(ENTRY, show_last_line=False).policy("salt").entry
+    row = row_of(record(entry=entry), tmp_path)
+    assert (row.log_file, row.last_line) == (f"{tmp_path}/logs/orders.log", None)
+    assert entry != ENTRY.policy("salt").entry
+
+
 def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
     held = Held("id", 7, "", 1, NOW_MS, blocked="why", retry_ms=NOW_MS + 600_000)
     row = row_of(record(held=held, crashes=6, backoff_until_ms=NOW_MS + 1, exits_without_receive=4), tmp_path)
@@ -136,7 +145,7 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             [
                 "gave up after 6 crashes in a row: exit code 3. Tried again at 13:10:00 UTC, at the next notification, "
                 "and when the entry in the config changes",
-                "log /srv/a.log has no line",
+                "log /srv/a.log",
             ],
         ),
         ({"exits_without_receive": 2}, []),

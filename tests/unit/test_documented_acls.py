@@ -12,7 +12,7 @@ from streaming.cli.routing.explaining import Source
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
-from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.publishing import Place, opened
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import monitor, sole_monitor
 from streaming.daemons.router import router, sole_router
@@ -107,7 +107,7 @@ def test_the_rights_to_tell_and_to_see_what_activators_do(asked: list[Rights]) -
     kafka, topics = Cluster("localhost:1"), Topics()
     topic = topics.activators
     with pytest.raises(AskedError):
-        PublishedRows(kafka, topic, "activator", print)
+        opened(kafka, Place(topic, "activator", DEFAULT_GROUP_ID))
     with pytest.raises(AskedError):
         activators.read(kafka, topics)
     assert asked == [rights(reads=[topic], writes=[topic]), rights(reads=[topic])]

@@ -31,6 +31,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         directory: The working directory; None: the activator's.
         environment: Variables added to the activator's own.
         log_file: File that the program's output is appended to; None: a file in `logs` of the state directory.
+        show_last_line: Whether the last line of the output is published and shown.
         startup_grace: How long a program counts as still starting.
         success_exit_codes: Exit codes that mean that the work was done.
         fatal_exit_codes: Exit codes after which nothing is started until the entry changes.
@@ -47,6 +48,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     directory: str | None = None
     environment: dict[str, str] = {}
     log_file: str | None = None
+    show_last_line: bool = True
     startup_grace: str = "10s"
     success_exit_codes: list[int] = field(default_factory=lambda: [0])
     fatal_exit_codes: list[int] = []
@@ -146,6 +148,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         digest without a key would confirm a correct guess.
         """
         fields = msgspec.to_builtins(self)
+        if self.show_last_line:
+            del fields["show_last_line"]  # unknown to 0.2.0: the entry would count as changed after an upgrade
         if self.environment:
             fields["environment"] = hmac.new(salt.encode(), msgspec.json.encode(self.environment), "sha256").hexdigest()
         return msgspec.json.encode(fields).decode()

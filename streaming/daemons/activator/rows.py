@@ -84,7 +84,8 @@ class Rows:
             row.last = DecisionRow(iso_time(record.at_ms), record.action, record.why)
         if entry:
             log_file = Path(self.about.directory, log_file_of(entry.get("log_file"), self.state_directory, queue))
-            row.log_file, row.last_line = str(log_file), last_line(log_file)
+            row.log_file = str(log_file)
+            row.last_line = last_line(log_file) if entry.get("show_last_line", True) else None
         return row
 
     def _empty(self, queue: str) -> ActivatorRow:

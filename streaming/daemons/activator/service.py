@@ -21,7 +21,7 @@ from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications
 from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
-from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.publishing import Place, PublishedRows
 from streaming.daemons.activator.queues import Queues
 from streaming.daemons.activator.rows import Rows, working_directory
 from streaming.daemons.activator.settings import (
@@ -100,8 +100,8 @@ class Activator:
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
-            topic, warn = self._topics.activators, partial(self._say, "warning")
-            self._published = PublishedRows(settings.cluster, topic, self._about.instance_id, warn)
+            place = Place(self._topics.activators, self._about.instance_id, group_id)
+            self._published = PublishedRows(settings.cluster, place, self._say)
             resources.callback(self._published.close)
             self._notifications = Notifications(
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id, pass_over
@@ -193,6 +193,7 @@ class Activator:
             if self._config.has_changed() or self._is_config_asked:
                 self._is_config_asked = False
                 self._reload(step)
+        self._queues.tell_of_others(self._published.take_found(), step)
         if self._about.kafka_problem != self._notifications.problem:
             self._about.kafka_problem = self._notifications.problem
             why = f"{self._about.kafka_problem}; waiting" if self._about.kafka_problem else "works again"
@@ -253,7 +254,7 @@ class Activator:
         for event in step.events:
             self._on_event(event)
         self._rows.add(step, self._queues.records, self.running)
-        self._published.publish(step.rows)
+        self._published.publish(step.rows, is_well=not step.has_kafka_problem)
 
     def _record(self, step: Step, acknowledged: list[str]) -> None:
         step.save(self._store, self._queues.records, acknowledged)

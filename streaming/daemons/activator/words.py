@@ -82,7 +82,7 @@ def holds(row: ActivatorRow) -> list[str]:
 def _log(row: ActivatorRow) -> list[str]:
     if row.log_file is None:
         return []
-    return [f"log {row.log_file}{' has no line' if row.last_line is None else f': {row.last_line}'}"]
+    return [f"log {row.log_file}{'' if row.last_line is None else f': {row.last_line}'}"]
 
 
 def _crashes(row: ActivatorRow) -> str:
