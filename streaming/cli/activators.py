@@ -1,7 +1,7 @@
 """Reads what the activators have published about queues, and whether they run; and says it in sentences."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class Told:
         return {**msgspec.to_builtins(self.row), "is_running": self.is_running, "why": self.why()}
 
 
-def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, list[Told]]:
+def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, list[Told]]:
     """Returns queue -> what the activators have said about it, without what others than those concerned have said.
 
     If this user may not read it, says so.
@@ -63,7 +63,7 @@ def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
-        queue: The only queue of interest; None: all.
+        queues: The queues of interest.
     """
     latest = LatestRows("row of an activator", decode_row, lambda line: say(line, err=True))
     try:
@@ -73,7 +73,7 @@ def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, 
     except UserError as error:
         say(f"what the activators do is unknown: {error}", err=True)
         return {}
-    rows = [row for row in latest.rows.values() if queue in (None, row.queue)]
+    rows = [row for row in latest.rows.values() if row.queue in queues]
     members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row in rows}}
     found: dict[str, list[Told]] = {}
     for row in rows:
@@ -102,9 +102,18 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
-def problems(found: dict[str, list[Told]], monitors: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a line for each queue that waits for a reader while something is wrong with its activator."""
+def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a line for each queue that waits for a reader while something is wrong with its activator.
+
+    Kafka is asked only if a queue waits.
+
+    Args:
+        kafka: The Kafka cluster.
+        topics: The topics.
+        monitors: The monitors view.
+    """
     waiting = [row["queue"] for row in monitors if row["state"] == "NOTIFIED"]
+    found = read(kafka, topics, set(waiting)) if waiting else {}
     return [
         f"{queue}: {'; '.join(reasons)}"
         for queue in waiting

@@ -70,7 +70,7 @@ def queues(
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     introduce(kafka, topics, "monitor", as_json=as_json)
-    troubles = [] if as_json or not rows else activators.problems(activators.read(kafka, topics), rows)
+    troubles = [] if as_json else activators.problems(kafka, topics, rows)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     tables.print_rows(rows, partial(tables.monitors_view, troubles=troubles), nobody, as_json)
 

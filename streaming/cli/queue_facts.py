@@ -73,7 +73,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         return facts
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
-    facts.activators = activators.read(cluster, topics, queue).get(queue, [])
+    facts.activators = activators.read(cluster, topics, {queue}).get(queue, [])
     if not facts.activators and (definition is None or definition.notifications):
         facts.no_activator = activators.nobody(cluster, topics)
     facts.sessions = _sessions(cluster, topics, queue)

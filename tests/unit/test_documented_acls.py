@@ -109,7 +109,7 @@ def test_the_rights_to_tell_and_to_see_what_activators_do(asked: list[Rights]) -
     with pytest.raises(AskedError):
         opened(kafka, Place(topic, "activator", DEFAULT_GROUP_ID))
     with pytest.raises(AskedError):
-        activators.read(kafka, topics)
+        activators.read(kafka, topics, set())
     assert asked == [rights(reads=[topic], writes=[topic]), rights(reads=[topic])]
     documented = {(each.client.partition(",")[0], each.operation) for each in documented_rights() if each.name == topic}
     told = {("`activator`", "Read"), ("`activator`", "Write"), ("`queues`", "Read")}

@@ -96,23 +96,6 @@ def test_only_those_that_are_concerned_are_told() -> None:
     assert concerned([]) == []
 
 
-def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong() -> None:
-    names = ("fine", "held", "crashing", "unmatched", "left", "inactive", "unknown")
-    rows = [{"queue": name, "state": "INACTIVE" if name == "inactive" else "NOTIFIED"} for name in names]
-    found = {
-        "fine": [told()],
-        "held": [told(held=HeldRow("id", 7, "a program of this queue is still starting (grace 10 s)"))],
-        "crashing": [told(**GAVE_UP)],
-        "unmatched": [told(NO_ENTRY)],
-        "left": [told(is_running=False)],
-        "inactive": [told(NO_ENTRY)],
-    }
-    lines = problems(found, rows)
-    assert [line.partition(":")[0] for line in lines] == ["crashing", "unmatched", "left"]
-    assert "gave up after 6 crashes in a row" in lines[0]
-    assert "; log /srv/a.log: ImportError" in lines[0]
-
-
 def test_the_table_of_queues_ends_with_these_lines() -> None:
     fields = dict.fromkeys(("last_activated_time", "next_check_time", "max_queue_readers"))
     counts = dict.fromkeys(("unread_messages", "tasks_waiting", "tasks_running", "activation_sequence"), 1)
@@ -163,17 +146,53 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
     rows = ROW, msgspec.structs.replace(ROW, queue="other"), msgspec.structs.replace(NO_ENTRY, queue="dead")
     monkeypatch.setattr(activators, "TopicFollower", lambda *_arguments: Read(*rows))
     members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1), GroupMember(None, "x", "127.0.0.1", 0)]
-    found = activators.read(Cluster("kafka:9092"), Topics())
+    found = activators.read(Cluster("kafka:9092"), Topics(), {"orders", "other", "dead"})
     assert {queue: [each.is_running for each in told] for queue, told in found.items()} == {
         "orders": [True],
         "other": [True],
         "dead": [False],
     }
-    assert activators.read(Cluster("kafka:9092"), Topics(), "orders").keys() == {"orders"}
+    assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).keys() == {"orders"}
     assert nobody(Cluster("kafka:9092"), Topics()) == "none has got a notification of this queue"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
-    assert activators.read(Cluster("kafka:9092"), Topics(), "orders")["orders"][0].is_running is None
+    assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None
     assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
+
+
+def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
+    members: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("fine", "held", "crashing", "unmatched", "left", "inactive", "unknown")
+    monitors = [{"queue": name, "state": "INACTIVE" if name == "inactive" else "NOTIFIED"} for name in names]
+    starting = HeldRow("id", 7, "a program of this queue is still starting (grace 10 s)")
+    of_queues = {
+        "fine": ROW,
+        "held": msgspec.structs.replace(ROW, held=starting),
+        "crashing": msgspec.structs.replace(ROW, **GAVE_UP),
+        "unmatched": NO_ENTRY,
+        "left": msgspec.structs.replace(ROW, activator="gone", group_id="another"),
+        "inactive": msgspec.structs.replace(NO_ENTRY, group_id="of nobody who waits"),
+    }
+    rows = [msgspec.structs.replace(row, queue=queue) for queue, row in of_queues.items()]
+    monkeypatch.setattr(activators, "TopicFollower", lambda *_arguments: Read(*rows))
+    members[GROUP] = [GroupMember(name, "rdkafka", "127.0.0.1", 1) for name in ("activator-1", "activator-2")]
+    members["of nobody who waits"] = UserError("This group was asked for.")
+    lines = problems(Cluster("kafka:9092"), Topics(), monitors)
+    assert [line.partition(":")[0] for line in lines] == ["crashing", "unmatched", "left"]
+    assert "gave up after 6 crashes in a row" in lines[0]
+    assert "; log /srv/a.log: ImportError" in lines[0]
+
+
+def test_if_no_queue_waits_the_activators_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise UserError("Topics are missing: queue-activators.")
+
+    monkeypatch.setattr(activators, "TopicFollower", refuse)
+    monitors = [{"queue": state or "off", "state": state} for state in ("INACTIVE", "RECEIVES_OCCURRING", None)]
+    assert problems(Cluster("kafka:9092"), Topics(), monitors) == []
+    assert capsys.readouterr().err == ""
 
 
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
@@ -189,5 +208,5 @@ def test_without_the_topic_the_rest_is_shown(
         raise UserError("Topics are missing: queue-activators.")
 
     monkeypatch.setattr(activators, "TopicFollower", refuse)
-    assert activators.read(Cluster("kafka:9092"), Topics()) == {}
+    assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"}) == {}
     assert "what the activators do is unknown: Topics are missing" in capsys.readouterr().err
