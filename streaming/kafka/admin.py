@@ -30,6 +30,7 @@ _NO_TIME = (
 )
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
+_NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -112,16 +113,21 @@ class Admin:
                     raise denial(reason) or self._unreachable(error) from None
         return ids
 
-    def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int]:
-        """Returns topic -> its number of partitions, as far as Kafka tells in time.
+    def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int | None]:
+        """Returns topic -> its number of partitions, as far as Kafka answers in time.
 
-        A topic that does not exist is not in the answer, and neither is one that this client may not see.
+        The number is None if the topic does not exist, or if this client may not see it.
         """
         futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
-        found = {}
+        found: dict[str, int | None] = {}
         for name, future in futures.items():
-            with suppress(KafkaException, UserError):
+            try:
                 found[name] = len(self.client.result(future).partitions)
+            except KafkaException as error:
+                if error.args[0].code() in _NOT_SEEN:
+                    found[name] = None
+            except UserError:
+                continue
         return found
 
     def require_group(self, group_id: str) -> None:

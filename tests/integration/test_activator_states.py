@@ -168,7 +168,8 @@ def test_rows_are_written_once_the_topic_is_there(activating: Activating) -> Non
     cluster = Cluster(activating.bootstrap_servers, {})
     admin, topic = Admin(cluster), activating.topics.activators
     admin.delete_topic(topic)
-    wait_until(lambda: not admin.visible_partitions([topic], DEADLINE_S), DEADLINE_S, "the end of the topic")
+    gone = {topic: None}
+    wait_until(lambda: admin.visible_partitions([topic], DEADLINE_S) == gone, DEADLINE_S, "the end of the topic")
     activating.write_config("q")
     with activating.running():
         activating.notify("q", 1)
