@@ -65,6 +65,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
+def utf8(text: str) -> str:
+    """Returns a text that can be written as UTF-8: in a file's name, bytes that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def line_printer(log: logging.Logger, log_format: LogFormat, ready: str) -> Callable[[str], None]:
     """Returns a function that prints a line of a program with the time, or logs it if the log is JSON.
 

@@ -253,3 +253,21 @@ def test_a_second_activator_on_the_same_state_is_refused(activating: Activating)
         assert done.returncode == 2
         assert "Another activator uses the state directory" in done.stderr
         assert start.notification_id == ""
+
+
+def test_it_works_in_a_directory_whose_name_is_not_utf_8(activating: Activating) -> None:
+    here = Path(os.fsdecode(os.fsencode(activating.folder) + b"/caf\xe9"))
+    here.mkdir()
+    activating.write_config("q")
+    activating.config.rename(here / "activator.toml")
+    activating.config, activating.state_directory = Path("activator.toml"), Path("state")
+    with activating.running(cwd=here):
+        activating.notify("q", 1)
+        activating.wait_for_starts("q", 1)
+        (here / "activator.toml").write_text("[[programs]]")
+        activating.wait_for_log("config refused, the previous one stays")
+        activating.end("q.end", 3)
+        activating.wait_for_log("q: exited")
+    activating.state_directory = here / "state"
+    with Store(activating.state_directory) as store:
+        assert store.about().config_file.endswith("/caf\\udce9/activator.toml")

@@ -15,7 +15,7 @@ from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.rows import Rows, last_line, working_directory
 from streaming.daemons.activator.step import Step
-from streaming.daemons.activator.store import About, QueueRecord
+from streaming.daemons.activator.store import About, QueueRecord, Store
 from streaming.wire.activator_rows import (
     MAX_LINE,
     ActivatorRow,
@@ -69,6 +69,24 @@ def test_a_last_line_that_the_entry_does_not_show_is_in_no_row(tmp_path: Path) -
     row = row_of(record(entry=entry), tmp_path)
     assert (row.log_file, row.last_line) == (f"{tmp_path}/logs/orders.log", None)
     assert entry != ENTRY.policy("salt").entry
+
+
+def test_names_of_files_that_are_not_utf_8_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "orders.log").write_text("last")
+    monkeypatch.chdir(folder)
+    about = replace(ABOUT, directory=working_directory())
+    assert about.directory == ""
+    row = Rows(about, folder).of("orders", record(), {}, NOW_MS)
+    assert (row.log_file, row.last_line) == (f"{tmp_path}/caf\\udce9/logs/orders.log", "last")
+    assert msgspec.json.encode(about)
+    assert decode_row(Message(key=key_of(row).encode(), value=encode_row(row)))[1] == row
+    step = Step(NOW_MS)
+    step.note("orders", "cannot be started", f"no such directory: {folder}")
+    with Store(tmp_path) as store:
+        step.save(store, {}, [])
+        assert store.decisions(1)[0].why.endswith("/caf\\udce9")
 
 
 def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:

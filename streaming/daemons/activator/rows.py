@@ -18,6 +18,7 @@ from streaming.daemons.activator.config import ProgramEntry, refusal_of
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord
+from streaming.system.logs import utf8
 from streaming.wire.activator_rows import MAX_LINE, ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow
 
 # The part of a log's end in which its last line is looked for.
@@ -84,7 +85,7 @@ class Rows:
             row.last = DecisionRow(iso_time(record.at_ms), record.action, record.why)
         if entry:
             log_file = Path(self.about.directory, log_file_of(entry.get("log_file"), self.state_directory, queue))
-            row.log_file = str(log_file)
+            row.log_file = utf8(str(log_file))
             row.last_line = last_line(log_file) if entry.get("show_last_line", True) else None
         return row
 
@@ -98,9 +99,10 @@ def _later(instant_ms: int, now_ms: int) -> str | None:
 
 
 def working_directory() -> str:
-    """Returns this process's working directory; empty if it has been removed."""
+    """Returns this process's working directory; empty if it has been removed, or if its name is not UTF-8."""
     with suppress(FileNotFoundError):
-        return str(Path.cwd())
+        found = str(Path.cwd())
+        return found if found == utf8(found) else ""
     return ""
 
 

@@ -37,6 +37,7 @@ from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
+from streaming.system.logs import utf8
 from streaming.system.numbers import plural
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
@@ -167,7 +168,7 @@ class Activator:
         """Begins the first step: finds running programs of an earlier run, and records the end of the others."""
         self._is_ready = True
         self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
-        self._about.config_file, self._about.config_error = str(self._config.path), None
+        self._about.config_file, self._about.config_error = utf8(str(self._config.path)), None
         self._save_about(step.now_ms)  # before READY, so that `activator status` is complete from then on
         self._on_event(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
         for record in self._queues.records.values():
@@ -210,7 +211,7 @@ class Activator:
         try:
             self._config.reload()
         except UserError as error:
-            self._about.config_error = str(error)
+            self._about.config_error = utf8(str(error))
             step.note(None, "config refused, the previous one stays", str(error))
         else:
             self._about.config_error = None

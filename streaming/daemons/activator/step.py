@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from streaming.daemons.activator.programs import StartedProgram
 from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, Store
+from streaming.system.logs import utf8
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.input_records import SessionEnded
 
@@ -38,7 +39,7 @@ class Step:
 
     def note(self, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
         """Adds an event, which is logged and recorded."""
-        self.events.append(ActivatorEvent(self.now_ms, queue, what, why, pid))
+        self.events.append(ActivatorEvent(self.now_ms, queue, what, utf8(why), pid))
 
     def save(self, store: Store, queues: Mapping[str, QueueRecord], acknowledged: list[str]) -> None:
         """Records the decisions in one transaction.

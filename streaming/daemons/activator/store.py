@@ -102,7 +102,7 @@ class About:
         passed_over: Number of records since the start that could not be decoded.
         without_entry: Queues that got a notification since the start, and have no entry in the config.
         group_id: Its consumer group.
-        directory: Its working directory, which relative names of log files begin with.
+        directory: Its working directory, which relative names of log files begin with; empty if it is not UTF-8.
     """
 
     instance_id: str
