@@ -31,7 +31,7 @@ from streaming.wire.decoding import InvalidRecordError
 
 NOW_MS = 1_763_730_000_000
 NOW = iso_time(NOW_MS)
-LATER = iso_time(NOW_MS + 600_000)
+SOON, LATER = iso_time(NOW_MS + 60_000), iso_time(NOW_MS + 600_000)
 ABOUT = About("activator-1", group_id="queue-activation-activator", config_file="/etc/a.toml", directory="/srv")
 ENTRY = ProgramEntry("orders*", "run {queue}", max=2)
 ROW = ActivatorRow("orders", "activator-1", "group", "host-1", "/etc/a.toml", entry="orders*", log_file="/srv/a.log")
@@ -159,11 +159,25 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             ["nothing is started until 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
         ),
         (
-            {"crashes": 6, "gave_up_until": LATER, "backoff_until": LATER, "last_exit": ExitRow(NOW, "exit code 3")},
+            {"crashes": 6, "gave_up_until": LATER, "backoff_until": NOW, "last_exit": ExitRow(NOW, "exit code 3")},
             [
-                "gave up after 6 crashes in a row: exit code 3. Tried again at 13:10:00 UTC, at the next notification, "
-                "and when the entry in the config changes",
+                "gave up after 6 crashes in a row: exit code 3. Tried again when the next notification comes, at "
+                "13:10:00 UTC at the latest, and when the entry in the config changes",
                 "log /srv/a.log",
+            ],
+        ),
+        (
+            {"crashes": 7, "gave_up_until": LATER, "backoff_until": SOON, "log_file": None},
+            [
+                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 13:01:00 "
+                "UTC), at 13:10:00 UTC at the latest, and when the entry in the config changes",
+            ],
+        ),
+        (
+            {"crashes": 7, "gave_up_until": SOON, "backoff_until": LATER, "log_file": None},
+            [
+                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 13:10:00 "
+                "UTC), at 13:10:00 UTC at the latest, and when the entry in the config changes",
             ],
         ),
         ({"exits_without_receive": 2}, []),
@@ -190,17 +204,19 @@ def test_what_is_held_and_what_runs() -> None:
     assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, "why"))) == ["held: #2: why"]
     starting = "held: #2: a program is about to be started for it"
     assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, ""))) == [starting]
-    assert words.programs(ROW) == "none runs"
+    assert words.programs(ROW) == "no program runs"
     one, two = ProgramRow(1, NOW), ProgramRow(2, LATER)
     of_two = msgspec.structs.replace(ROW, max=2)
-    assert words.programs(of_two) == "none of at most 2 runs"
-    assert words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 runs: process 1 since 13:00:00 UTC"
+    assert words.programs(of_two) == "no program runs (at most 2)"
+    assert (
+        words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 program runs: process 1 since 13:00:00 UTC"
+    )
     limited = msgspec.structs.replace(ROW, max=3, partitions=2)
-    assert words.programs(limited) == "none of at most 2 runs"
+    assert words.programs(limited) == "no program runs (at most 2)"
     assert words.limits(ROW) == []
     [why] = words.limits(limited)
     assert why == "max is 3, but the queue's topic has 2 partitions: one more program would never get a message"
-    both = "2 of at most 2 run: process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
+    both = "2 programs run (at most 2): process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
     assert words.programs(msgspec.structs.replace(of_two, programs=[one, two])) == both
 
 

@@ -248,6 +248,7 @@ GIVEN_UP = ActivatorRow(
     entry="orders",
     max=4,
     crashes=6,
+    backoff_until="9999-01-31T10:23:44.000Z",
     gave_up_until="9999-01-31T10:33:12.000Z",
     last_exit=ExitRow("2026-01-31T10:23:12.000Z", "exit code 1"),
     log_file="/var/log/readers/orders.log",

@@ -17,11 +17,11 @@ def where(row: ActivatorRow) -> str:
 
 def programs(row: ActivatorRow) -> str:
     """Returns which programs run for the queue."""
-    most = f" of at most {most_of(row)}" if row.max is not None else ""
+    most = f" (at most {most_of(row)})" if row.max is not None else ""
     if not row.programs:
-        return f"none{most} runs"
+        return f"no program runs{most}"
     each = [f"process {program.pid} since {time_of(program.start_time)}" for program in row.programs]
-    return f"{len(row.programs)}{most} run{'s' if len(each) == 1 else ''}: {', '.join(each)}"
+    return f"{plural(len(each), 'program')} run{'s' if len(each) == 1 else ''}{most}: {', '.join(each)}"
 
 
 def most_of(row: ActivatorRow) -> int | None:
@@ -58,13 +58,16 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     if row.fatal_exit_code is not None:
         yield f"exit code {row.fatal_exit_code} was fatal: nothing is started until the entry in the config changes"
     last = f": {row.last_exit.how}" if row.last_exit is not None else ""
+    backoff_until = row.backoff_until if row.backoff_until is not None and row.backoff_until > now else ""
     if row.gave_up_until is not None and row.gave_up_until > now:
+        earliest = f" (not before {time_of(backoff_until)})" if backoff_until else ""
+        latest = time_of(max(row.gave_up_until, backoff_until))
         yield (
-            f"gave up after {_crashes(row)}{last}. Tried again at {time_of(row.gave_up_until)}, at the next "
-            "notification, and when the entry in the config changes"
+            f"gave up after {_crashes(row)}{last}. Tried again when the next notification comes{earliest}, at {latest} "
+            "at the latest, and when the entry in the config changes"
         )
-    elif row.backoff_until is not None and row.backoff_until > now:
-        yield f"nothing is started until {time_of(row.backoff_until)}, after {_crashes(row)}{last}"
+    elif backoff_until:
+        yield f"nothing is started until {time_of(backoff_until)}, after {_crashes(row)}{last}"
     if row.exits_without_receive >= _MANY_EXITS:
         yield (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
