@@ -197,8 +197,10 @@ class Activator:
         self._queues.tell_of_others(self._published.take_found(), step)
         if self._about.kafka_problem != self._notifications.problem:
             self._about.kafka_problem = self._notifications.problem
-            why = f"{self._about.kafka_problem}; waiting" if self._about.kafka_problem else "works again"
-            step.note(None, "Kafka", why)
+            if self._about.kafka_problem is not None:
+                step.note(None, "waiting", self._about.kafka_problem)
+            else:
+                step.note(None, "works again", "Kafka answers")
             self._save_about(step.now_ms)
         if now_s - self._seen_s >= SEEN_INTERVAL_S:
             self._seen_s = now_s

@@ -84,7 +84,7 @@ def show(status: Status, now_ms: int) -> RenderableType:
         reason = status["config_error"].removeprefix(f"{status['config_file']}: ")
         parts.append(Text(f"refused, the previous config stays: {reason}", "bold red"))
     if status["kafka_problem"]:
-        parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
+        parts.append(Text(printable(status["kafka_problem"]), "bold red"))
     if status["passed_over"]:
         parts.append(Text(f"{status['passed_over']:,} records could not be decoded; the log names them", "yellow"))
     if status["without_entry"]:
