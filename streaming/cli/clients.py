@@ -81,7 +81,10 @@ def tasks(
     as_json: Json = False,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the running tasks of internal activation: queue, procedure, start and host of each."""
+    """Show the running tasks of internal activation: queue, procedure, start and host of each.
+
+    Says so of tasks that no host has taken, with what to do.
+    """
     from streaming.cli import tables
     from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
@@ -90,7 +93,7 @@ def tasks(
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
     introduce(kafka, topics, "monitor", as_json=as_json)
-    tables.print_rows(rows, tables.tasks_table, "no task is running", as_json)
+    tables.print_rows(rows, tables.tasks_view, "no task is running", as_json)
     if as_json:
         return
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:

@@ -19,6 +19,7 @@ from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
@@ -274,8 +275,18 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
     return Text(f"{running}/{most}", "yellow" if running >= most else "")
 
 
-def tasks_table(rows: list[dict[str, Any]]) -> Table:
-    """Returns the running tasks as a table; `tasks --json` has all fields."""
+def tasks_view(rows: list[dict[str, Any]]) -> Group:
+    """Returns the running tasks for people, with what to do if no host takes them; `tasks --json` has all fields."""
+    waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
+    if not waiting:
+        return Group(_tasks_table(rows))
+    since = f"{'the first ' if len(waiting) > 1 else ''}since {clock(waiting[0])[:8]} UTC"
+    what_to_do = "Does a host run? One is started with: queue-activation host --config FILE"
+    line = f"no host has taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
+    return Group(_tasks_table(rows), Text(), Text(printable(line), "yellow"))
+
+
+def _tasks_table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("queue", overflow="fold", min_width=12)
     table.add_column("procedure", overflow="fold", min_width=9)
@@ -290,7 +301,7 @@ def tasks_table(rows: list[dict[str, Any]]) -> Table:
             _cell(row["procedure_name"] or "-"),
             str(row["sequence"] or "-"),
             _cell(clock(row["start_time"])[:8]),
-            _cell(row["host"] or "-") if row["is_confirmed"] else Text("starting", "dim"),
+            _cell(row["host"] or "-") if row["is_confirmed"] else Text("not taken yet", "yellow"),
             _cell(row["task_id"][:8]),
         )
     return table

@@ -1,4 +1,4 @@
-"""What the activator says while Kafka does not answer."""
+"""The activator says that Kafka does not answer, where and why, until it answers again."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -136,3 +136,28 @@ def test_an_uncertain_count_has_a_question_mark_that_is_explained() -> None:
     assert " 3? " in text
     assert "?: reports were deleted by Kafka" in text
     assert "?" not in shown(ROW | {"is_count_uncertain": False})
+
+
+def test_a_task_that_no_host_has_taken_is_called_so_since_when_and_with_what_to_do() -> None:
+    def shown(*rows: dict[str, Any]) -> str:
+        console = Console(file=io.StringIO(), width=200)
+        console.print(tables.tasks_view(list(rows)))
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    taken = {
+        "queue": "orders",
+        "procedure_name": "read_orders",
+        "sequence": 1,
+        "task_id": "0123456789",
+        "start_time": "2026-01-02T03:04:05.678Z",
+        "is_confirmed": True,
+        "host": "host-1",
+    }
+    waiting = taken | {"is_confirmed": False, "host": None, "start_time": "2026-01-02T03:04:01.678Z"}
+    earlier = waiting | {"start_time": "2026-01-02T03:03:59.678Z"}
+    what_to_do = "Does a host run? One is started with: queue-activation host --config FILE"
+    assert "host-1" in shown(taken)
+    assert "no host" not in shown(taken)
+    assert "not taken yet" in shown(taken, waiting)
+    assert f"no host has taken 1 task, since 03:04:01 UTC. {what_to_do}" in shown(taken, waiting)
+    assert f"no host has taken 2 tasks, the first since 03:03:59 UTC. {what_to_do}" in shown(waiting, earlier)
