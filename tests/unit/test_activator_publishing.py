@@ -33,7 +33,7 @@ class Kafka:
     def __init__(self) -> None:
         self.answer: int | None = None
         self.refusal: UserError | None = None
-        self.is_full = False
+        self.is_full = self.is_slow = False
         self.problem: int | None = None
         self.sent: list[tuple[bytes, bytes | None]] = []
         self.before: list[Message] = []
@@ -58,6 +58,9 @@ class Kafka:
         self._answers.append(lambda: on_delivery(error, None))
 
     def poll(self, _timeout_s: float) -> None:
+        if self.is_slow:
+            self.is_slow = False  # this time there is no answer yet
+            return
         answers, self._answers = self._answers, []
         for answer in answers:
             answer()
@@ -291,6 +294,27 @@ def test_after_a_failure_it_goes_on_with_all_rows(
     assert said[1:] == [WORKS_AGAIN]
     rows.publish({"orders": None})
     assert kafka.sent[-1] == (b"activator-1/orders", None)
+
+
+def test_it_works_again_as_soon_as_a_row_is_there_even_if_others_are_on_their_way(
+    kafka: Kafka, clock: list[float]
+) -> None:
+    said: list[str] = []
+    rows = published(kafka, said)
+    kafka.answer = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    rows.publish({"orders": ROW})
+    kafka.answer = None
+    clock[0] += publishing._PAUSE_S
+    produce = kafka.produce
+
+    def produce_and_wait(*arguments: Any, **more: Any) -> None:
+        produce(*arguments, **more)
+        kafka.is_slow = True
+
+    kafka.produce = produce_and_wait  # type: ignore[method-assign]
+    for crashes in range(3):
+        rows.publish({"orders": msgspec.structs.replace(ROW, crashes=crashes)})
+    assert said[1:] == [WORKS_AGAIN]
 
 
 def test_what_was_removed_while_nothing_could_be_written_is_removed_later(kafka: Kafka, clock: list[float]) -> None:

@@ -83,7 +83,7 @@ class PublishedRows(MayBeDenied):
         self._opened: Opened | None = None
         self._was_open = self._is_new = False
         self._problem: str | None = None
-        self._has_failed = False
+        self._has_failed = self._is_written = False
         self._pause_s, self._again_s = _PAUSE_S, time.monotonic()
 
     @property
@@ -176,6 +176,7 @@ class PublishedRows(MayBeDenied):
     def _send(self, producer: Producer, queue: str, value: bytes | None) -> None:
         def answered(error: KafkaError | None, message: Message) -> None:
             self.on_delivery(error, message)
+            self._is_written |= error is None
             if error is None or self._published.get(queue) != value:
                 return
             self._published[queue] = _UNKNOWN
@@ -195,7 +196,7 @@ class PublishedRows(MayBeDenied):
             self._problem = str(self.denied)
         if self._problem is not None:
             self._fail(self._problem)
-        elif self._has_failed and not self._due and not len(producer):
+        elif self._has_failed and (self._is_written or not (self._due or len(producer))):
             self._has_failed, self._pause_s = False, _PAUSE_S
             self._say("works again", "`queue show` and `queues` tell what this activator does")
 
@@ -203,6 +204,7 @@ class PublishedRows(MayBeDenied):
         """Closes the topic, to be opened again after a pause."""
         self.close()
         self.denied = self._problem = None
+        self._is_written = False
         if not self._has_failed:
             self._has_failed = True
             self._say("warning", f"{_NOBODY_IS_TOLD}: {why.rstrip('.')}. This is tried again and again")
