@@ -16,7 +16,8 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.wire.activator_rows import ActivatorRow, decode_row
+from streaming.system.ages import age
+from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
 
 
@@ -27,10 +28,12 @@ class Told:
     Attributes:
         row: Its row.
         is_running: Whether the activator runs; None: this user may not look.
+        at_ms: When it wrote the row.
     """
 
     row: ActivatorRow
     is_running: bool | None
+    at_ms: int
 
     def why(self) -> list[str]:
         """Returns why no program is started; nothing if nothing keeps the activator from it."""
@@ -47,7 +50,7 @@ class Told:
         last = [f"the last one ended at {words.time_of(ended.at)}: {ended.how}"] if ended is not None else []
         if self.is_running is False:
             left = [f"entry {row.entry}", words.programs(row), *last]
-            return [*self.why(), f"when it last wrote: {'; '.join(left)}"]
+            return [*self.why(), f"when it last wrote, {age(self.at_ms, _now_ms())} ago: {'; '.join(left)}"]
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
 
     def as_json(self) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, l
         topics: The topics.
         queues: The queues of interest.
     """
-    latest = LatestRows("row of an activator", decode_row, lambda line: say(line, err=True))
+    latest = LatestRows("row of an activator", decode_dated_row, lambda line: say(line, err=True))
     try:
         with TopicFollower(kafka, [topics.activators], Start.BEGINNING) as follower:
             for message in follower.to_end():
@@ -73,12 +76,13 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, l
     except UserError as error:
         say(f"what the activators do is unknown: {error}", err=True)
         return {}
-    rows = [row for row in latest.rows.values() if row.queue in queues]
-    members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row in rows}}
+    rows = [(row, at_ms) for row, at_ms in latest.rows.values() if row.queue in queues]
+    members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row, _ in rows}}
     found: dict[str, list[Told]] = {}
-    for row in rows:
+    for row, at_ms in rows:
         running = members[row.group_id]
-        found.setdefault(row.queue, []).append(Told(row, None if running is None else row.activator in running))
+        is_running = None if running is None else row.activator in running
+        found.setdefault(row.queue, []).append(Told(row, is_running, at_ms))
     return {name: concerned(told) for name, told in found.items()}
 
 
@@ -142,4 +146,8 @@ def _members(kafka: Cluster, group_id: str) -> set[str] | None:
 
 
 def _now() -> str:
-    return iso_time(time.time_ns() // 1_000_000)
+    return iso_time(_now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

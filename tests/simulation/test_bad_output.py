@@ -152,7 +152,7 @@ def test_each_good_row_of_queue_activators_is_told() -> None:
             continue
         if row is None:
             continue
-        told = Told(row, True)
+        told = Told(row, True, 0)
         assert printable_lines([*told.lines(), *told.why()]).replace("\n", "").isprintable()
         json.dumps(told.as_json())
         if row.queue == GOOD:

@@ -267,7 +267,7 @@ GIVEN_UP = ActivatorRow(
         why(replace(QUOTED, state=State.ABSENT, is_on=False)),
         why(replace(QUOTED, state=State.ABSENT, has_notifications=False)),
         [str(failure(FAILING))],
-        Told(GIVEN_UP, True).lines(),
+        Told(GIVEN_UP, True, 0).lines(),
     ],
 )
 def test_the_guide_quotes_what_queue_show_prints(sentences: list[str]) -> None:

@@ -1,6 +1,7 @@
 """`queue show` and `queues` tell of the activators: whether one runs, and what keeps it from starting a reader."""
 
 import io
+import time
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ GAVE_UP: dict[str, Any] = {
 
 
 def told(row: ActivatorRow = ROW, is_running: bool | None = True, **more: object) -> Told:
-    return Told(msgspec.structs.replace(row, **more), is_running)
+    return Told(msgspec.structs.replace(row, **more), is_running, time.time_ns() // 1_000_000 - 3 * 3_600_000)
 
 
 def shown(*found: Told, nobody: str = "") -> str:
@@ -66,7 +67,10 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
 def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     text = shown(told(is_running=False, **GAVE_UP))
     assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
-    assert "when it last wrote: entry ord*; no program runs (at most 1); the last one ended at 03:04:05 UTC" in text
+    assert (
+        "when it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 03:04:05 UTC"
+        in text
+    )
     assert "gave up" not in text
 
 
@@ -118,7 +122,7 @@ class Read:
         pass
 
     def to_end(self) -> list[Message]:
-        return [Message(key=key_of(row).encode(), value=encode_row(row)) for row in self.rows]
+        return [Message(key=key_of(row).encode(), value=encode_row(row), timestamp=(1, 5_000)) for row in self.rows]
 
 
 @pytest.fixture
@@ -152,7 +156,8 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
         "other": [True],
         "dead": [False],
     }
-    assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).keys() == {"orders"}
+    [orders] = activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).pop("orders")
+    assert orders.at_ms == 5_000
     assert nobody(Cluster("kafka:9092"), Topics()) == "none has got a notification of this queue"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
     assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None

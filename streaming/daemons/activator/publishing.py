@@ -15,7 +15,7 @@ from streaming.kafka.errors import kafka_error
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system.threads import WatchedThread
-from streaming.wire.activator_rows import ActivatorRow, decode_row, encode_row, key_of
+from streaming.wire.activator_rows import ActivatorRow, decode_dated_row, encode_row, key_of
 
 # The first and the longest pause after a failure. Each failure in a row doubles it.
 _PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
@@ -219,7 +219,7 @@ def opened(cluster: Cluster, place: Place) -> Opened:
         UserError: The topic is missing, or Kafka cannot be reached or refuses.
     """
     Admin(cluster).require_topics(rights(reads=[place.topic], writes=[place.topic]))
-    latest = LatestRows("row of an activator", _decoded, lambda _line: None)
+    latest = LatestRows("row of an activator", decode_dated_row, lambda _line: None)
     with TopicFollower(cluster, [place.topic], Start.BEGINNING) as follower:
         for message in follower.to_end():
             latest.take(message)
@@ -239,8 +239,3 @@ def _left(cluster: Cluster, place: Place, old: list[ActivatorRow]) -> list[str]:
             members = {each.instance_id for each in Admin(cluster).members(place.group_id, ADMIN_TIMEOUT_S)}
     # Without this activator the answer says nothing about the others.
     return [key_of(row) for row in others if row.activator not in members] if place.activator in members else []
-
-
-def _decoded(message: Message) -> tuple[str, tuple[ActivatorRow, int] | None]:
-    key, row = decode_row(message)
-    return key, None if row is None else (row, message.timestamp()[1])
