@@ -6,7 +6,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
@@ -183,6 +189,25 @@ class Admin:
                 if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
                     raise denial(error.args[0]) or self._unreachable(error) from None
             time.sleep(_LEADER_INTERVAL_S)
+
+    def committed_text(self, group_id: str, topic: str) -> str | None:
+        """Returns the text beside the offset that a consumer group has committed for a topic's first partition.
+
+        Returns None if it has committed none, or Kafka keeps it no longer.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
+        try:
+            wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
+            (future,) = self.client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
+            [found] = self.client.result(future).topic_partitions
+            if found.error is not None:
+                raise KafkaException(found.error)
+        except KafkaException as error:
+            raise denial(error.args[0]) or self._unreachable(error) from None
+        return found.metadata or None
 
     def newest_ms(self, topic: str) -> int | None:
         """Returns the time of the newest record of a topic with one partition; None: it has none, or Kafka is too old.

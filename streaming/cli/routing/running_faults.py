@@ -8,7 +8,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
-from streaming.cli.presence import PROGRAMS, absence, last_sign_ms, lateness
+from streaming.cli.presence import PROGRAMS, absence, last_sign, lateness
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.routing.conversation import Conversation
@@ -90,8 +90,8 @@ class RunningInstance:
                 yield from stuck[program]()
 
     def _stuck_monitor(self) -> Iterator[Fault]:
-        seen_ms = last_sign_ms(self.kafka, self.topics, "monitor")
-        if seen_ms is not None and (late := lateness("monitor", seen_ms, self._at_ms)) is not None:
+        sign = last_sign(self.kafka, self.topics, "monitor")
+        if (late := lateness("monitor", sign, self._at_ms)) is not None:
             yield Fault("program stuck", "monitor", late)
 
     def _stuck_router(self) -> Iterator[Fault]:

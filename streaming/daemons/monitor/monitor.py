@@ -15,6 +15,7 @@ from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import ADJUST_ACTIVATION_TASKS
 from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
+from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
 from streaming.daemons.query.sole_program import SoleProgram, client_id
@@ -138,7 +139,8 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
         sole.wait()
         if handed_over is None:
             lost.begin(_read_so_far(spark, location, handed_over))
-        spark.streams.addListener(Listener(QUERY_NAME, lost))
+        signs = SignsOfLife(sole, kafka.topics.ticks, _longest_pause_ms(settings))
+        spark.streams.addListener(Listener(QUERY_NAME, lost, signs))
         checkpoint_layout.keep(spark, location, layout)
         signals.only_note()
 
@@ -186,6 +188,11 @@ def _read_so_far(spark: SparkSession, location: str, handed_over: Handover | Non
 def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
     topic = kafka.topics.ticks
     return Ticker(kafka.cluster, topic, settings.core.check_interval_ms, CLOCK_SAVE_INTERVAL_MS, is_due)
+
+
+def _longest_pause_ms(settings: MonitorSettings) -> int:
+    """Returns the longest time between two batches: a tick is due at least this often, and begins one."""
+    return max(CLOCK_SAVE_INTERVAL_MS, settings.core.check_interval_ms, settings.trigger_interval_ms)
 
 
 def _rights(topics: Topics) -> Rights:
