@@ -30,6 +30,7 @@ from streaming.spark import progress_files
 from streaming.spark.activation import checkpoint_layout, handover
 from streaming.spark.activation.checkpoint_layout import Layout
 from streaming.spark.activation.handover import Handover
+from streaming.spark.activation.lost_mark import LostMark
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.refusals import RefusalLog, RefusalsParam
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
@@ -114,11 +115,12 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
         wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
         layout = checkpoint_layout.settle(spark, location, wanted)
         sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
-        lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions)
         # The older checkpoint is read only once no other monitor can be writing to it.
         if layout.continued_from is not None:
             sole.wait()
         handed_over = handover.pending(spark, location, layout)
+        mark = LostMark(spark, location, layout.continued_from if handed_over is not None else None)
+        lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions, mark)
         if handed_over is not None:
             lost.begin(_read_so_far(spark, location, handed_over))
         wakes = spark.sparkContext.accumulator({}, WakesParam())
