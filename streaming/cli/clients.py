@@ -40,14 +40,14 @@ def watch(
 ) -> None:
     """Print notifications as they come, one line each, until Ctrl-C."""
     from streaming.cli import tables
-    from streaming.cli.presence import warn_of_absence
+    from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
         with suppress(UserError):  # it waits for Kafka, whatever happens
-            warn_of_absence(kafka, topics, "monitor")
+            introduce(kafka, topics, "monitor", as_json=as_json)
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 

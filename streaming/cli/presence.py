@@ -24,9 +24,9 @@ from streaming.wire.topics import Topics
 
 # Program -> its consumer group without the topic prefix, and what nobody does if no such program runs.
 PROGRAMS = {
+    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
     "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
-    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
 }
 
 _AGE = "the age of what follows"

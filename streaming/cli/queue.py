@@ -240,13 +240,14 @@ def show(
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
     from streaming.cli import queue_facts, queue_show, tables
-    from streaming.cli.presence import introduce
+    from streaming.cli.presence import introduce, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     facts = queue_facts.find(kafka, topics, queue)
     if facts.definition is None and facts.row is None:
+        warn_of_absence(kafka, topics, "monitor")
         raise _no_queue(queue)
-    introduce(kafka, topics, "monitor", as_json=as_json)
+    facts.is_watched = introduce(kafka, topics, "monitor", as_json=as_json)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:

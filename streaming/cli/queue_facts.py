@@ -46,6 +46,7 @@ class QueueFacts:
         activations: The last notifications, oldest first.
         activators: What the activators say about it.
         no_activator: If none has said anything: why, as far as it is known.
+        is_watched: Whether a monitor may run.
     """
 
     name: str
@@ -57,6 +58,7 @@ class QueueFacts:
     activations: list[Activation] = field(default_factory=list)
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
+    is_watched: bool = True
 
 
 def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:

@@ -41,6 +41,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             next_start_at=_time(row.get("next_start_time")),
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
+            is_watched=facts.is_watched,
         )
     )
 
@@ -113,8 +114,10 @@ def printable_lines(lines: Iterable[str]) -> str:
 
 def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
-    if row is None:
+    if row is None and facts.is_watched:
         return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
+    if row is None:
+        return ["No monitor runs, and the last one, if there was one, has read no record of this queue."]
     unread = row["unread_messages"]
     counts = f"{unread_count(row)} unread, readers waiting: {row['tasks_waiting']}"
     early = (

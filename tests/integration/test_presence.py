@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.monitors import DEADLINE_S, UNHURRIED, Monitored
 from tests.support.shared_broker import SharedBroker
@@ -40,6 +41,10 @@ def test_the_age_of_a_view_is_that_of_the_last_committed_batch_and_not_of_a_tick
 
     with monitored.running():
         wait_until(as_of, DEADLINE_S, "the first sign of life")
+        place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", monitored.prefix]
+        watching = [*THIS_COMMAND, "watch", *place]
+        with ChildProcess(watching, log_file=tmp_path / "watch.log", env=own_environment()) as watch:
+            watch.wait_until_said("as of ", DEADLINE_S)
     left = as_of()
     # As after an hour, when Kafka has deleted all ticks.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -61,5 +66,9 @@ def test_each_command_says_that_no_monitor_runs(shell: Shell) -> None:
         first = shell.run(*words).splitlines()[0]
         assert first.startswith("no monitor is in the consumer group"), first
         assert "What follows is what the last one has written." in first
+    assert "No monitor runs, and the last one" in shell.run("queue", "show", queue)
+    unknown, error = shell.run("queue", "show", "nosuch", code=2).splitlines()
+    assert unknown.startswith("no monitor is in the consumer group")
+    assert "There is no queue 'nosuch'" in error
     [fault] = [json.loads(line) for line in shell.run("diagnose", "--json", code=1).splitlines()]
     assert (fault["kind"], fault["where"]) == ("program down", "monitor")

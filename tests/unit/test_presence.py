@@ -11,12 +11,14 @@ import pytest
 
 from streaming.cli import presence
 from streaming.cli.routing.running_faults import RunningInstance
+from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.ages import age, as_of
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
+from tests.support.routing_scene import scene, service
 
 NOW_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z
 TOPICS = Topics("p-")
@@ -36,7 +38,9 @@ class Kafka:
     def monitor_committed(self, ago_ms: int, next_within_ms: int = 10_000) -> None:
         self.signs["monitor"] = json.dumps({"committed_ms": NOW_MS - ago_ms, "next_within_ms": next_within_ms})
 
-    def find_members(self, _group: str, _timeout_s: float) -> Any:
+    def find_members(self, group: str, _timeout_s: float) -> Any:
+        if callable(self.members):
+            return self.members(group)
         if isinstance(self.members, Exception):
             raise self.members
         return self.members
@@ -166,7 +170,7 @@ def test_the_line_fits_into_a_narrow_terminal() -> None:
 def test_diagnose_finds_a_monitor_that_hangs(kafka: Kafka) -> None:
     def found() -> list[tuple[str, str]]:
         running = RunningInstance(Cluster("localhost:1"), TOPICS, pytest.fail, NOW_MS)
-        return [(fault.kind, fault.where) for fault in running._programs(["monitor"])]
+        return [(fault.kind, fault.where) for fault in running.programs(Definitions())]
 
     stuck = [("program stuck", "monitor")]
     assert found() == stuck, "it has committed nothing"
@@ -178,15 +182,35 @@ def test_diagnose_finds_a_monitor_that_hangs(kafka: Kafka) -> None:
     assert found() == [], "its options let it commit every minute"
 
 
+def test_diagnose_names_the_monitor_first_and_goes_on_with_what_it_may_look_at(kafka: Kafka) -> None:
+    kafka.members = []
+    definitions = scene(service("A", "Orders"))
+    running = RunningInstance(Cluster("localhost:1"), TOPICS, pytest.fail, NOW_MS)
+    assert [fault.where for fault in running.programs(definitions)] == ["monitor", "router", "transport"]
+
+    def find(group: str) -> list[object]:
+        if group == "p-queue-activation-monitor":
+            raise RightMissingError("no right.")
+        return []
+
+    kafka.members = find
+    warned: list[str] = []
+    running = RunningInstance(Cluster("localhost:1"), TOPICS, warned.append, NOW_MS)
+    assert [fault.where for fault in running.programs(definitions)] == ["router", "transport"]
+    assert warned == ["not looked at: no right."]
+
+
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:
     """The views that a monitor or a router writes are read by these functions."""
-    readers = re.compile(r"\b(read_monitors|read_tasks|read_endpoints|read_transmissions|queue_facts\.find)\(")
+    readers = re.compile(
+        r"\b(read_monitors|read_tasks|read_endpoints|read_transmissions|queue_facts\.find|tables\.watch)\("
+    )
     commands = [
         command
         for path in sorted(Path(ROOT, "streaming", "cli").rglob("*.py"))
         for command in re.split(r"\n(?=def |@)", path.read_text())
         if readers.search(command) and "as_json: Json" in command
     ]
-    assert len(commands) >= 6
+    assert len(commands) >= 7
     for command in commands:
         assert re.search(r"\b(introduce|say_age)\(", command), command[:200]

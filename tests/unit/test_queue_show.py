@@ -7,7 +7,7 @@ from rich.console import Console
 
 from streaming.cli import queue_facts
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.queue_show import show
+from streaming.cli.queue_show import as_json, show
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.wire.notifications import Activation
 
@@ -51,6 +51,17 @@ def test_a_queue_that_is_off_is_called_so_and_has_its_last_activations() -> None
     assert "The queue is OFF: no notification is written" in text
     assert "no monitor" not in text
     assert "#2  03:04:05 UTC  MESSAGES_ACCUMULATING, 3 unread" in text
+
+
+def test_without_a_monitor_the_state_begins_with_that() -> None:
+    for row, after in ((None, "No monitor runs, and the last one"), (OFF, "No monitor runs. This is as the last one")):
+        facts = QueueFacts("orders", 1, None, row, is_watched=False)
+        console = Console(file=io.StringIO(), width=200)
+        console.print(show(facts))
+        assert after in console.file.getvalue()  # type: ignore[attr-defined]
+        assert as_json(facts)["why"][:1] == (
+            [] if row is None else ["No monitor runs. This is as the last one has left it."]
+        )
 
 
 def test_a_queue_without_notifications_has_no_monitor() -> None:

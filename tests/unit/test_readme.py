@@ -235,6 +235,7 @@ QUOTED = Situation(
     next_start_at=None,
     has_notifications=True,
     is_topic=True,
+    is_watched=True,
 )
 FAILING = {
     "task_failures": 3,

@@ -1,5 +1,6 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -297,22 +298,28 @@ def diagnose(
         instance_address or own_addresses(bootstrap_servers, topic_prefix),
         message_forwarding is OnOff.ON,
     )
+
+    def tell(faults: Iterable[diagnosing.Fault]) -> bool:
+        told = [*faults]
+        for fault in told:
+            typer.echo(fault.as_json() if as_json else fault.as_text())
+        return bool(told)
+
     if kafka is None:
-        faults = diagnosing.faults(source, None, topics, {})
+        is_faulty = tell(diagnosing.faults(source, None, topics, {}))
     else:
         found = source.load()
-        if not as_json:
-            say_age(kafka, topics, "router" if any(found.services()) else "monitor")
         running = running_faults.RunningInstance(
             kafka, topics, lambda line: say(f"warning: {line}", err=True), now_ms()
         )
-        faults = diagnosing.faults(source, kafka, topics, running.open_conversations(found))
-        faults += running.faults(found)
-    for fault in faults:
-        typer.echo(fault.as_json() if as_json else fault.as_text())
-    if not faults and not as_json:
+        is_faulty = tell(running.programs(found))
+        if not as_json:
+            say_age(kafka, topics, "router" if any(found.services()) else "monitor")
+        is_faulty |= tell(diagnosing.faults(source, kafka, topics, running.open_conversations(found)))
+        is_faulty |= tell(running.work())
+    if not is_faulty and not as_json:
         typer.echo("no faults found")
-    raise typer.Exit(1 if faults else 0)
+    raise typer.Exit(1 if is_faulty else 0)
 
 
 def _seconds(lifetime: Duration | None) -> int | None:

@@ -66,28 +66,38 @@ class RunningInstance:
             return Counter()
         return open_conversations(viewed.endpoints.values(), definitions)
 
-    def faults(self, definitions: Definitions) -> Iterator[Fault]:
-        """Yields the faults.
+    def programs(self, definitions: Definitions) -> Iterator[Fault]:
+        """Yields the programs that do not run or do not get on, the monitor first: without it, nothing is up to date.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
         # Without services, neither router nor transport is needed.
         programs = PROGRAMS if any(definitions.services()) else ["monitor"]
-        for check in (partial(self._programs, programs), self._held_messages, self._dead_letters):
+        return self._looked_at(partial(self._program, each) for each in programs)
+
+    def work(self) -> Iterator[Fault]:
+        """Yields the faults of the work of services: messages that wait, and dead letters.
+
+        Raises:
+            UserError: Kafka cannot be reached, or a topic is missing.
+        """
+        return self._looked_at((self._held_messages, self._dead_letters))
+
+    def _looked_at(self, checks: Iterable[Callable[[], Iterator[Fault]]]) -> Iterator[Fault]:
+        for check in checks:
             try:
                 yield from check()
             except AccessDeniedError as error:
                 self._warn(f"not looked at: {error}")
 
-    def _programs(self, programs: Iterable[str]) -> Iterator[Fault]:
+    def _program(self, program: str) -> Iterator[Fault]:
         stuck = {"monitor": self._stuck_monitor, "router": self._stuck_router, "transport": self._stuck_transport}
-        for program in programs:
-            problem = absence(self.kafka, self.topics, program)
-            if problem is not None:
-                yield Fault("program down", program, problem)
-            else:
-                yield from stuck[program]()
+        problem = absence(self.kafka, self.topics, program)
+        if problem is not None:
+            yield Fault("program down", program, problem)
+        else:
+            yield from stuck[program]()
 
     def _stuck_monitor(self) -> Iterator[Fault]:
         sign = last_sign(self.kafka, self.topics, "monitor")
