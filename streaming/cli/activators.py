@@ -16,6 +16,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
 from streaming.wire.activator_rows import ActivatorRow, decode_row
 from streaming.wire.topics import Topics
 
@@ -118,7 +119,7 @@ def nobody(kafka: Cluster, topics: Topics) -> str:
     group_id = topics.prefix + DEFAULT_GROUP_ID
     sentence = "none has got a notification of this queue"
     if _members(kafka, group_id) == set():
-        start = "Start one: queue-activation activator --config FILE"
+        start = f"Start one: {hints.command('activator', '--config', 'FILE')}"
         return f"{sentence}, and none is in the consumer group {group_id}. {start}"
     return sentence
 

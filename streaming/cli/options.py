@@ -1,5 +1,6 @@
 """Options that several commands of the command line share."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ import typer
 
 from streaming.kafka import client_properties
 from streaming.kafka.clients import Cluster
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 
@@ -17,6 +18,21 @@ def option(name: str, help_text: str, **more: Any) -> Any:
     """Returns an option `--name` that the environment variable QUEUE_ACTIVATION_NAME can also set."""
     variable = "QUEUE_ACTIVATION_" + name.removeprefix("--").split("/", maxsplit=1)[0].replace("-", "_").upper()
     return typer.Option(name, help=help_text, envvar=variable, show_envvar=False, **more)
+
+
+def place(name: str, help_text: str, **more: Any) -> Any:
+    """Returns an option that says where Kafka is. Command lines in sentences for users have it too."""
+    return option(name, help_text, callback=_note, **more)
+
+
+def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """Notes the value of an option for the hints; without --config, which they have too, and without a default."""
+    source = context.get_parameter_source(str(parameter.name))
+    is_own = source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+    overrides = source is not None and source.name == "COMMANDLINE" and str(parameter.envvar) in os.environ
+    differs = value != parameter.get_default(context)
+    hints.note(parameter.opts[0], None if value is None else str(value), is_needed=is_own and (differs or overrides))
+    return value
 
 
 def duration(name: str, help_text: str, *, may_be_none: bool = False) -> Any:
@@ -39,11 +55,11 @@ class OnOff(StrEnum):
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
 
-BootstrapServers = Annotated[str, option("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")]
-TopicPrefix = Annotated[str, option("--topic-prefix", "Beginning of the names of the monitor's topics.")]
+BootstrapServers = Annotated[str, place("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")]
+TopicPrefix = Annotated[str, place("--topic-prefix", "Beginning of the names of the monitor's topics.")]
 KafkaConfig = Annotated[
     Path | None,
-    option(
+    place(
         "--kafka-config",
         "Java properties file with further settings for all Kafka clients, such as users and TLS.",
         dir_okay=False,

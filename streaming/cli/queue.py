@@ -22,7 +22,7 @@ from streaming.cli.options import (
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
@@ -191,7 +191,9 @@ def alter(
     )  # fmt: skip
     commands = _commands(queue, "ALTER_QUEUE", fields, notification or [], drop_notification or [])
     if not commands:
-        raise UserError("Nothing to alter: give at least one option. `queue alter --help` lists them.")
+        raise UserError(
+            f"Nothing to alter: give at least one option. `{hints.plain('queue', 'alter', '--help')}` lists them."
+        )
     if not is_created:
         _require(kafka, topics, queue)
     if "activation" in fields and procedure is None and activation is None:
@@ -313,7 +315,7 @@ def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None
     from streaming.cli.command_sender import send_commands
 
     records = [(command.queue, msgspec.json.encode(command)) for command in commands]
-    send_commands(kafka, topics.commands, records, f"queue-activation queue show {commands[0].queue}")
+    send_commands(kafka, topics.commands, records, hints.command("queue", "show", commands[0].queue))
 
 
 def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
@@ -339,7 +341,7 @@ def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
 def _no_queue(queue: str) -> UserError:
     return UserError(
         f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
-        f"`queue-activation queues` lists the queues; `queue-activation queue create {queue}` creates this one."
+        f"`{hints.command('queues')}` lists the queues; `{hints.command('queue', 'create', queue)}` creates this one."
     )
 
 
@@ -368,7 +370,7 @@ def _when(kafka: Cluster, topics: Topics) -> str:
         is_taken = is_running(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
-    return "" if is_taken else " (no monitor is running; this takes effect once `queue-activation monitor` runs)"
+    return "" if is_taken else f" (no monitor is running; this takes effect once `{hints.command('monitor')}` runs)"
 
 
 def register(parent: typer.Typer) -> None:

@@ -16,7 +16,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.errors import UserError
-from streaming.system import stop_signals
+from streaming.system import hints, stop_signals
 from streaming.system.logs import LogFormat
 
 # The variables of options that two of the programs have, and that must differ.
@@ -32,7 +32,8 @@ def run(
         Path | None,
         option(
             "--checkpoints",
-            "Folder for the checkpoints of monitor and router. Without it, each has its own --checkpoint-location.",
+            "Folder for the checkpoints of monitor and router. Without it, they are where the tables [monitor] and "
+            "[router] in the file of --config say.",
             file_okay=False,
         ),
     ] = None,
@@ -73,11 +74,11 @@ def run(
     ]
     with stop_signals.taken() as signals:
         signals.only_note()
-        raise typer.Exit(Together(programs, _environment(), "run ready").run(signals))
+        raise typer.Exit(Together(programs, _environment(checkpoints), "run ready").run(signals))
 
 
-def _environment() -> dict[str, str]:
-    """Returns the environment of the programs.
+def _environment(checkpoints: Path | None) -> dict[str, str]:
+    """Returns the environment of the programs, whose sentences name the options of `run`.
 
     Raises:
         UserError: A variable would give two of them the same value of an option in which they must differ.
@@ -88,7 +89,7 @@ def _environment() -> dict[str, str]:
                 f"{variable} would apply to several programs. Write the option into the table of each in the file of "
                 "--config."
             )
-    return dict(os.environ)
+    return {**os.environ, hints.UNDER_RUN_VARIABLE: "" if checkpoints is None else "--checkpoints"}
 
 
 def register(app: typer.Typer) -> None:

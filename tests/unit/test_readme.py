@@ -235,6 +235,7 @@ QUOTED = Situation(
     next_start_at=None,
     has_notifications=True,
     is_topic=True,
+    switch_on="queue-activation queue alter orders --status ON",
 )
 FAILING = {
     "task_failures": 3,

@@ -22,7 +22,7 @@ from streaming.cli.options import (
 from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -264,13 +264,15 @@ def retry(
         return
     found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
-        typer.echo(f"No router has shown a result within {timeout}. Does `queue-activation router` run?", err=True)
+        does = f"Does `{hints.command('router')}` run?"
+        typer.echo(f"No router has shown a result within {timeout}. {does}", err=True)
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]
         what = f"{showing.plural(row.messages, 'message')} to {row.to_service}"
         if after is None:
-            say(f"{what}: on the way. If the delivery fails again, `queue-activation transmissions` shows it")
+            shows = f"`{hints.command('transmissions')}` shows it"
+            say(f"{what}: on the way. If the delivery fails again, {shows}")
         else:
             say(f"{what}: still held. {showing.why(after.number, after.reason)}")
 
@@ -367,7 +369,7 @@ def _report(outcome: "Outcome", timeout: Duration) -> int:
     if outcome.unknown:
         typer.echo(
             f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
-            "`queue-activation router` run? It ends them when it reads the statements.",
+            f"`{hints.command('router')}` run? It ends them when it reads the statements.",
             err=True,
         )
     return 1 if outcome.refused or outcome.unknown else 0
@@ -376,8 +378,8 @@ def _report(outcome: "Outcome", timeout: Duration) -> int:
 def _no_conversation(conversation: str, *, is_filtered: bool = False) -> UserError:
     among = " among those that the filters select" if is_filtered else ""
     return UserError(
-        f"There is no conversation {conversation!r}{among}. `queue-activation conversation list` lists all; one that "
-        "has ended is forgotten after half an hour."
+        f"There is no conversation {conversation!r}{among}. `{hints.command('conversation', 'list')}` lists all; one "
+        "that has ended is forgotten after half an hour."
     )
 
 

@@ -13,6 +13,7 @@ from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, 
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, encode_envelope
 from streaming.wire.service_views import EndpointRow, decode_endpoint
@@ -104,7 +105,7 @@ def end(
     records = [ending.statement(row) for row in endpoints.values()]
     followed = [topics.service_conversations, topics.service_dead_letters]
     with TopicFollower(kafka, followed, Start.END) as follower:
-        check = "queue-activation conversation list"
+        check = hints.command("conversation", "list")
         places = send_records(kafka, topics.service_messages, records, check)
         return _Waiting(topics, ending, dict(zip(places, endpoints, strict=True))).wait(follower, timeout_s)
 

@@ -19,6 +19,7 @@ from streaming.cli.options import (
     part_of_definition,
 )
 from streaming.errors import UserError
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
@@ -95,7 +96,7 @@ def alter_database(
     from streaming.wire.service_commands import AlterDatabase
 
     if broker_instance is None and broker is None and mirroring_role is None:
-        raise UserError("Nothing to alter. Give an option; `database alter --help` lists them.")
+        raise UserError(f"Nothing to alter. Give an option; `{hints.plain('database', 'alter', '--help')}` lists them.")
     command = build(
         AlterDatabase,
         database=database,

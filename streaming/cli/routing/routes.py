@@ -20,7 +20,7 @@ from streaming.cli.options import (
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -126,7 +126,7 @@ def alter_route(
         "mirror_address": mirror_address,
     }
     if all(value is None for value in fields.values()):
-        raise UserError("Nothing to alter. Give an option; `route alter --help` lists them.")
+        raise UserError(f"Nothing to alter. Give an option; `{hints.plain('route', 'alter', '--help')}` lists them.")
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     execute(kafka, topics, build(AlterRoute, database=database, route=route, **fields), f"route {route}: altered")
 

@@ -24,6 +24,7 @@ class Situation:
         next_start_at: When the next task is started after a failure.
         has_notifications: Whether it has an event notification.
         is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
+        switch_on: The command line that sets the queue ON.
     """
 
     state: State
@@ -40,6 +41,7 @@ class Situation:
     next_start_at: str | None
     has_notifications: bool
     is_topic: bool
+    switch_on: str
 
 
 def why(now: Situation) -> list[str]:
@@ -58,7 +60,7 @@ def _absent(now: Situation) -> list[str]:
         return [
             "The queue is OFF: no notification is written, and no task is started; running readers continue. "
             "Five rollbacks in a row set a queue OFF, and so does a command. "
-            "`queue-activation queue alter QUEUE --status ON` sets it ON again."
+            f"`{now.switch_on}` sets it ON again."
         ]
     return [
         "The queue has neither an event notification nor internal activation that is ON, so the monitor cannot request "

@@ -22,6 +22,7 @@ QUIET = Situation(
     next_start_at=None,
     has_notifications=False,
     is_topic=False,
+    switch_on="queue-activation queue alter orders --status ON",
 )
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 
