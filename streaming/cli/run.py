@@ -43,8 +43,9 @@ def run(
 ) -> None:
     """Run monitor, router and transport on this machine, until Ctrl-C or SIGTERM.
 
-    Each is a process of its own, and its name comes before each of its lines. Prints `run ready` when all three are
-    ready. If one of them ends, the others are stopped, and `run` ends with its exit code.
+    Each is a process of its own, and its name comes before each of its lines. The transport starts when the other two
+    are ready. Prints `run ready` when all three are. If one of them ends, the others are stopped, and `run` ends with
+    its exit code.
 
     Their other options come from the tables [monitor], [router] and [transport] in the file of --config, or from the
     environment. The topics must exist: run `queue-activation topics` first.
@@ -59,8 +60,8 @@ def run(
     if kafka_config is not None:
         shared += ["--kafka-config", str(kafka_config.absolute())]
 
-    def program(name: str, ready: str, *options: str) -> Program:
-        return Program(name, [*first, name, *shared, *options], ready)
+    def program(name: str, *options: str, after: frozenset[str] = frozenset()) -> Program:
+        return Program(name, [*first, name, *shared, *options], f"{name} ready", after)
 
     def place(name: str) -> list[str]:
         location = [] if checkpoints is None else ["--checkpoint-location", str(checkpoints.absolute() / name)]
@@ -68,9 +69,10 @@ def run(
 
     # They are stopped in this order: what the router has decided last can still be delivered and activate a reader.
     programs = [
-        program("router", "router ready", *place("router")),
-        program("transport", "transport ready"),
-        program("monitor", "monitor ready", *place("monitor")),
+        program("router", *place("router")),
+        # Several transports share the work, so one would take some from another `run` before that `run` refuses this.
+        program("transport", after=frozenset(("router", "monitor"))),
+        program("monitor", *place("monitor")),
     ]
     with stop_signals.taken() as signals:
         signals.only_note()
