@@ -282,7 +282,8 @@ def diagnose(
 
     In definitions: routes to nowhere, services without a queue's topic, replies without a way back, expired routes that
     are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
-    instance: programs that do not run or do not get on, messages that wait, and dead letters of the last hour.
+    instance: programs that do not run or do not get on, queues that wait for a reader that nobody starts, programs and
+    tasks that fail, queues that are OFF, messages that are held, and dead letters of the last hour.
     """
     from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, explaining, running_faults

@@ -1,4 +1,4 @@
-"""Finds faults of a running instance: programs that do not work, messages that wait, and recent dead letters."""
+"""Finds faults of a running instance: programs and queues that do not work, held messages, and recent dead letters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +9,7 @@ from confluent_kafka.admin import OffsetSpec
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.presence import PROGRAMS, absence, last_sign_ms, lateness
+from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.routing.conversation import Conversation
@@ -74,7 +75,7 @@ class RunningInstance:
         """
         # Without services, neither router nor transport is needed.
         programs = PROGRAMS if any(definitions.services()) else ["monitor"]
-        for check in (partial(self._programs, programs), self._held_messages, self._dead_letters):
+        for check in (partial(self._programs, programs), self._queues, self._held_messages, self._dead_letters):
             try:
                 yield from check()
             except AccessDeniedError as error:
@@ -140,6 +141,9 @@ class RunningInstance:
                 except InvalidRecordError:
                     continue
         return done
+
+    def _queues(self) -> Iterator[Fault]:
+        yield from queue_faults.find(self.kafka, self.topics)
 
     def _held_messages(self) -> Iterator[Fault]:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
