@@ -229,13 +229,16 @@ def _drop_output() -> None:
 
 
 def _name_the_source(error: TyperException) -> None:
-    """Names the source of an invalid value, unless it is the command line, and shortens the message."""
+    """Names the source of an invalid value, unless it is the command line, and tidies the message."""
     if not isinstance(error, typer.BadParameter):
         return
     error.message = error.message.removeprefix("Value error, ")
     context, parameter = error.ctx, error.param
     if context is None or parameter is None or parameter.name is None:
         return
+    # Typer has the choices of an option that takes any case in small letters.
+    for each in parameter.type_descriptor.choices or ():
+        error.message = error.message.replace(repr(each.value.casefold()), repr(each.value))
     source = context.get_parameter_source(parameter.name)
     if source is not None and source.name == "ENVIRONMENT":
         error.param_hint = f"the environment variable {parameter.envvar}"

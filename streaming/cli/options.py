@@ -1,12 +1,14 @@
 """Options that several commands of the command line share."""
 
 import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.clients import Cluster
 from streaming.system import durations, hints
@@ -51,6 +53,11 @@ class OnOff(StrEnum):
 
     ON = "ON"
     OFF = "OFF"
+
+
+def choice(of: type[StrEnum]) -> dict[str, Any]:
+    """Returns the arguments of an option with such values: it takes them in any case, and the help has them as is."""
+    return {"case_sensitive": False, "metavar": f"<{'|'.join(of)}>"}
 
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
@@ -98,6 +105,17 @@ MetricsHost = Annotated[
     str, option("--metrics-host", "Address for --metrics-port; 0.0.0.0 opens it to other machines.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
+
+
+def confirm(question: str) -> None:
+    """Asks for a confirmation, unless the user has given --yes; ends the command without one.
+
+    Raises:
+        UserError: There is no terminal to ask on.
+    """
+    if not sys.stdin.isatty():
+        raise UserError(f"{question} Add --yes: there is no terminal to ask on.")
+    typer.confirm(question, abort=True)
 
 
 def kafka_properties(config: Path | None) -> dict[str, str]:

@@ -15,7 +15,9 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
+    confirm,
     option,
     part_of_definition,
 )
@@ -54,7 +56,7 @@ Status = Annotated[
     part_of_definition(
         "--status",
         "OFF: no notification is written, and no task is started. Running readers continue.",
-        case_sensitive=False,
+        **choice(OnOff),
     ),
 ]
 Procedure = Annotated[
@@ -80,7 +82,7 @@ PoisonMessageHandling = Annotated[
     part_of_definition(
         "--poison-message-handling",
         "ON: five rollbacks in a row set the queue OFF (ON if never set).",
-        case_sensitive=False,
+        **choice(OnOff),
     ),
 ]
 ExternalActivationTimeout = Annotated[
@@ -166,7 +168,7 @@ def alter(
     status: Status = None,
     activation: Annotated[
         Activation | None,
-        part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", case_sensitive=False),
+        part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", **choice(Activation)),
     ] = None,
     procedure: Procedure = None,
     max_queue_readers: MaxQueueReaders = None,
@@ -209,6 +211,7 @@ def drop(
     delete_topic: Annotated[
         bool, part_of_definition("--delete-topic", "Also delete the topic of that name, with all its messages.")
     ] = False,
+    yes: Annotated[bool, part_of_definition("--yes", "Do not ask before unread messages are deleted.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
@@ -221,6 +224,8 @@ def drop(
     _require(kafka, topics, queue)  # so that a mistyped name does not delete another topic
     if delete_topic:
         check_queue_names([queue], topics)
+        if not yes:
+            _ask_about_unread(kafka, topics, queue)
     _send(kafka, topics, _commands(queue, "DROP_QUEUE", {}, [], []))
     say(f"queue {queue}: dropped{_when(kafka, topics)}")
     if delete_topic:
@@ -336,6 +341,16 @@ def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
             f"Queue {queue!r} has no internal activation. --max-queue-readers and --execute-as would switch it on, "
             "without a procedure. Give --procedure NAME, or --activation ON or OFF, too."
         )
+
+
+def _ask_about_unread(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Asks whether to delete a topic with messages that are unread, as far as the monitor knows."""
+    from streaming.cli import queue_facts, tables
+
+    row = queue_facts.row_of(kafka, topics, queue)
+    if row is not None and (row["unread_messages"] > 0 or row.get("is_count_uncertain")):
+        what = f"{tables.unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
+        confirm(f"Delete topic {queue} with {what}?")
 
 
 def _no_queue(queue: str) -> UserError:

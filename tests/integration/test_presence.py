@@ -1,4 +1,4 @@
-"""The commands that show what a monitor has written say first that none runs; `diagnose` finds queues without a reader."""
+"""The commands that show what a monitor wrote say first that none runs; `diagnose` finds queues without a reader."""
 
 import json
 import uuid

@@ -115,9 +115,9 @@ def _create_route(database: str) -> str:
     return hints.command("route", "create", "AutoCreatedLocal", "--database", database, "--address", "LOCAL")
 
 
-def create_topic(queue: str) -> str:
-    """Returns the command line that creates the topic of a queue."""
-    return hints.command("queue", "create", queue, "--only", "topic")
+def without_topic(queue: str) -> str:
+    """Returns the sentence about a service's queue without a topic, and what to do."""
+    return f"queue {queue} has no topic. Create it: {hints.command('queue', 'create', queue)}"
 
 
 def _refused_routes(definitions: Definitions) -> Iterator[Fault]:
@@ -204,8 +204,8 @@ def _services_without_topic(definitions: Definitions, kafka: Cluster, topics: To
     found = []
     for service in services:
         if service.queue not in existing:
-            problem = f"queue {service.queue} has no topic. Create it: {create_topic(service.queue)}"
-            found.append(Fault("no topic", f"service {service.name} of database {service.database}", problem))
+            where = f"service {service.name} of database {service.database}"
+            found.append(Fault("no topic", where, without_topic(service.queue)))
     return found
 
 

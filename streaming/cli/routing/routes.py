@@ -13,6 +13,7 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
     option,
     part_of_definition,
@@ -62,7 +63,7 @@ InstanceAddress = Annotated[
 ]
 Forwarding = Annotated[
     OnOff,
-    option("--message-forwarding", "ON: messages from outside are sent on to other instances.", case_sensitive=False),
+    option("--message-forwarding", "ON: messages from outside are sent on to other instances.", **choice(OnOff)),
 ]
 
 
@@ -169,12 +170,13 @@ def list_routes(
 
 @routes.command("explain")
 def explain(
+    service: Annotated[
+        str | None, typer.Argument(metavar="[SERVICE]", help="The service that the message is for.")
+    ] = None,
     from_database: Annotated[
-        str | None, part_of_definition("--from-database", "The database of the sending service.")
+        str | None, typer.Option("--database", "--from-database", help="The database of the sending service.")
     ] = None,
-    to_service: Annotated[
-        str | None, part_of_definition("--to-service", "The service that the message is for.")
-    ] = None,
+    to_service: Annotated[str | None, part_of_definition("--to-service", "Another way to give SERVICE.")] = None,
     broker_instance: Annotated[
         str | None, part_of_definition("--broker-instance", "The broker instance that the conversation names.")
     ] = None,
@@ -206,14 +208,20 @@ def explain(
     """
     from streaming.cli.routing import explaining
 
+    if service is not None and to_service is not None:
+        raise UserError("SERVICE and --to-service are the same. Give one of them.")
+    to_service = to_service if service is None else service
     if cases is not None:
         if incoming or reply or any((from_database, to_service, broker_instance, conversation_id, at)):
             raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
         wanted = explaining.read_cases(cases)
     elif to_service is None or (from_database is None) == (not incoming):
-        raise UserError("Name the conversation: --to-service, and either --from-database or --incoming; or --cases.")
+        raise UserError(
+            "Name the conversation: the SERVICE that the message is for, and either the sender's --database or "
+            f"--incoming; or --cases. For example: {hints.command('route', 'explain', '//stock', '--database', 'shop')}"
+        )
     elif not to_service:
-        raise UserError("--to-service: the name of the service is empty.")
+        raise UserError("SERVICE: the name of the service is empty.")
     else:
         wanted = [
             explaining.one_case(
