@@ -127,11 +127,13 @@ def list_conversations(
         typer.echo("no endpoints")
     else:
         _print_endpoints(viewed, limit, as_json=as_json)
-    if not viewed.endpoints:
+    if as_json:
+        return
+    if viewed.endpoints:
+        typer.echo(showing.where_delivered())
+    else:
         unknown.warn(kafka, topics, service, viewed.services)
         unknown.warn(kafka, topics, far_service, viewed.services)
-    elif not as_json:
-        typer.echo(showing.where_delivered())
 
 
 def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> None:
@@ -318,9 +320,8 @@ def transmissions(
         tables.print_view(showing.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
         typer.echo("nothing waits")
-    is_unknown = not rows and unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found})
-    if not rows and not as_json and not is_unknown:
-        typer.echo(showing.where_delivered())
+        if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
+            typer.echo(showing.where_delivered())
 
 
 def _selection(
