@@ -16,6 +16,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
 from streaming.system.ages import age
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
@@ -106,6 +107,11 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
+def reasons(told: Told) -> list[str]:
+    """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is."""
+    return words.troubles(told.row, _now()) if told.is_running is not False else told.why()
+
+
 def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]]) -> list[str]:
     """Returns a line for each queue that waits for a reader while something is wrong with its activator.
 
@@ -119,21 +125,23 @@ def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]])
     waiting = [row["queue"] for row in monitors if row["state"] == "NOTIFIED"]
     found = read(kafka, topics, set(waiting)) if waiting else {}
     return [
-        f"{queue}: {'; '.join(reasons)}"
-        for queue in waiting
-        for each in found.get(queue, [])
-        if (reasons := words.troubles(each.row, _now()) if each.is_running is not False else each.why())
+        f"{queue}: {'; '.join(wrong)}" for queue in waiting for each in found.get(queue, []) if (wrong := reasons(each))
     ]
 
 
 def nobody(kafka: Cluster, topics: Topics) -> str:
     """Returns the sentence about a queue of which no activator has said anything."""
+    sentence, missing = "none has got a notification of this queue", absence(kafka, topics)
+    return sentence if missing is None else f"{sentence}, and {missing}"
+
+
+def absence(kafka: Cluster, topics: Topics) -> str | None:
+    """Returns the sentence about activators of which none runs; None if one runs, or this is not known."""
     group_id = topics.prefix + DEFAULT_GROUP_ID
-    sentence = "none has got a notification of this queue"
-    if _members(kafka, group_id) == set():
-        start = "Start one: queue-activation activator --config FILE"
-        return f"{sentence}, and none is in the consumer group {group_id}. {start}"
-    return sentence
+    if _members(kafka, group_id) != set():
+        return None
+    start = hints.command("activator", "--config", "FILE")
+    return f"none is in the consumer group {group_id}. Start one: {start}"
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:

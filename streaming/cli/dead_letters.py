@@ -19,6 +19,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.core.times import iso_time
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
@@ -57,7 +58,7 @@ def dead_letters(
                 console.print(_line(letter), soft_wrap=True)
     if not count and not as_json:
         who = "router or a transport has" if services else "monitor has"
-        more = "" if services else ". `dead-letters --services` shows those of services"
+        more = "" if services else f". `{hints.command('dead-letters', '--services')}` shows those of services"
         typer.echo(f"no dead letters: Kafka holds no record that the {who} refused{more}")
 
 

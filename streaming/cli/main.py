@@ -34,7 +34,7 @@ from streaming.cli.conversations import commands as conversations
 from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
-from streaming.system import logs, stop_signals
+from streaming.system import hints, logs, stop_signals
 
 # Python's reason for a text with bytes that it could not decode. Texts of records have none.
 _NOT_DECODED = "surrogates not allowed"
@@ -79,6 +79,7 @@ def common(
     the environment, and the environment overrides the file of --config. Give --config before the command:
     queue-activation --config FILE monitor.
     """
+    hints.begin(context.invoked_subcommand or "", None if config is None else str(config))
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
 
@@ -217,6 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _drop_output()
         logs.report(f"The output cannot be written: {error.strerror}. Give it another place.")
         sys.exit(2)
+    finally:
+        hints.forget()
 
 
 def _drop_output() -> None:
@@ -226,13 +229,16 @@ def _drop_output() -> None:
 
 
 def _name_the_source(error: TyperException) -> None:
-    """Names the source of an invalid value, unless it is the command line, and shortens the message."""
+    """Names the source of an invalid value, unless it is the command line, and tidies the message."""
     if not isinstance(error, typer.BadParameter):
         return
     error.message = error.message.removeprefix("Value error, ")
     context, parameter = error.ctx, error.param
     if context is None or parameter is None or parameter.name is None:
         return
+    # Typer has the choices of an option that takes any case in small letters.
+    for each in parameter.type_descriptor.choices or ():
+        error.message = error.message.replace(repr(each.value.casefold()), repr(each.value))
     source = context.get_parameter_source(parameter.name)
     if source is not None and source.name == "ENVIRONMENT":
         error.param_hint = f"the environment variable {parameter.envvar}"

@@ -17,6 +17,7 @@ from streaming.daemons.transport import transport
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.system.ages import age, as_of
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
@@ -64,7 +65,7 @@ def absence(kafka: Cluster, topics: Topics, program: str) -> str | None:
     group_id, consequence = PROGRAMS[program]
     return (
         f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}. Start one: "
-        f"queue-activation {program}"
+        f"{hints.command(program)}"
     )
 
 

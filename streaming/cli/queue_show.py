@@ -15,7 +15,7 @@ from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Session
 from streaming.core.times import FOREVER_MS
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.logs import printable
 from streaming.system.numbers import plural
 
@@ -42,6 +42,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
             is_watched=facts.is_watched,
+            switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
         )
     )
 
@@ -115,7 +116,8 @@ def printable_lines(lines: Iterable[str]) -> str:
 def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
     if row is None and facts.is_watched:
-        return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
+        does = f"does `{hints.command('monitor')}` run?"
+        return [f"unknown to the monitor, which has read no record of this queue; {does}"]
     if row is None:
         return ["No monitor runs, and the last one, if there was one, has read no record of this queue."]
     unread = row["unread_messages"]
@@ -177,7 +179,11 @@ def _session(name: str, session: Session) -> str:
 
 def _task(row: dict[str, Any]) -> str:
     where = row["host"] or "a host without a name" if row["is_confirmed"] else None
-    how = f"runs on {where}" if where else "not taken by a host yet; does `queue-activation host` run?"
+    how = (
+        f"runs on {where}"
+        if where
+        else f"not taken by a host yet; does `{hints.command('host', '--config', 'FILE')}` run?"
+    )
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
 
 

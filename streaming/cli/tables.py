@@ -18,6 +18,7 @@ from rich.text import Text
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.system.numbers import plural
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
@@ -172,7 +173,7 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> G
         *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
         *([Text(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *(Text(line, "red") for line in (*failures(rows), *map(printable, troubles))),
-        Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
+        Text(f"{hints.command('queue', 'show', 'QUEUE')} says why a queue is in its state", "dim"),
     )
 
 

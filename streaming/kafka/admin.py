@@ -19,7 +19,8 @@ from streaming.errors import UserError
 from streaming.kafka.access import Rights, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
-from streaming.wire.topics import TopicSpec
+from streaming.system import hints
+from streaming.wire.topics import TopicSpec, prefix_of
 
 ADMIN_TIMEOUT_S = 10.0
 # It takes milliseconds until every broker knows a new topic.
@@ -34,6 +35,7 @@ _NO_TIME = (
     KafkaError.UNSUPPORTED_VERSION,
     KafkaError._UNSUPPORTED_FEATURE,
 )
+
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
 _NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -68,6 +70,11 @@ class Admin:
         self._cluster = cluster
         self.client = cluster.admin_client()
 
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers of the cluster."""
+        return self._cluster.bootstrap_servers
+
     def find_topics(self, rights: Rights) -> dict[str, int]:
         """Returns the number of partitions of each topic that exists. The client must have its rights on these topics.
 
@@ -97,8 +104,8 @@ class Admin:
         missing = sorted(rights.keys() - partitions.keys())
         if missing:
             raise UserError(
-                f"Topics are missing: {', '.join(missing)}. Create them: run `queue-activation topics` with the same "
-                "--bootstrap-servers and --topic-prefix."
+                f"Topics are missing: {', '.join(missing)}. Create them: run "
+                f"`{hints.command('topics', servers=self.servers, prefix=prefix_of(missing[0]))}`."
             )
         return partitions
 
@@ -295,8 +302,9 @@ class Admin:
         is_plain = "security.protocol" not in self._cluster.config
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
+        broker = hints.broker(self.servers)
+        starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(
-            f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({reason}). Check "
-            "--bootstrap-servers, and that the broker runs. `queue-activation broker` starts one on this machine."
-            + secured
+            f"Kafka cannot be reached at {self.servers} ({reason}). Check "
+            f"--bootstrap-servers, and that the broker runs.{starts}{secured}"
         )

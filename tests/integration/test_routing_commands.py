@@ -16,9 +16,10 @@ from tests.support.shell import Shell
 
 @pytest.fixture
 def prefix(broker: SharedBroker) -> str:
-    """Returns the prefix of service topics of the test's own."""
+    """Returns the prefix of topics of the test's own."""
     found = f"routing-{uuid.uuid4().hex[:8]}-"
-    Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics(found).service_specs(), 2, 1)
+    topics = Topics(found)
+    Admin(Cluster(broker.bootstrap_servers)).create_topics([*topics.specs(), *topics.service_specs()], 2, 1)
     return found
 
 

@@ -236,6 +236,7 @@ QUOTED = Situation(
     has_notifications=True,
     is_topic=True,
     is_watched=True,
+    switch_on="queue-activation queue alter orders --status ON",
 )
 FAILING = {
     "task_failures": 3,

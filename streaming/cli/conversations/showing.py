@@ -12,6 +12,7 @@ from rich.text import Text
 from streaming.cli.routing.databases import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import iso_time
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.system.numbers import plural
 from streaming.wire.service_views import EndpointRow, TransmissionRow
@@ -136,7 +137,7 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
             for row in rows[:limit]
         ]
     )
-    lines = [Text(printable(f"{each.to}: {each.what}. {each.why}")) for each in reasons(rows)]
+    lines = [Text(printable(f"{each.to}: {each.what}. {each.why}. Next try {each.next_try}")) for each in reasons(rows)]
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
 
 
@@ -149,12 +150,14 @@ class Waiting:
         messages: Their number.
         services: The services that they are for.
         since: The time since which the oldest has been held.
+        next_try: When the first of them is tried again.
     """
 
     why: str
     messages: int
     services: list[str]
     since: str
+    next_try: str
 
     @property
     def what(self) -> str:
@@ -178,10 +181,18 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
             sum(row.messages for row in held),
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
+            # "within 10 s" comes before an instant.
+            min((next_try(row) for row in held), key=lambda each: (each[0].isdigit(), each)),
         )
         for reason, held in found.items()
     ]
     return sorted(waiting, key=lambda each: (each.since, each.why))
+
+
+def where_delivered() -> str:
+    """Returns the sentence that leads to messages which no program reads."""
+    queues = hints.command("queues")
+    return f"Messages that were delivered are in the queues of services: `{queues}` says whether programs read them"
 
 
 def _more(shown: int, total: int, what: str) -> list[Text]:

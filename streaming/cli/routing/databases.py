@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -15,10 +16,13 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
     part_of_definition,
 )
 from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
@@ -39,11 +43,11 @@ Database = Annotated[str, part_of_definition("--database", "The database.")]
 Queue = Annotated[str, part_of_definition("--queue", "The queue that receives the service's messages.")]
 Role = Annotated[
     MirroringRole | None,
-    part_of_definition("--mirroring-role", "Messages are delivered only in a PRINCIPAL.", case_sensitive=False),
+    part_of_definition("--mirroring-role", "Messages are delivered only in a PRINCIPAL.", **choice(MirroringRole)),
 ]
 Broker = Annotated[
     OnOff | None,
-    part_of_definition("--broker", "OFF: no message is delivered in this database.", case_sensitive=False),
+    part_of_definition("--broker", "OFF: no message is delivered in this database.", **choice(OnOff)),
 ]
 BrokerInstance = Annotated[
     str | None,
@@ -95,7 +99,7 @@ def alter_database(
     from streaming.wire.service_commands import AlterDatabase
 
     if broker_instance is None and broker is None and mirroring_role is None:
-        raise UserError("Nothing to alter. Give an option; `database alter --help` lists them.")
+        raise UserError(f"Nothing to alter. Give an option; `{hints.plain('database', 'alter', '--help')}` lists them.")
     command = build(
         AlterDatabase,
         database=database,
@@ -153,6 +157,7 @@ def create_service(
     command = build(CreateService, database=database, service=service, queue=queue)
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     execute(kafka, topics, command, f"service {service}: created in database {database}, queue {queue}")
+    _warn_without_topic(kafka, topics, queue)
 
 
 @services.command("alter")
@@ -171,6 +176,16 @@ def alter_service(
     command = build(AlterService, database=database, service=service, queue=queue)
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     execute(kafka, topics, command, f"service {service}: altered, queue {queue}")
+    _warn_without_topic(kafka, topics, queue)
+
+
+def _warn_without_topic(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Warns if a service's queue has no topic that this user may see."""
+    from streaming.cli.queue_facts import topic_of
+    from streaming.cli.routing.diagnosing import without_topic
+
+    if topic_of(kafka, topics, queue) == {}:
+        say(f"warning: {without_topic(queue)}. Until then, messages for the service wait", err=True)
 
 
 @services.command("drop")

@@ -1,4 +1,4 @@
-"""Finds faults of a running instance: programs that do not work, messages that wait, and recent dead letters."""
+"""Finds faults of a running instance: programs and queues that do not work, held messages, and recent dead letters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +9,7 @@ from confluent_kafka.admin import OffsetSpec
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.presence import PROGRAMS, absence, last_sign, lateness
+from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.routing.conversation import Conversation
@@ -18,6 +19,7 @@ from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
+from streaming.system import hints
 from streaming.system.numbers import plural
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
@@ -77,12 +79,12 @@ class RunningInstance:
         return self._looked_at(partial(self._program, each) for each in programs)
 
     def work(self) -> Iterator[Fault]:
-        """Yields the faults of the work of services: messages that wait, and dead letters.
+        """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
-        return self._looked_at((self._held_messages, self._dead_letters))
+        return self._looked_at((self._queues, self._held_messages, self._dead_letters))
 
     def _looked_at(self, checks: Iterable[Callable[[], Iterator[Fault]]]) -> Iterator[Fault]:
         for check in checks:
@@ -151,11 +153,14 @@ class RunningInstance:
                     continue
         return done
 
+    def _queues(self) -> Iterator[Fault]:
+        yield from queue_faults.find(self.kafka, self.topics)
+
     def _held_messages(self) -> Iterator[Fault]:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
         for each in showing.reasons(rows)[:_MAX_REASONS]:
             where = f"service {each.to}" if len(each.services) == 1 else each.to
-            problem = f"{each.what} UTC. {each.why}. All of them: queue-activation transmissions"
+            problem = f"{each.what} UTC. {each.why}. All of them: {hints.command('transmissions')}"
             yield Fault("held messages", where, problem)
 
     def _dead_letters(self) -> Iterator[Fault]:
@@ -168,7 +173,7 @@ class RunningInstance:
         for reason, count in reasons.most_common(_MAX_REASONS):
             problem = (
                 f"{plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
-                "All of them: queue-activation dead-letters --services"
+                f"All of them: {hints.command('dead-letters', '--services')}"
             )
             yield Fault("dead letters", topic, problem)
 

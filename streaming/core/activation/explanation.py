@@ -25,6 +25,7 @@ class Situation:
         has_notifications: Whether it has an event notification.
         is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
         is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
+        switch_on: The command line that sets the queue ON.
     """
 
     state: State
@@ -42,6 +43,7 @@ class Situation:
     has_notifications: bool
     is_topic: bool
     is_watched: bool
+    switch_on: str
 
 
 def why(now: Situation) -> list[str]:
@@ -64,7 +66,7 @@ def _absent(now: Situation) -> list[str]:
         return [
             "The queue is OFF: no notification is written, and no task is started; running readers continue. "
             "Five rollbacks in a row set a queue OFF, and so does a command. "
-            "`queue-activation queue alter QUEUE --status ON` sets it ON again."
+            f"`{now.switch_on}` sets it ON again."
         ]
     return [
         "The queue has neither an event notification nor internal activation that is ON, so the monitor cannot request "

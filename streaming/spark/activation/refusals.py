@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from streaming.spark.row_counts import CounterParam
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.system.numbers import plural
 from streaming.wire.output_records import OutputRow
@@ -64,5 +65,5 @@ class RefusalLog:
             if new > 0 and now_s >= self._next_s.get(reason, 0.0):
                 self._said[reason], self._next_s[reason] = count, now_s + INTERVAL_S
                 letters = plural(new, "dead letter")
-                shown = "`queue-activation dead-letters` shows the refused records"
+                shown = f"`{hints.command('dead-letters')}` shows the refused records"
                 _log.warning("%s: %s (%s)", letters, printable(reason), shown)

@@ -23,6 +23,7 @@ QUIET = Situation(
     has_notifications=False,
     is_topic=False,
     is_watched=True,
+    switch_on="queue-activation queue alter orders --status ON",
 )
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 
