@@ -53,16 +53,7 @@ def maintenance(
         if as_json:
             _print_lines(_task_fields(row, task) for row in programs for task in row.tasks)
         else:
-            _print_table(
-                [_task_view(row, task) for row in programs for task in row.tasks],
-                [
-                    f"{task.name} last failed: {task.last_error}"
-                    for row in programs
-                    for task in row.tasks
-                    if task.last_error
-                ],
-                "none: no monitor, router, transport or host that may write service-maintenance has run yet",
-            )
+            _print_tasks(programs)
         if not watches:
             return
         shown = {(row.instance, task.name): task for row in programs for task in row.tasks}
@@ -92,18 +83,13 @@ def connections(
     """
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
         programs = _read_programs(_latest(), follower)
-    found = [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
     if as_json:
         _print_lines(
             {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
-            for row, each in found
+            for row, each in _connections_of(programs)
         )
     else:
-        _print_table(
-            [_connection_view(row, each) for row, each in found],
-            [_problem(each) for _, each in found],
-            "none: no transport has one",
-        )
+        _print_connections(programs)
 
 
 def _latest() -> "LatestRows[ProgramRow]":
@@ -129,6 +115,28 @@ def _read_programs(latest: "LatestRows[ProgramRow]", follower: "TopicFollower") 
     for message in follower.to_end():
         latest.take(message)
     return [row for _, row in sorted(latest.rows.items())]
+
+
+def _print_tasks(programs: "Iterable[ProgramRow]") -> None:
+    found = [(row, task) for row in programs for task in row.tasks]
+    _print_table(
+        [_task_view(row, task) for row, task in found],
+        [f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error],
+        "none: no monitor, router, transport or host that may write service-maintenance has run yet",
+    )
+
+
+def _connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow, ConnectionRow]]":
+    return [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
+
+
+def _print_connections(programs: "Iterable[ProgramRow]") -> None:
+    found = _connections_of(programs)
+    _print_table(
+        [_connection_view(row, each) for row, each in found],
+        [_problem(each) for _, each in found],
+        "none: no transport has one",
+    )
 
 
 def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:
@@ -185,17 +193,19 @@ def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) -> None:
+    """Prints rows that begin with a program and when it was seen, and what is wrong."""
     from rich.console import Group
     from rich.text import Text
 
     from streaming.cli import tables
-    from streaming.cli.routing.databases import table_of
+    from streaming.system.screens import Sentence
 
     if not rows:
         typer.echo(empty)
         return
-    lines = [Text(printable(problem), "red") for problem in dict.fromkeys(problems) if problem]
-    tables.print_view(Group(table_of(rows), *([Text(), *lines] if lines else [])))
+    table = tables.table_of(rows, ["seen (UTC)", "last run", "since"], grouped_by=2)
+    lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
+    tables.print_view(Group(table, *([Text()] if lines else []), *lines))
 
 
 def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json: bool) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
@@ -17,6 +16,7 @@ from streaming.core.activation.sessions import Session
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations
 from streaming.system.logs import printable
+from streaming.system.screens import Fields, Sentence
 
 
 def explanation(facts: QueueFacts) -> list[str]:
@@ -83,9 +83,6 @@ def _definition(definition: QueueDefinition) -> dict[str, Any]:
 
 def show(facts: QueueFacts) -> RenderableType:
     """Returns all that is known, for people."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
     sections = {
         "state": _state(facts),
         "activator": [line for each in facts.activators for line in each.lines()] or [facts.no_activator or "none"],
@@ -100,9 +97,8 @@ def show(facts: QueueFacts) -> RenderableType:
             for one in {each.sequence: each for each in facts.activations}.values()
         ],
     }
-    for name, lines in sections.items():
-        table.add_row(name, Text(printable_lines(lines or ["none"])))
-    return Group(Text(printable(facts.name), "bold"), table)
+    fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections.items())
+    return Group(Sentence(facts.name, "bold"), fields)
 
 
 def printable_lines(lines: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import heapq
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,13 +12,14 @@ import msgspec
 import typer
 from confluent_kafka import Message
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system.logs import printable
+from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
+from streaming.system.wrapping import columns
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
@@ -30,8 +31,6 @@ _REASON_STYLES = {
     "TIMEOUT_EXPIRED": "bold red",
 }
 
-# The width for a file or a pipe, in columns: wide enough that nothing is cut.
-_PIPE_WIDTH = 200
 # From this width on, tables and lines have all columns.
 _WIDE = 110
 # Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
@@ -48,7 +47,7 @@ def clock(iso_time: str | None) -> str:
     return iso_time[11:23] if iso_time else "-"
 
 
-def notification_line(activation: Activation, width: int = _PIPE_WIDTH) -> Text:
+def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
     """Returns a line for a record of queue-activations, shorter if it is for less than _WIDE columns."""
     if activation.event_type == "BROKER_QUEUE_DISABLED":
         why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
@@ -168,10 +167,10 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> G
     return Group(
         monitors_table(rows),
         Text(),
-        *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
-        *([Text(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
-        *(Text(line, "red") for line in (*failures(rows), *map(printable, troubles))),
-        Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
+        *(Sentence(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
+        *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
+        *(Sentence(line, "red") for line in (*failures(rows), *troubles)),
+        Sentence("`queue-activation queue show QUEUE` says why a queue is in its state", "dim"),
     )
 
 
@@ -205,30 +204,49 @@ def unread_count(row: dict[str, Any]) -> str:
     return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"
 
 
-def monitors_table(rows: list[dict[str, Any]]) -> Table:
+def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
     """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("queue", overflow="fold", min_width=12)
-    table.add_column("state", no_wrap=True)
     counts = ("unread\nmessages", "readers\nwaiting", *(["tasks\nrunning"] if has_tasks else []), "times\nactivated")
-    for name in counts:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("activated\nat (UTC)", "next check\n(UTC)"):
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        state = state_name(row)
-        table.add_row(
-            _cell(row["queue"]),
-            Text(printable(state), _STATE_STYLES.get(state, "red")),
-            unread_count(row),
-            str(row["tasks_waiting"]),
+    columns_of_rows = [
+        *map(Column, ("queue", "state")),
+        *(Column(name, is_number=True) for name in counts),
+        *(Column(name, is_text=True) for name in ("activated\nat (UTC)", "next check\n(UTC)")),
+    ]
+    cells = [
+        [
+            cell(row["queue"]),
+            cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
+            Text(unread_count(row)),
+            Text(str(row["tasks_waiting"])),
             *([_tasks_cell(row)] if has_tasks else []),
-            f"{row['activation_sequence']:,}",
-            _cell(clock(row["last_activated_time"])[:8]),
-            _cell(clock(row["next_check_time"])[:8]),
-        )
-    return table
+            Text(f"{row['activation_sequence']:,}"),
+            cell(clock(row["last_activated_time"])[:8]),
+            cell(clock(row["next_check_time"])[:8]),
+        ]
+        for row in rows
+    ]
+    return RecordTable(columns_of_rows, cells)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), grouped_by: int = 0) -> RecordTable:
+    """Returns rows as a table, with the names of their fields as headings.
+
+    Args:
+        rows: The rows.
+        texts: The fields that are sentences or instants.
+        grouped_by: So many fields at the beginning are the same in neighbouring rows.
+    """
+    columns_of_rows = [Column(name.replace("_", " "), is_text=name in texts) for name in rows[0]]
+    cells = [[cell(_word(value)) for value in row.values()] for row in rows]
+    return RecordTable(columns_of_rows, cells, gap=2, grouped_by=grouped_by)
+
+
+def _word(value: object) -> str:
+    """Returns a value as a table has it; `--json` has the value itself."""
+    if value is None:
+        return "-"
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def print_rows(
@@ -246,22 +264,18 @@ def print_rows(
 
 def print_view(view: RenderableType) -> None:
     """Prints a view to standard output: as wide as the terminal, or in full width into a file or a pipe."""
-    Console(width=width(), highlight=False).print(view)
+    # What is too wide for the screen is an identifier, which is whole even so.
+    Console(width=width(), highlight=False).print(view, crop=False)
 
 
 def width() -> int:
     """Returns the width of standard output in columns."""
-    return Console().width if sys.stdout.isatty() else _PIPE_WIDTH
+    return min(columns(sys.stdout), FILE_WIDTH - 1) if sys.stdout.isatty() else FILE_WIDTH
 
 
 def is_narrow() -> bool:
     """Returns whether standard output has no room for all columns of a wide table."""
     return width() < _WIDE
-
-
-def _cell(text: str) -> Text:
-    """Returns a cell with a text from a record; in a plain string, rich would take brackets for markup."""
-    return Text(printable(text))
 
 
 def _tasks_cell(row: dict[str, Any]) -> Text:
@@ -274,23 +288,23 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
     return Text(f"{running}/{most}", "yellow" if running >= most else "")
 
 
-def tasks_table(rows: list[dict[str, Any]]) -> Table:
+def tasks_table(rows: list[dict[str, Any]]) -> RecordTable:
     """Returns the running tasks as a table; `tasks --json` has all fields."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("queue", overflow="fold", min_width=12)
-    table.add_column("procedure", overflow="fold", min_width=9)
-    table.add_column("activation", justify="right", no_wrap=True)
-    table.add_column("since (UTC)", no_wrap=True)
-    # The program that reports a task chooses the length of this name.
-    table.add_column("host", no_wrap=True, max_width=40)
-    table.add_column("task", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            _cell(row["queue"]),
-            _cell(row["procedure_name"] or "-"),
-            str(row["sequence"] or "-"),
-            _cell(clock(row["start_time"])[:8]),
-            _cell(row["host"] or "-") if row["is_confirmed"] else Text("starting", "dim"),
-            _cell(row["task_id"][:8]),
-        )
-    return table
+    columns_of_rows = [
+        *map(Column, ("queue", "procedure")),
+        Column("activation", is_number=True),
+        Column("since (UTC)", is_text=True),
+        *map(Column, ("host", "task")),
+    ]
+    cells = [
+        [
+            cell(row["queue"]),
+            cell(row["procedure_name"] or "-"),
+            Text(str(row["sequence"] or "-")),
+            cell(clock(row["start_time"])[:8]),
+            cell(row["host"] or "-") if row["is_confirmed"] else Text("starting", "dim"),
+            cell(row["task_id"][:8]),
+        ]
+        for row in rows
+    ]
+    return RecordTable(columns_of_rows, cells)

@@ -43,7 +43,7 @@ def test_only_the_states_that_occur_are_explained() -> None:
     assert "queue OFF: no notification is written" in text
     assert "INACTIVE:" not in text
     assert "at (UTC)" in text
-    assert "queue show QUEUE says why" in text
+    assert "`queue-activation queue show QUEUE` says why" in text
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.routing.databases import table_of
+from streaming.cli.tables import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import iso_time
-from streaming.system.logs import printable
+from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 # Names of the ages of endpoints, and the shortest one of each in milliseconds.
@@ -81,8 +81,9 @@ def list_view(
         for key, row in endpoints.items()
     ]
     states = {row.state for row in endpoints.values()}
-    legend = [Text(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
-    return Group(table_of(rows), *_more(len(rows), total, "endpoints"), Text(), *legend)
+    legend = [Sentence(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
+    table = table_of(rows, ["idle since (UTC)"])
+    return Group(table, *_more(len(rows), total, "endpoints"), Text(), *legend)
 
 
 def counts(rows: Iterable[EndpointRow], now_ms: int) -> list[dict[str, Any]]:
@@ -133,9 +134,10 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
                 **({} if is_narrow else {"next try": next_try(row)}),
             }
             for row in rows[:limit]
-        ]
+        ],
+        ["held since (UTC)", "why", "next try"],
     )
-    lines = [Text(printable(f"{each.to}: {each.what}. {each.why}")) for each in reasons(rows)]
+    lines = [Sentence(f"{each.to}: {each.what}. {each.why}") for each in reasons(rows)]
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
 
 

@@ -5,8 +5,6 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -19,7 +17,6 @@ from streaming.cli.options import (
     part_of_definition,
 )
 from streaming.errors import UserError
-from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
 databases = typer.Typer(help="Create, alter, drop or list the databases of this instance.", no_args_is_help=True)
@@ -204,26 +201,11 @@ def list_services(
     print_rows(rows_of(definitions)["services"], as_json)
 
 
-# Values in tables; `--json` has the values themselves.
-_WORDS = {None: "-", True: "yes", False: "no"}
-
-
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Prints rows as a table, or one JSON object per line."""
     from streaming.cli import tables
 
-    tables.print_rows(rows, table_of, "none", as_json)
-
-
-def table_of(rows: list[dict[str, Any]]) -> Table:
-    """Returns rows as a table, with the names of their fields as headings."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
-    for row in rows:
-        # In a plain string, rich would take brackets for markup.
-        table.add_row(*(Text(printable(_WORDS.get(value, str(value)))) for value in row.values()))
-    return table
+    tables.print_rows(rows, tables.table_of, "none", as_json)
 
 
 def register(parent: typer.Typer) -> None:
