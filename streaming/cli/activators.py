@@ -118,7 +118,7 @@ def nobody(kafka: Cluster, topics: Topics) -> str:
     group_id = topics.prefix + DEFAULT_GROUP_ID
     sentence = "none has got a notification of this queue"
     if _members(kafka, group_id) == set():
-        start = "Start one: queue-activation activator --config FILE"
+        start = "Start one: `queue-activation activator --config FILE`"
         return f"{sentence}, and none is in the consumer group {group_id}. {start}"
     return sentence
 

@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from rich.console import Console
 from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -58,7 +59,7 @@ def dead_letters(
     if not count and not as_json:
         who = "router or a transport has" if services else "monitor has"
         more = "" if services else ". `dead-letters --services` shows those of services"
-        typer.echo(f"no dead letters: Kafka holds no record that the {who} refused{more}")
+        say(f"no dead letters: Kafka holds no record that the {who} refused{more}")
 
 
 def decode(message: Message) -> dict[str, Any]:

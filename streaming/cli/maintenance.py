@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -201,7 +202,7 @@ def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) ->
     from streaming.system.screens import Sentence
 
     if not rows:
-        typer.echo(empty)
+        say(empty)
         return
     table = tables.table_of(rows, ["seen (UTC)", "last run", "since"], grouped_by=2)
     lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]

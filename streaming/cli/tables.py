@@ -14,6 +14,7 @@ from confluent_kafka import Message
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
@@ -259,7 +260,7 @@ def print_rows(
     elif rows:
         print_view(view(rows))
     else:
-        typer.echo(if_none)
+        say(if_none)
 
 
 def print_view(view: RenderableType) -> None:

@@ -179,7 +179,7 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
     members["p-" + GROUP] = []
     sentence = nobody(Cluster("kafka:9092"), Topics("p-"))
-    assert f"none is in the consumer group p-{GROUP}. Start one: queue-activation activator" in sentence
+    assert f"none is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
 
 
 def test_without_the_topic_the_rest_is_shown(

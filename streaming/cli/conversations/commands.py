@@ -264,7 +264,7 @@ def retry(
         return
     found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
-        typer.echo(f"No router has shown a result within {timeout}. Does `queue-activation router` run?", err=True)
+        say(f"No router has shown a result within {timeout}. Does `queue-activation router` run?", err=True)
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]
@@ -363,9 +363,9 @@ def _report(outcome: "Outcome", timeout: Duration) -> int:
     else:
         typer.echo(f"{len(outcome.states):,} endpoints ended")
     if len(outcome.refused) > 1:
-        typer.echo(f"{len(outcome.refused):,} statements were refused", err=True)
+        say(f"{len(outcome.refused):,} statements were refused", err=True)
     if outcome.unknown:
-        typer.echo(
+        say(
             f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
             "`queue-activation router` run? It ends them when it reads the statements.",
             err=True,

@@ -228,7 +228,11 @@ def explain(
         message_forwarding is OnOff.ON,
     )
     for result in explaining.results(source, wanted):
-        typer.echo(result.as_json() if as_json else result.as_text())
+        if as_json:
+            typer.echo(result.as_json())
+        else:
+            for line in result.as_text().splitlines():
+                say(line)
 
 
 @routes.command("check")
@@ -264,7 +268,7 @@ def check(
         )
         report = checking.check(source, cases)
         for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
-            typer.echo(line)
+            say(line)
         failures += report.failures
     raise typer.Exit(1 if failures else 0)
 
@@ -309,7 +313,10 @@ def diagnose(
         faults = diagnosing.faults(source, kafka, topics, running.open_conversations(found))
         faults += running.faults(found)
     for fault in faults:
-        typer.echo(fault.as_json() if as_json else fault.as_text())
+        if as_json:
+            typer.echo(fault.as_json())
+        else:
+            say(fault.as_text())
     if not faults and not as_json:
         typer.echo("no faults found")
     raise typer.Exit(1 if faults else 0)
