@@ -20,6 +20,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.core.times import iso_time
+from streaming.system.ages import instant
 from streaming.system.logs import printable
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
@@ -113,7 +114,7 @@ def _line(letter: dict[str, Any]) -> Text:
     where = f"{letter['topic']}[{letter['partition']}] offset {letter['offset']}"
     number = "" if letter.get("number") is None else f" ({letter['number']})"
     line = Text.assemble(
-        (printable(letter["time"] or "-"), "dim"),
+        (instant(letter["time"]), "dim"),
         "  ",
         (printable(letter["reason"] or "no reason"), "red"),
         number,

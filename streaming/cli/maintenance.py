@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
@@ -148,10 +148,10 @@ def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:
 def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
     return {
         "program": f"{row.program} {row.instance}",
-        "seen (UTC)": _time(row.update_time),
+        "seen (UTC)": instant(row.update_time),
         "task": task.name,
         "every": str(task.every),
-        "last run": _time(task.last_run),
+        "last run (UTC)": instant(task.last_run),
         "did": f"{task.last_done:,}",
         "took ms": "-" if task.is_counted else f"{task.duration_ms:,}",
         "runs": f"{task.runs:,}",
@@ -164,10 +164,10 @@ def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str
     waits = f"{connection.forwarding_messages:,} ({connection.forwarding_bytes:,} B)"
     return {
         "transport": row.instance,
-        "seen (UTC)": _time(row.update_time),
+        "seen (UTC)": instant(row.update_time),
         "address": connection.address,
         "state": connection.state,
-        "since": _time(connection.since),
+        "since (UTC)": instant(connection.since),
         "sent": f"{connection.messages:,}",
         "bytes": f"{connection.bytes:,}",
         "unsent": f"{connection.unsent:,}",
@@ -177,15 +177,8 @@ def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str
 
 def _problem(connection: "ConnectionRow") -> str:
     """Returns what is wrong with a connection; empty if nothing is."""
-    until = f"suppressed until {_time(connection.suppressed_until)} UTC: " if connection.suppressed_until else ""
+    until = f"suppressed until {instant_utc(connection.suppressed_until)}: " if connection.suppressed_until else ""
     return f"{connection.address}: {until}{connection.last_error}" if connection.last_error else ""
-
-
-def _time(time: str | None) -> str:
-    """Returns the time of day, or the date if it is not today."""
-    if time is None:
-        return "-"
-    return time[11:19] if time[:10] == f"{datetime.now(UTC):%Y-%m-%d}" else time[:10]
 
 
 def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
@@ -204,7 +197,7 @@ def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) ->
     if not rows:
         say(empty)
         return
-    table = tables.table_of(rows, ["seen (UTC)", "last run", "since"], grouped_by=2)
+    table = tables.table_of(rows, ["seen (UTC)", "last run (UTC)", "since (UTC)"], grouped_by=2)
     lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
     tables.print_view(Group(table, *([Text()] if lines else []), *lines))
 
@@ -214,7 +207,7 @@ def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json:
         typer.echo(json.dumps(_task_fields(row, task)))
         return
     what = f"has failed: {task.last_error}" if has_failed else f"did {task.last_done:,}"
-    typer.echo(printable(f"{(task.last_run or '-')[11:19]}  {row.program} {row.instance}  {task.name} {what}"))
+    typer.echo(printable(f"{instant(task.last_run)}  {row.program} {row.instance}  {task.name} {what}"))
 
 
 def register(app: typer.Typer) -> None:

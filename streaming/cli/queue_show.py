@@ -8,13 +8,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import UNCERTAIN, clock, failure, state_name, unread_count
+from streaming.cli.tables import UNCERTAIN, failure, state_name, unread_count
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Session
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations
+from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Fields, Sentence
 
@@ -174,7 +175,7 @@ def _task(row: dict[str, Any]) -> str:
 
 
 def _time(iso_time: str | None) -> str | None:
-    return None if iso_time is None else f"{clock(iso_time)[:8]} UTC"
+    return None if iso_time is None else instant_utc(iso_time)
 
 
 def _on_off(is_on: bool) -> str:

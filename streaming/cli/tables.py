@@ -16,8 +16,11 @@ from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
+from streaming.core.times import date_and_time
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
+from streaming.system import ages
+from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
 from streaming.system.wrapping import columns
@@ -43,24 +46,19 @@ _any_decoder = msgspec.json.Decoder(dict[str, Any])
 _log = logging.getLogger(__name__)
 
 
-def clock(iso_time: str | None) -> str:
-    """Returns the time of day of a record's time, which is in UTC."""
-    return iso_time[11:23] if iso_time else "-"
-
-
 def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
-    """Returns a line for a record of queue-activations, shorter if it is for less than _WIDE columns."""
+    """Returns a line for a record of queue-activations; for less than _WIDE columns, a shorter one without a date."""
     if activation.event_type == "BROKER_QUEUE_DISABLED":
         why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
     else:
         why = Text(printable(activation.reason or ""), _REASON_STYLES.get(activation.reason or "", ""))
-    time, queue = printable(clock(activation.post_time)), printable(activation.queue)
+    time, queue = printable(activation.post_time), printable(activation.queue)
     unread, waiting = max(0, activation.unread_messages), activation.tasks_waiting
     if width < _WIDE:
-        line = Text.assemble((time[:8], "dim"), " ", (f"{queue:<14}", "bold"))
+        line = Text.assemble((date_and_time(time)[1], "dim"), " ", (f"{queue:<14}", "bold"))
         line.append(f" #{activation.sequence:<4} unread {unread:<5} ")
     else:
-        line = Text.assemble((time, "dim"), "  ", (f"{queue:<24}", "bold"))
+        line = Text.assemble((instant(time), "dim"), "  ", (f"{queue:<24}", "bold"))
         line.append(f" #{activation.sequence:<5} unread {unread:<7} waiting {waiting:<4} ")
     line.append_text(why)
     if activation.notification is not None and activation.notification != DEFAULT_NOTIFICATION:
@@ -70,12 +68,16 @@ def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
 
 def watch(follower: TopicFollower, console: Console, as_json: bool, is_from_beginning: bool = False) -> None:
     """Prints notifications as they come, until interrupted; those that are there already, in order of time."""
-    decoder = RecordDecoder("notification", decode, _warn)
+    decoder, day = RecordDecoder("notification", decode, _warn), ages.today()
     old = follower.to_end() if is_from_beginning else ()
     for message, activation in chain(_in_order(_decoded(old, decoder)), _decoded(follower.forever(), decoder)):
         if as_json:
             console.out(_json_line(message, activation), highlight=False)
         else:
+            date, _ = date_and_time(printable(activation.post_time))
+            if console.width < _WIDE and date != day:
+                console.print(date, style="dim")
+                day = date
             # Lines are never wrapped: a long name pushes the end of its line out of the window instead.
             console.print(notification_line(activation, console.width), soft_wrap=True)
 
@@ -182,7 +184,7 @@ def failures(rows: list[dict[str, Any]]) -> list[str]:
 
 def failure(row: dict[str, Any]) -> str | None:
     """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
-    since = f" since {clock(row['failing_since'])[:8]} UTC" if row.get("failing_since") else ""
+    since = f" since {instant_utc(row['failing_since'])}" if row.get("failing_since") else ""
     procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
     why = f": {row['task_failure']}" if row.get("task_failure") else ""
     failures = row.get("task_failures", 0)
@@ -190,7 +192,7 @@ def failure(row: dict[str, Any]) -> str | None:
         return None
     times = "has failed" if failures == 1 else f"has failed {failures} times in a row"
     next_start = row.get("next_start_time")
-    again = f", and is tried again at {clock(next_start)[:8]} UTC" if next_start else ""
+    again = f", and is tried again at {instant_utc(next_start)}" if next_start else ""
     return f"{procedure} {times}{since}{again}{why}"
 
 
@@ -222,8 +224,8 @@ def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
             Text(str(row["tasks_waiting"])),
             *([_tasks_cell(row)] if has_tasks else []),
             Text(f"{row['activation_sequence']:,}"),
-            cell(clock(row["last_activated_time"])[:8]),
-            cell(clock(row["next_check_time"])[:8]),
+            cell(instant(row["last_activated_time"])),
+            cell(instant(row["next_check_time"])),
         ]
         for row in rows
     ]
@@ -302,7 +304,7 @@ def tasks_table(rows: list[dict[str, Any]]) -> RecordTable:
             cell(row["queue"]),
             cell(row["procedure_name"] or "-"),
             Text(str(row["sequence"] or "-")),
-            cell(clock(row["start_time"])[:8]),
+            cell(instant(row["start_time"])),
             cell(row["host"] or "-") if row["is_confirmed"] else Text("starting", "dim"),
             cell(row["task_id"][:8]),
         ]

@@ -128,13 +128,13 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
         ({"crashes": 1, "backoff_until": NOW}, []),
         (
             {"crashes": 1, "backoff_until": LATER, "last_line": "boom"},
-            ["nothing is started until 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
+            ["nothing is started until 2025-11-21 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
         ),
         (
             {"crashes": 6, "gave_up_until": LATER, "backoff_until": LATER, "last_exit": ExitRow(NOW, "exit code 3")},
             [
-                "gave up after 6 crashes in a row: exit code 3. Tried again at 13:10:00 UTC, at the next notification, "
-                "and when the entry in the config changes",
+                "gave up after 6 crashes in a row: exit code 3. Tried again at 2025-11-21 13:10:00 UTC, at the next "
+                "notification, and when the entry in the config changes",
                 "log /srv/a.log has no line",
             ],
         ),
@@ -166,13 +166,16 @@ def test_what_is_held_and_what_runs() -> None:
     one, two = ProgramRow(1, NOW), ProgramRow(2, LATER)
     of_two = msgspec.structs.replace(ROW, max=2)
     assert words.programs(of_two) == "none of at most 2 runs"
-    assert words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 runs: process 1 since 13:00:00 UTC"
+    assert (
+        words.programs(msgspec.structs.replace(ROW, programs=[one]))
+        == "1 runs: process 1 since 2025-11-21 13:00:00 UTC"
+    )
     limited = msgspec.structs.replace(ROW, max=3, partitions=2)
     assert words.programs(limited) == "none of at most 2 runs"
     assert words.limits(ROW) == []
     [why] = words.limits(limited)
     assert why == "max is 3, but the queue's topic has 2 partitions: one more program would never get a message"
-    both = "2 of at most 2 run: process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
+    both = "2 of at most 2 run: process 1 since 2025-11-21 13:00:00 UTC, process 2 since 2025-11-21 13:10:00 UTC"
     assert words.programs(msgspec.structs.replace(of_two, programs=[one, two])) == both
 
 

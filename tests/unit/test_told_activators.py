@@ -45,8 +45,8 @@ def shown(*found: Told, nobody: str = "") -> str:
 def test_a_queue_is_shown_with_its_activators_entry_programs_and_last_end() -> None:
     text = shown(told(programs=[ProgramRow(42, EARLIER)], last_exit=ExitRow(EARLIER, "exit code 0")))
     assert "the activator on host-1 (config /etc/a.toml), entry ord*" in text
-    assert "1 of at most 1 runs: process 42 since 03:04:05 UTC" in text
-    assert "the last one ended at 03:04:05 UTC: exit code 0" in text
+    assert "1 of at most 1 runs: process 42 since 2026-01-02 03:04:05 UTC" in text
+    assert "the last one ended at 2026-01-02 03:04:05 UTC: exit code 0" in text
 
 
 def test_a_queue_that_was_given_up_is_shown_with_the_reason_and_the_end_of_the_log() -> None:
@@ -66,7 +66,10 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
 def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     text = shown(told(is_running=False, **GAVE_UP))
     assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
-    assert "when it last wrote: entry ord*; none of at most 1 runs; the last one ended at 03:04:05 UTC: exit" in text
+    assert (
+        "when it last wrote: entry ord*; none of at most 1 runs; the last one ended at 2026-01-02 03:04:05 UTC: exit"
+        in text
+    )
     assert "gave up" not in text
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.conversations.showing import SIDES, instant, next_try, plural, why
+from streaming.cli.conversations.showing import SIDES, next_try, plural, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Result, Source, one_case, results
 from streaming.core.routing.definitions import Definitions
+from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Fields, Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
@@ -73,22 +74,22 @@ class ConversationFacts:
             f"broker instance {self.broker_instances.get(row.database) or '-'}",
             f"conversation group {row.conversation_group_id}",
             f"next number to send {row.send_sequence}, to receive {row.receive_sequence}, as of "
-            f"{instant(row.update_time)}",
-            f"last statement {instant(row.last_statement)}",
+            f"{instant_utc(row.update_time)}",
+            f"last statement {instant_utc(row.last_statement)}",
         ]
         if row.lifetime_end is not None:
-            lines.append(f"lifetime until {instant(row.lifetime_end)}")
+            lines.append(f"lifetime until {instant_utc(row.lifetime_end)}")
         if row.dialog_timer is not None:
-            lines.append(f"timer at {instant(row.dialog_timer)}")
+            lines.append(f"timer at {instant_utc(row.dialog_timer)}")
         return lines
 
 
 def _held(row: TransmissionRow) -> list[str]:
     return [
         f"{plural(row.messages, 'message')} from the {SIDES[row.is_initiator]} to {row.to_service} since "
-        f"{instant(row.held_since)}",
+        f"{instant_utc(row.held_since)}",
         why(row.number, row.reason),
-        f"next try {next_try(row)}",
+        f"next try {next_try(row)}{' UTC' if row.next_try is not None else ''}",
     ]
 
 

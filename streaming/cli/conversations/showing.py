@@ -12,6 +12,7 @@ from rich.text import Text
 from streaming.cli.tables import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import iso_time
+from streaming.system.ages import instant, instant_utc
 from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
@@ -31,11 +32,6 @@ STATES = {
     "ER": "error, the conversation has failed and this side has not ended it",
     "CD": "closed, nothing is sent or received any more",
 }
-
-
-def instant(time: str | None) -> str:
-    """Returns a time of a record, which is in UTC, without fractions of a second."""
-    return time[:19].replace("T", " ") if time else "-"
 
 
 def next_try(row: TransmissionRow) -> str:
@@ -131,11 +127,11 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
                 "conversation": names[row.conversation_id],
                 "from side": SIDES[row.is_initiator],
                 # The reasons need the room.
-                **({} if is_narrow else {"next try": next_try(row)}),
+                **({} if is_narrow else {"next try (UTC)": next_try(row)}),
             }
             for row in rows[:limit]
         ],
-        ["held since (UTC)", "why", "next try"],
+        ["held since (UTC)", "why", "next try (UTC)"],
     )
     lines = [Sentence(f"{each.to}: {each.what}. {each.why}") for each in reasons(rows)]
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
@@ -160,7 +156,7 @@ class Waiting:
     @property
     def what(self) -> str:
         """Returns their number, and since when the oldest has been held."""
-        return f"{plural(self.messages, 'message')} since {instant(self.since)}"
+        return f"{plural(self.messages, 'message')} since {instant_utc(self.since)}"
 
     @property
     def to(self) -> str:

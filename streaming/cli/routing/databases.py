@@ -2,6 +2,7 @@
 
 import uuid
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from streaming.cli.options import (
     part_of_definition,
 )
 from streaming.errors import UserError
+from streaming.system.ages import instant
 from streaming.wire.topics import Topics
 
 databases = typer.Typer(help="Create, alter, drop or list the databases of this instance.", no_args_is_help=True)
@@ -201,11 +203,22 @@ def list_services(
     print_rows(rows_of(definitions)["services"], as_json)
 
 
+_EXPIRES = "expires at (UTC)"
+
+
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Prints rows as a table, or one JSON object per line."""
     from streaming.cli import tables
 
-    tables.print_rows(rows, tables.table_of, "none", as_json)
+    shown = rows if as_json else [_for_people(row) for row in rows]
+    tables.print_rows(shown, partial(tables.table_of, texts=[_EXPIRES]), "none", as_json)
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        _EXPIRES if name == "expires_at" else name: instant(value) if name == "expires_at" else value
+        for name, value in row.items()
+    }
 
 
 def register(parent: typer.Typer) -> None:

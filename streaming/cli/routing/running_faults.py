@@ -18,6 +18,7 @@ from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
+from streaming.system.ages import instant_utc
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark
@@ -105,8 +106,8 @@ class RunningInstance:
                     continue
         if newest is not None and newest.update_time < iso_time(self._at_ms - _LATE_MS):
             problem = (
-                f"the last batch was committed at {newest.update_time}, and there should be one every 10 s. Look at "
-                "the end of the router's log"
+                f"the last batch was committed at {instant_utc(newest.update_time)}, and there should be one every "
+                "10 s. Look at the end of the router's log"
             )
             yield Fault("program stuck", "router", problem)
 
@@ -144,7 +145,7 @@ class RunningInstance:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
         for each in showing.reasons(rows)[:_MAX_REASONS]:
             where = f"service {each.to}" if len(each.services) == 1 else each.to
-            problem = f"{each.what} UTC. {each.why}. All of them: `queue-activation transmissions`"
+            problem = f"{each.what}. {each.why}. All of them: `queue-activation transmissions`"
             yield Fault("held messages", where, problem)
 
     def _dead_letters(self) -> Iterator[Fault]:

@@ -14,7 +14,7 @@ from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import SEEN_INTERVAL_S
 from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
-from streaming.system.ages import age, as_of
+from streaming.system.ages import age, as_of, instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Column, RecordTable, Sentence, cell
 from streaming.wire.activator_rows import ActivatorRow
@@ -74,7 +74,7 @@ def show(status: Status, now_ms: int) -> RenderableType:
         return Text("starting", "yellow")
     parts: list[RenderableType] = [
         *_age(status, now_ms),
-        Sentence(f"running since {status['since'][:19]}Z (process {status['pid']})", "green")
+        Sentence(f"running since {instant_utc(status['since'])} (process {status['pid']})", "green")
         if status["is_running"]
         else Sentence(_not_running(status), "yellow"),
         Sentence(f"config {status['config_file']}"),
@@ -111,7 +111,7 @@ def _cells(row: ActivatorRow) -> list[Text]:
         cell(row.queue),
         Text(f"{len(row.programs)}/{'-' if most is None else most}"),
         Text(str(row.crashes or "-")),
-        cell(row.last.at[11:19] if row.last else "-"),
+        cell(instant(row.last.at if row.last else None)),
         _reasons(row),
     ]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
@@ -19,7 +20,7 @@ def programs(row: ActivatorRow) -> str:
     most = f" of at most {most_of(row)}" if row.max is not None else ""
     if not row.programs:
         return f"none{most} runs"
-    each = [f"process {program.pid} since {time_of(program.start_time)}" for program in row.programs]
+    each = [f"process {program.pid} since {instant_utc(program.start_time)}" for program in row.programs]
     return f"{len(row.programs)}{most} run{'s' if len(each) == 1 else ''}: {', '.join(each)}"
 
 
@@ -60,11 +61,11 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     last = f": {row.last_exit.how}" if row.last_exit is not None else ""
     if row.gave_up_until is not None and row.gave_up_until > now:
         yield (
-            f"gave up after {_crashes(row)}{last}. Tried again at {time_of(row.gave_up_until)}, at the next "
+            f"gave up after {_crashes(row)}{last}. Tried again at {instant_utc(row.gave_up_until)}, at the next "
             "notification, and when the entry in the config changes"
         )
     elif row.backoff_until is not None and row.backoff_until > now:
-        yield f"nothing is started until {time_of(row.backoff_until)}, after {_crashes(row)}{last}"
+        yield f"nothing is started until {instant_utc(row.backoff_until)}, after {_crashes(row)}{last}"
     if row.exits_without_receive >= _MANY_EXITS:
         yield (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -87,8 +88,3 @@ def _log(row: ActivatorRow) -> list[str]:
 
 def _crashes(row: ActivatorRow) -> str:
     return "a crash" if row.crashes == 1 else f"{row.crashes} crashes in a row"
-
-
-def time_of(time: str) -> str:
-    """Returns the time of day of a record's time, which is in UTC."""
-    return f"{time[11:19]} UTC"
