@@ -17,7 +17,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
-from streaming.system.ages import age
+from streaming.system.ages import age, instant_utc
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
 
@@ -48,7 +48,7 @@ class Told:
         if row.entry is None or row.refusal is not None:
             return self.why()
         ended = row.last_exit
-        last = [f"the last one ended at {words.time_of(ended.at)}: {ended.how}"] if ended is not None else []
+        last = [f"the last one ended at {instant_utc(ended.at)}: {ended.how}"] if ended is not None else []
         if self.is_running is False:
             left = [f"entry {row.entry}", words.programs(row), *last]
             return [*self.why(), f"when it last wrote, {age(self.at_ms, _now_ms())} ago: {'; '.join(left)}"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -98,7 +99,7 @@ def tasks(
         return
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         for line in tables.failures(tables.read_monitors(follower)):
-            typer.echo(line)
+            say(line)
 
 
 def workload(
@@ -160,7 +161,7 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
             said_s = now_s
             behind_s = now_s - begin_s - at_ms / 1000
             late = f", {behind_s:.1f} s behind" if behind_s > 1 else ""
-            typer.echo(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
+            say(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
         time.sleep(max(0.0, begin_s + at_ms / 1000 - now_s))
 
     return pace
@@ -186,7 +187,7 @@ def read(
     config = cluster(bootstrap_servers, kafka_config).config
     with QueueReader(bootstrap_servers, queue, topic_prefix=topic_prefix, kafka_config=config) as reader:
         if read_until_empty(reader, max_messages, wait.ms / 1000, partial(_print_all, work_s=work)) == 0:
-            typer.echo(f"queue {queue}: no message came for this reader within {wait}", err=True)
+            say(f"queue {queue}: no message came for this reader within {wait}", err=True)
 
 
 def _print_all(messages: "Sequence[ReceivedMessage]", work_s: float) -> None:

@@ -1,6 +1,7 @@
 """The command `queue-activation`: reads options, runs a command, and turns errors into exit codes."""
 
 import errno
+import io
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import hints, logs, stop_signals
+from streaming.system.wrapping import fitted
 
 # Python's reason for a text with bytes that it could not decode. Texts of records have none.
 _NOT_DECODED = "surrogates not allowed"
@@ -192,6 +194,7 @@ _say_whole_sentences(app)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command line, by default this process's. An error of the user becomes one message and exit code 2."""
+    logs.warn_on_screens()
     try:
         exit_code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
@@ -199,7 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TyperException as error:
         _name_the_source(error)
         click_error = cast("Any", error)  # Typer has no public type for the errors that it raises
-        click_error.show()
+        shown = io.StringIO()
+        click_error.show(shown)
+        typer.echo(fitted(shown.getvalue(), sys.stderr), err=True, nl=False)
         sys.exit(click_error.exit_code)
     except typer.Abort:
         sys.exit(1)

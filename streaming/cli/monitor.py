@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -186,7 +187,7 @@ def monitor(
         auto_create_queues=auto_create_queues,
     )
     for warning in short_leases(core):
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
         kafka_properties=kafka_properties(kafka_config),

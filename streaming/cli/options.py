@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.clients import Cluster
@@ -123,7 +124,7 @@ def kafka_properties(config: Path | None) -> dict[str, str]:
     properties = client_properties.load(config)
     warning = client_properties.exposure(config, properties) if config is not None else None
     if warning is not None:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     return properties
 
 

@@ -5,19 +5,20 @@ from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import UNCERTAIN, clock, failure, state_name, unread_count
+from streaming.cli.tables import UNCERTAIN, failure, state_name, unread_count
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Session
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations, hints
+from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
 from streaming.system.numbers import plural
+from streaming.system.screens import Fields, Sentence
 
 
 def explanation(facts: QueueFacts) -> list[str]:
@@ -86,9 +87,6 @@ def _definition(definition: QueueDefinition) -> dict[str, Any]:
 
 def show(facts: QueueFacts) -> RenderableType:
     """Returns all that is known, for people."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
     sections = {
         "state": _state(facts),
         "activator": [line for each in facts.activators for line in each.lines()] or [facts.no_activator or "none"],
@@ -103,9 +101,8 @@ def show(facts: QueueFacts) -> RenderableType:
             for one in {each.sequence: each for each in facts.activations}.values()
         ],
     }
-    for name, lines in sections.items():
-        table.add_row(name, Text(printable_lines(lines or ["none"])))
-    return Group(Text(printable(facts.name), "bold"), table)
+    fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections.items())
+    return Group(Sentence(facts.name, "bold"), fields)
 
 
 def printable_lines(lines: Iterable[str]) -> str:
@@ -188,7 +185,7 @@ def _task(row: dict[str, Any]) -> str:
 
 
 def _time(iso_time: str | None) -> str | None:
-    return None if iso_time is None else f"{clock(iso_time)[:8]} UTC"
+    return None if iso_time is None else instant_utc(iso_time)
 
 
 def _on_off(is_on: bool) -> str:

@@ -68,7 +68,7 @@ def _values(text: str) -> Iterator[list[bytes]]:
         yield [text.encode()]
         return
     if sys.stdin.isatty():
-        typer.echo("Each line is a message. Ctrl-D ends the input.", err=True)
+        say("Each line is a message. Ctrl-D ends the input.", err=True)
     lines: Queue[bytes | None] = Queue(2 * _LINES_AT_A_TIME)
     Thread(target=_read_lines, args=[lines], daemon=True).start()
     while (line := lines.get()) is not None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -55,7 +56,7 @@ def topics(
         other = f", with {plural(has, 'partition')} instead of {wanted}" if has != wanted else ""
         typer.echo(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
     for sentence in admin.other_settings(existing):
-        typer.echo(f"warning: {sentence}", err=True)
+        say(f"warning: {sentence}", err=True)
 
 
 def _partitions_of(admin: "Admin", specs: list[TopicSpec]) -> dict[str, int]:
@@ -78,7 +79,7 @@ def _create_service_topics(admin: "Admin", topics: Topics, partitions: int, repl
     created = admin.create_topics([first], partitions, replication_factor)
     found = admin.find_topics({first.name: (AclOperation.DESCRIBE,)}).get(first.name, partitions)
     if found != partitions:
-        typer.echo(
+        say(
             f"warning: topic {first.name} has {found} partitions, which cannot be changed. The missing topics of "
             f"services get {found} too.",
             err=True,

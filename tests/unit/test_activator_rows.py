@@ -156,28 +156,28 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
         ({"crashes": 1, "backoff_until": NOW}, []),
         (
             {"crashes": 1, "backoff_until": LATER, "last_line": "boom"},
-            ["nothing is started until 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
+            ["nothing is started until 2025-11-21 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
         ),
         (
             {"crashes": 6, "gave_up_until": LATER, "backoff_until": NOW, "last_exit": ExitRow(NOW, "exit code 3")},
             [
                 "gave up after 6 crashes in a row: exit code 3. Tried again when the next notification comes, at "
-                "13:10:00 UTC at the latest, and when the entry in the config changes",
+                "2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
                 "log /srv/a.log",
             ],
         ),
         (
             {"crashes": 7, "gave_up_until": LATER, "backoff_until": SOON, "log_file": None},
             [
-                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 13:01:00 "
-                "UTC), at 13:10:00 UTC at the latest, and when the entry in the config changes",
+                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 2025-11-21 "
+                "13:01:00 UTC), at 2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
             ],
         ),
         (
             {"crashes": 7, "gave_up_until": SOON, "backoff_until": LATER, "log_file": None},
             [
-                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 13:10:00 "
-                "UTC), at 13:10:00 UTC at the latest, and when the entry in the config changes",
+                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 2025-11-21 "
+                "13:10:00 UTC), at 2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
             ],
         ),
         ({"exits_without_receive": 2}, []),
@@ -208,15 +208,16 @@ def test_what_is_held_and_what_runs() -> None:
     one, two = ProgramRow(1, NOW), ProgramRow(2, LATER)
     of_two = msgspec.structs.replace(ROW, max=2)
     assert words.programs(of_two) == "no program runs (at most 2)"
-    assert (
-        words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 program runs: process 1 since 13:00:00 UTC"
-    )
+    running = words.programs(msgspec.structs.replace(ROW, programs=[one]))
+    assert running == "1 program runs: process 1 since 2025-11-21 13:00:00 UTC"
     limited = msgspec.structs.replace(ROW, max=3, partitions=2)
     assert words.programs(limited) == "no program runs (at most 2)"
     assert words.limits(ROW) == []
     [why] = words.limits(limited)
     assert why == "max is 3, but the queue's topic has 2 partitions: one more program would never get a message"
-    both = "2 programs run (at most 2): process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
+    both = (
+        "2 programs run (at most 2): process 1 since 2025-11-21 13:00:00 UTC, process 2 since 2025-11-21 13:10:00 UTC"
+    )
     assert words.programs(msgspec.structs.replace(of_two, programs=[one, two])) == both
 
 

@@ -148,8 +148,8 @@ def test_what_waits_is_summed_up_by_reason() -> None:
         transmission(messages=4, held_since="2026-01-31T11:00:00.000Z", to_service="Other"),
     ]
     assert text_of(showing.transmissions_view(rows, 100)).splitlines()[-2:] == [
-        "Stock: 3 messages since 2026-01-30 12:00:00. topic stock is missing. Next try within 10 s",
-        "2 services: 6 messages since 2026-01-31 11:00:00. 9796: the service is not here. Next try within 10 s",
+        "Stock: 3 messages since 2026-01-30 12:00:00 UTC. topic stock is missing. Next try within 10 s",
+        "2 services: 6 messages since 2026-01-31 11:00:00 UTC. 9796: the service is not here. Next try within 10 s",
     ]
 
 

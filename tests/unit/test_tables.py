@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from streaming.cli import tables
 from streaming.cli.main import app
+from streaming.system import ages
 from streaming.wire.notifications import Activation
 
 ROW: dict[str, Any] = {
@@ -27,6 +28,7 @@ ROW: dict[str, Any] = {
     "next_check_time": None,
 }
 ACTIVATION = Activation("QUEUE_ACTIVATION", "2026-01-02T03:04:05.678Z", "orders", "id", 1, 3, 0, "default")
+TIME = "2026-01-02 03:04:05 UTC"
 FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "read_orders", "task_failure": "no host"}
 
 
@@ -43,17 +45,20 @@ def test_only_the_states_that_occur_are_explained() -> None:
     assert "queue OFF: no notification is written" in text
     assert "INACTIVE:" not in text
     assert "at (UTC)" in text
-    assert "queue show QUEUE says why" in text
+    assert "`queue-activation queue show QUEUE` says why" in text
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"task_failures": 1}, "procedure read_orders has failed since 03:04:05 UTC: no host"),
-        ({"task_failures": 3}, "procedure read_orders has failed 3 times in a row since 03:04:05 UTC: no host"),
+        ({"task_failures": 1}, f"procedure read_orders has failed since {TIME}: no host"),
+        (
+            {"task_failures": 3},
+            f"procedure read_orders has failed 3 times in a row since {TIME}: no host",
+        ),
         (
             {"task_failures": 3, "next_start_time": "2026-01-02T03:04:25.678Z"},
-            "has failed 3 times in a row since 03:04:05 UTC, and is tried again at 03:04:25 UTC: no host",
+            f"has failed 3 times in a row since {TIME}, and is tried again at 2026-01-02 03:04:25 UTC: no host",
         ),
     ],
 )
@@ -97,7 +102,15 @@ class Follower:
         return iter(self._new)
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, follower: Follower, *, width: int = 200, is_old: bool = True) -> list[str]:
+def watched(
+    monkeypatch: pytest.MonkeyPatch,
+    follower: Follower,
+    *,
+    width: int = 200,
+    is_old: bool = True,
+    day: str = "2026-01-02",
+) -> list[str]:
+    monkeypatch.setattr(ages, "today", lambda: day)
     monkeypatch.setattr(tables, "decode", lambda message: message)
     console = Console(file=io.StringIO(), width=width)
     tables.watch(follower, console, False, is_old)  # type: ignore[arg-type]

@@ -46,8 +46,8 @@ def shown(*found: Told, nobody: str = "") -> str:
 def test_a_queue_is_shown_with_its_activators_entry_programs_and_last_end() -> None:
     text = shown(told(programs=[ProgramRow(42, EARLIER)], last_exit=ExitRow(EARLIER, "exit code 0")))
     assert "the activator on host-1 (config /etc/a.toml), entry ord*" in text
-    assert "1 program runs (at most 1): process 42 since 03:04:05 UTC" in text
-    assert "the last one ended at 03:04:05 UTC: exit code 0" in text
+    assert "1 program runs (at most 1): process 42 since 2026-01-02 03:04:05 UTC" in text
+    assert "the last one ended at 2026-01-02 03:04:05 UTC: exit code 0" in text
 
 
 def test_a_queue_that_was_given_up_is_shown_with_the_reason_and_the_end_of_the_log() -> None:
@@ -68,8 +68,8 @@ def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     text = shown(told(is_running=False, **GAVE_UP))
     assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
     assert (
-        "when it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 03:04:05 UTC"
-        in text
+        "when it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 2026-01-02 "
+        "03:04:05 UTC" in text
     )
     assert "gave up" not in text
 
@@ -203,7 +203,7 @@ def test_if_no_queue_waits_the_activators_are_not_asked(
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
     members["p-" + GROUP] = []
     sentence = nobody(Cluster("kafka:9092"), Topics("p-"))
-    assert f"none is in the consumer group p-{GROUP}. Start one: queue-activation activator" in sentence
+    assert f"none is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
 
 
 def test_without_the_topic_the_rest_is_shown(

@@ -281,7 +281,7 @@ def retry(
     found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
         does = f"Does `{hints.command('router')}` run?"
-        typer.echo(f"No router has shown a result within {timeout}. {does}", err=True)
+        say(f"No router has shown a result within {timeout}. {does}", err=True)
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]

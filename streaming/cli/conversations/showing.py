@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.routing.databases import table_of
+from streaming.cli.tables import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import iso_time
 from streaming.system import hints
-from streaming.system.logs import printable
+from streaming.system.ages import instant, instant_utc
 from streaming.system.numbers import plural
+from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 # Names of the ages of endpoints, and the shortest one of each in milliseconds.
@@ -33,11 +34,6 @@ STATES = {
     "ER": "error, the conversation has failed and this side has not ended it",
     "CD": "closed, nothing is sent or received any more",
 }
-
-
-def instant(time: str | None) -> str:
-    """Returns a time of a record, which is in UTC, without fractions of a second."""
-    return time[:19].replace("T", " ") if time else "-"
 
 
 def next_try(row: TransmissionRow) -> str:
@@ -83,8 +79,9 @@ def list_view(
         for key, row in endpoints.items()
     ]
     states = {row.state for row in endpoints.values()}
-    legend = [Text(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
-    return Group(table_of(rows), *_more(len(rows), total, "endpoints"), Text(), *legend)
+    legend = [Sentence(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
+    table = table_of(rows, ["idle since (UTC)"])
+    return Group(table, *_more(len(rows), total, "endpoints"), Text(), *legend)
 
 
 def counts(rows: Iterable[EndpointRow], now_ms: int) -> list[dict[str, Any]]:
@@ -132,12 +129,13 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
                 "conversation": names[row.conversation_id],
                 "from side": SIDES[row.is_initiator],
                 # The reasons need the room.
-                **({} if is_narrow else {"next try": next_try(row)}),
+                **({} if is_narrow else {"next try (UTC)": next_try(row)}),
             }
             for row in rows[:limit]
-        ]
+        ],
+        ["held since (UTC)", "why", "next try (UTC)"],
     )
-    lines = [Text(printable(f"{each.to}: {each.what}. {each.why}. Next try {each.next_try}")) for each in reasons(rows)]
+    lines = [Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.next_try}") for each in reasons(rows)]
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
 
 
@@ -162,7 +160,7 @@ class Waiting:
     @property
     def what(self) -> str:
         """Returns their number, and since when the oldest has been held."""
-        return f"{plural(self.messages, 'message')} since {instant(self.since)}"
+        return f"{plural(self.messages, 'message')} since {instant_utc(self.since)}"
 
     @property
     def to(self) -> str:

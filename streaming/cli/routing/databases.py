@@ -2,11 +2,10 @@
 
 import uuid
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
@@ -23,7 +22,7 @@ from streaming.cli.options import (
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
-from streaming.system.logs import printable
+from streaming.system.ages import instant
 from streaming.wire.topics import Topics
 
 databases = typer.Typer(help="Create, alter, drop or list the databases of this instance.", no_args_is_help=True)
@@ -219,26 +218,22 @@ def list_services(
     print_rows(rows_of(definitions)["services"], as_json)
 
 
-# Values in tables; `--json` has the values themselves.
-_WORDS = {None: "-", True: "yes", False: "no"}
+_EXPIRES = "expires at (UTC)"
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Prints rows as a table, or one JSON object per line."""
     from streaming.cli import tables
 
-    tables.print_rows(rows, table_of, "none", as_json)
+    shown = rows if as_json else [_for_people(row) for row in rows]
+    tables.print_rows(shown, partial(tables.table_of, texts=[_EXPIRES]), "none", as_json)
 
 
-def table_of(rows: list[dict[str, Any]]) -> Table:
-    """Returns rows as a table, with the names of their fields as headings."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
-    for row in rows:
-        # In a plain string, rich would take brackets for markup.
-        table.add_row(*(Text(printable(_WORDS.get(value, str(value)))) for value in row.values()))
-    return table
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        _EXPIRES if name == "expires_at" else name: instant(value) if name == "expires_at" else value
+        for name, value in row.items()
+    }
 
 
 def register(parent: typer.Typer) -> None:

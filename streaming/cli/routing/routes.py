@@ -237,7 +237,11 @@ def explain(
         message_forwarding is OnOff.ON,
     )
     for result in explaining.results(source, wanted):
-        typer.echo(result.as_json() if as_json else result.as_text())
+        if as_json:
+            typer.echo(result.as_json())
+        else:
+            for line in result.as_text().splitlines():
+                say(line)
 
 
 @routes.command("check")
@@ -273,7 +277,7 @@ def check(
         )
         report = checking.check(source, cases)
         for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
-            typer.echo(line)
+            say(line)
         failures += report.failures
     raise typer.Exit(1 if failures else 0)
 

@@ -20,6 +20,7 @@ from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system import hints
+from streaming.system.ages import instant_utc
 from streaming.system.numbers import plural
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
@@ -118,8 +119,8 @@ class RunningInstance:
                     continue
         if newest is not None and newest.update_time < iso_time(self._at_ms - _LATE_MS):
             problem = (
-                f"the last batch was committed at {newest.update_time}, and there should be one every 10 s. Look at "
-                "the end of the router's log"
+                f"the last batch was committed at {instant_utc(newest.update_time)}, and there should be one every "
+                "10 s. Look at the end of the router's log"
             )
             yield Fault("program stuck", "router", problem)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from streaming.system.ages import instant_utc
 from streaming.system.numbers import plural
 from streaming.wire.activator_rows import ActivatorRow
 
@@ -20,7 +21,7 @@ def programs(row: ActivatorRow) -> str:
     most = f" (at most {most_of(row)})" if row.max is not None else ""
     if not row.programs:
         return f"no program runs{most}"
-    each = [f"process {program.pid} since {time_of(program.start_time)}" for program in row.programs]
+    each = [f"process {program.pid} since {instant_utc(program.start_time)}" for program in row.programs]
     return f"{plural(len(each), 'program')} run{'s' if len(each) == 1 else ''}{most}: {', '.join(each)}"
 
 
@@ -60,14 +61,14 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     last = f": {row.last_exit.how}" if row.last_exit is not None else ""
     backoff_until = row.backoff_until if row.backoff_until is not None and row.backoff_until > now else ""
     if row.gave_up_until is not None and row.gave_up_until > now:
-        earliest = f" (not before {time_of(backoff_until)})" if backoff_until else ""
-        latest = time_of(max(row.gave_up_until, backoff_until))
+        earliest = f" (not before {instant_utc(backoff_until)})" if backoff_until else ""
+        latest = instant_utc(max(row.gave_up_until, backoff_until))
         yield (
             f"gave up after {_crashes(row)}{last}. Tried again when the next notification comes{earliest}, at {latest} "
             "at the latest, and when the entry in the config changes"
         )
     elif backoff_until:
-        yield f"nothing is started until {time_of(backoff_until)}, after {_crashes(row)}{last}"
+        yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     if row.exits_without_receive >= _MANY_EXITS:
         yield (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -90,8 +91,3 @@ def _log(row: ActivatorRow) -> list[str]:
 
 def _crashes(row: ActivatorRow) -> str:
     return "a crash" if row.crashes == 1 else f"{row.crashes} crashes in a row"
-
-
-def time_of(time: str) -> str:
-    """Returns the time of day of a record's time, which is in UTC."""
-    return f"{time[11:19]} UTC"
