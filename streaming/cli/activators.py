@@ -141,7 +141,7 @@ def absence(kafka: Cluster, topics: Topics) -> str | None:
     if _members(kafka, group_id) != set():
         return None
     start = hints.command("activator", "--config", "FILE")
-    return f"none is in the consumer group {group_id}. Start one: {start}"
+    return f"none is in the consumer group {group_id}. Start one: `{start}`"
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:

@@ -65,7 +65,7 @@ def absence(kafka: Cluster, topics: Topics, program: str) -> str | None:
     group_id, consequence = PROGRAMS[program]
     return (
         f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}. Start one: "
-        f"{hints.command(program)}"
+        f"`{hints.command(program)}`"
     )
 
 

@@ -97,7 +97,7 @@ def test_tasks_that_fail_and_a_queue_that_is_off_are_found() -> None:
         ("queue OFF", "queue off"),
         ("tasks fail", "queue orders"),
     ]
-    assert "procedure read has failed 3 times in a row since 00:10:00 UTC" in found([failing])[0].problem
+    assert "procedure read has failed 3 times in a row since 9999-01-01 00:10:00 UTC" in found([failing])[0].problem
     assert found([off])[0].problem == " ".join(["3 unread messages.", *explanation(QueueFacts("off", None, None, off))])
     assert found([off | {"unread_messages": 0}]) == []
 
@@ -113,13 +113,13 @@ def test_of_many_faults_some_are_told_with_the_command_that_shows_all() -> None:
     failing = [row(f"q{number}", task_failures=number, failing_procedure="read") for number in range(1, 30)]
     told = found(failing)
     assert len(told) == 10
-    assert all(fault.problem.endswith(". All queues: queue-activation queues") for fault in told)
+    assert all(fault.problem.endswith(". All queues: `queue-activation queues`") for fault in told)
 
 
 def test_no_activator_is_missed_only_if_kafka_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activators, "_members", lambda *_: set())
     sentence = str(absence(Cluster("localhost:1"), Topics("p-")))
-    start = "Start one: queue-activation activator --config FILE"
+    start = "Start one: `queue-activation activator --config FILE`"
     assert sentence == f"none is in the consumer group p-queue-activation-activator. {start}"
     for members in (None, {"a"}):
         monkeypatch.setattr(activators, "_members", lambda *_, members=members: members)

@@ -168,9 +168,11 @@ def test_a_task_that_no_host_has_taken_is_called_so_since_when_and_with_what_to_
     }
     waiting = taken | {"is_confirmed": False, "host": None, "start_time": "2026-01-02T03:04:01.678Z"}
     earlier = waiting | {"start_time": "2026-01-02T03:03:59.678Z"}
-    what_to_do = "Does a host run? One is started with: queue-activation host --config FILE"
+    what_to_do = "Does a host run? One is started with: `queue-activation host --config FILE`"
     assert "host-1" in shown(taken)
     assert "no host" not in shown(taken)
     assert "not taken yet" in shown(taken, waiting)
-    assert f"no host has taken 1 task, since 03:04:01 UTC. {what_to_do}" in shown(taken, waiting)
-    assert f"no host has taken 2 tasks, the first since 03:03:59 UTC. {what_to_do}" in shown(waiting, earlier)
+    assert f"no host has taken 1 task, since 2026-01-02 03:04:01 UTC. {what_to_do}" in shown(taken, waiting)
+    assert f"no host has taken 2 tasks, the first since 2026-01-02 03:03:59 UTC. {what_to_do}" in shown(
+        waiting, earlier
+    )

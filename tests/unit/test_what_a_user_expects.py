@@ -133,7 +133,7 @@ def test_a_service_whose_queue_has_no_topic_is_warned_of(
 ) -> None:
     monkeypatch.setattr(queue_facts, "topic_of", lambda *_: topic)
     databases._warn_without_topic(KAFKA, TOPICS, "orders")
-    create = "warning: queue orders has no topic. Create it: queue-activation queue create orders"
+    create = "warning: queue orders has no topic. Create it: `queue-activation queue create orders`"
     assert capsys.readouterr().err.startswith(create) is is_warned
 
 
@@ -159,5 +159,5 @@ def test_a_message_is_explained_by_service_and_database() -> None:
     before = ("--to-service", service, "--from-database", database)
     assert run_command("route", "explain", *before, *place) == explained
     said = run_command("route", "explain", code=2)
-    assert "For example: queue-activation route explain //stock --database shop" in " ".join(said.split())
+    assert "For example: `queue-activation route explain //stock --database shop`" in " ".join(said.split())
     assert "Give one of them" in run_command("route", "explain", "//stock", *before, code=2)

@@ -193,9 +193,9 @@ def report(outcome: Outcome, timeout: Duration) -> int:
     else:
         typer.echo(f"{len(outcome.states):,} endpoints ended")
     if len(outcome.refused) > 1:
-        typer.echo(f"{len(outcome.refused):,} statements were refused", err=True)
+        say(f"{len(outcome.refused):,} statements were refused", err=True)
     if outcome.unknown:
-        typer.echo(
+        say(
             f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
             f"`{hints.command('router')}` run? It ends them when it reads the statements.",
             err=True,

@@ -85,9 +85,8 @@ def _disabled_brokers(definitions: Definitions) -> Iterator[Fault]:
     for name in sorted(names):
         database = definitions.databases[name]
         if not database.is_broker_enabled:
-            problem = (
-                f"its services get no messages. Enable it: {hints.command('database', 'alter', name, '--broker', 'ON')}"
-            )
+            enable = hints.command("database", "alter", name, "--broker", "ON")
+            problem = f"its services get no messages. Enable it: `{enable}`"
             yield Fault("broker disabled", f"database {name}", problem)
 
 
@@ -117,7 +116,7 @@ def _create_route(database: str) -> str:
 
 def without_topic(queue: str) -> str:
     """Returns the sentence about a service's queue without a topic, and what to do."""
-    return f"queue {queue} has no topic. Create it: {hints.command('queue', 'create', queue)}"
+    return f"queue {queue} has no topic. Create it: `{hints.command('queue', 'create', queue)}`"
 
 
 def _refused_routes(definitions: Definitions) -> Iterator[Fault]:

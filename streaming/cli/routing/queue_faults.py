@@ -45,7 +45,7 @@ def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], n
     for row in rows:
         for fault in dict.fromkeys(_faults_of(row, told.get(row["queue"], ()), nobody)):
             found[fault].append(row["queue"])
-    more = "" if len(found) <= _MAX_FAULTS else f". All queues: {hints.command('queues')}"
+    more = "" if len(found) <= _MAX_FAULTS else f". All queues: `{hints.command('queues')}`"
     told_of: Counter[str] = Counter()
     for fault, queues in sorted(found.items(), key=lambda each: (-len(each[1]), each[1][0])):
         told_of[fault.kind] += 1

@@ -217,9 +217,10 @@ def explain(
             raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
         wanted = explaining.read_cases(cases)
     elif to_service is None or (from_database is None) == (not incoming):
+        example = hints.command("route", "explain", "//stock", "--database", "shop")
         raise UserError(
             "Name the conversation: the SERVICE that the message is for, and either the sender's --database or "
-            f"--incoming; or --cases. For example: {hints.command('route', 'explain', '//stock', '--database', 'shop')}"
+            f"--incoming; or --cases. For example: `{example}`"
         )
     elif not to_service:
         raise UserError("SERVICE: the name of the service is empty.")

@@ -161,7 +161,7 @@ class RunningInstance:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
         for each in showing.reasons(rows)[:_MAX_REASONS]:
             where = f"service {each.to}" if len(each.services) == 1 else each.to
-            problem = f"{each.what} UTC. {each.why}. All of them: {hints.command('transmissions')}"
+            problem = f"{each.what}. {each.why}. All of them: `{hints.command('transmissions')}`"
             yield Fault("held messages", where, problem)
 
     def _dead_letters(self) -> Iterator[Fault]:
@@ -174,7 +174,7 @@ class RunningInstance:
         for reason, count in reasons.most_common(_MAX_REASONS):
             problem = (
                 f"{plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
-                f"All of them: {hints.command('dead-letters', '--services')}"
+                f"All of them: `{hints.command('dead-letters', '--services')}`"
             )
             yield Fault("dead letters", topic, problem)
 
