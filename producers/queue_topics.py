@@ -9,8 +9,9 @@ from streaming.errors import UserError
 from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.wire.input_records import is_queue_name
-from streaming.wire.topics import Topics, TopicSpec, topic_name_problem
+from streaming.wire.topics import Topics, TopicSpec, prefix_of, topic_name_problem
 
 _log = logging.getLogger(__name__)
 
@@ -87,10 +88,12 @@ def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:
         return
     if monitor_topic in missing:
         raise UserError(
-            f"There is no topic {monitor_topic!r}. Create the monitor's topics with `queue-activation topics`."
+            f"There is no topic {monitor_topic!r}. Create the monitor's topics with "
+            f"`{hints.command('topics', servers=admin.servers, prefix=prefix_of(monitor_topic))}`."
         )
     name = min(missing)
     raise UserError(
-        f"Queue {name!r} has no topic. Create it with `queue-activation queue create {name}`, with "
+        f"Queue {name!r} has no topic. Create it with "
+        f"`{hints.command('queue', 'create', name, servers=admin.servers, prefix=prefix_of(monitor_topic))}`, with "
         f"`kafka-topics.sh --create --topic {name}` or with `producers.queue_topics.create_queue_topics`."
     )

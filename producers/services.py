@@ -16,6 +16,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
+from streaming.system import hints
 from streaming.wire.decoding import decode_json
 from streaming.wire.topics import Topics
 
@@ -183,7 +184,8 @@ def queue_of(cluster: Cluster, topics: Topics, database: str, service: str) -> s
                 value = message.value()
     if value is None:
         raise UserError(
-            f"The router knows no service {service!r} of database {database!r}. `queue-activation service list` shows "
+            f"The router knows no service {service!r} of database {database!r}. "
+            f"`{hints.command('service', 'list', servers=cluster.bootstrap_servers, prefix=topics.prefix)}` shows "
             "the services; a new one is known as soon as the router runs."
         )
     return decode_json(_row_decoder, value).queue

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,7 +32,8 @@ def tell(database, service, address):
     return any(subprocess.run(command, check=False).returncode == 0 for command in (create, alter))
 
 
-with QueueReader(servers, queue, topic_prefix=prefix) as reader:
+# Ctrl-C ends the program; what it has not committed comes again.
+with suppress(KeyboardInterrupt), QueueReader(servers, queue, topic_prefix=prefix) as reader:
     while not reader.has_found_nothing:
         with reader.receive(max_messages=1, timeout=5.0) as messages:
             for message in messages:

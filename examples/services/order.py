@@ -5,6 +5,7 @@ usage: python examples/services/order.py [NUMBER]
 
 import os
 import sys
+from contextlib import suppress
 
 from producers.services import ServiceClient
 
@@ -12,7 +13,11 @@ servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
 number = sys.argv[1] if len(sys.argv) > 1 else "3"
 
-with ServiceClient(servers, "shop", topic_prefix=prefix) as client, client.reader("//shop/orders") as reader:
+with (
+    suppress(KeyboardInterrupt),  # Ctrl-C ends the program
+    ServiceClient(servers, "shop", topic_prefix=prefix) as client,
+    client.reader("//shop/orders") as reader,
+):
     order = client.begin("//shop/orders", "//stock/reserve", lifetime_s=3600)
     order.send(f"{number} chairs".encode())
     is_over = False

@@ -5,6 +5,7 @@ usage: python examples/services/stock.py [QUEUE]
 
 import os
 import sys
+from contextlib import suppress
 
 from producers.reader import QueueReader
 
@@ -12,7 +13,8 @@ servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
 queue = sys.argv[1] if len(sys.argv) > 1 else "stock"
 
-with QueueReader(servers, queue, topic_prefix=prefix) as reader:
+# Ctrl-C ends the program; what it has not committed comes again.
+with suppress(KeyboardInterrupt), QueueReader(servers, queue, topic_prefix=prefix) as reader:
     while not reader.has_found_nothing:
         with reader.receive(max_messages=10, timeout=5.0) as messages:
             for message in messages:

@@ -1,7 +1,7 @@
 """Reads what the activators have published about queues, and whether they run; and says it in sentences."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.wire.activator_rows import ActivatorRow, decode_row
+from streaming.system import hints
+from streaming.system.ages import age, instant_utc
+from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
 
 
@@ -27,10 +29,12 @@ class Told:
     Attributes:
         row: Its row.
         is_running: Whether the activator runs; None: this user may not look.
+        at_ms: When it wrote the row.
     """
 
     row: ActivatorRow
     is_running: bool | None
+    at_ms: int
 
     def why(self) -> list[str]:
         """Returns why no program is started; nothing if nothing keeps the activator from it."""
@@ -44,10 +48,10 @@ class Told:
         if row.entry is None or row.refusal is not None:
             return self.why()
         ended = row.last_exit
-        last = [f"the last one ended at {words.time_of(ended.at)}: {ended.how}"] if ended is not None else []
+        last = [f"the last one ended at {instant_utc(ended.at)}: {ended.how}"] if ended is not None else []
         if self.is_running is False:
             left = [f"entry {row.entry}", words.programs(row), *last]
-            return [*self.why(), f"when it last wrote: {'; '.join(left)}"]
+            return [*self.why(), f"when it last wrote, {age(self.at_ms, _now_ms())} ago: {'; '.join(left)}"]
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
 
     def as_json(self) -> dict[str, Any]:
@@ -55,7 +59,7 @@ class Told:
         return {**msgspec.to_builtins(self.row), "is_running": self.is_running, "why": self.why()}
 
 
-def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, list[Told]]:
+def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, list[Told]]:
     """Returns queue -> what the activators have said about it, without what others than those concerned have said.
 
     If this user may not read it, says so.
@@ -63,9 +67,9 @@ def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
-        queue: The only queue of interest; None: all.
+        queues: The queues of interest.
     """
-    latest = LatestRows("row of an activator", decode_row, lambda line: say(line, err=True))
+    latest = LatestRows("row of an activator", decode_dated_row, lambda line: say(line, err=True))
     try:
         with TopicFollower(kafka, [topics.activators], Start.BEGINNING) as follower:
             for message in follower.to_end():
@@ -73,12 +77,13 @@ def read(kafka: Cluster, topics: Topics, queue: str | None = None) -> dict[str, 
     except UserError as error:
         say(f"what the activators do is unknown: {error}", err=True)
         return {}
-    rows = [row for row in latest.rows.values() if queue in (None, row.queue)]
-    members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row in rows}}
+    rows = [(row, at_ms) for row, at_ms in latest.rows.values() if row.queue in queues]
+    members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row, _ in rows}}
     found: dict[str, list[Told]] = {}
-    for row in rows:
+    for row, at_ms in rows:
         running = members[row.group_id]
-        found.setdefault(row.queue, []).append(Told(row, None if running is None else row.activator in running))
+        is_running = None if running is None else row.activator in running
+        found.setdefault(row.queue, []).append(Told(row, is_running, at_ms))
     return {name: concerned(told) for name, told in found.items()}
 
 
@@ -102,25 +107,41 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
-def problems(found: dict[str, list[Told]], monitors: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a line for each queue that waits for a reader while something is wrong with its activator."""
+def reasons(told: Told) -> list[str]:
+    """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is."""
+    return words.troubles(told.row, _now()) if told.is_running is not False else told.why()
+
+
+def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a line for each queue that waits for a reader while something is wrong with its activator.
+
+    Kafka is asked only if a queue waits.
+
+    Args:
+        kafka: The Kafka cluster.
+        topics: The topics.
+        monitors: The monitors view.
+    """
     waiting = [row["queue"] for row in monitors if row["state"] == "NOTIFIED"]
+    found = read(kafka, topics, set(waiting)) if waiting else {}
     return [
-        f"{queue}: {'; '.join(reasons)}"
-        for queue in waiting
-        for each in found.get(queue, [])
-        if (reasons := words.troubles(each.row, _now()) if each.is_running is not False else each.why())
+        f"{queue}: {'; '.join(wrong)}" for queue in waiting for each in found.get(queue, []) if (wrong := reasons(each))
     ]
 
 
 def nobody(kafka: Cluster, topics: Topics) -> str:
     """Returns the sentence about a queue of which no activator has said anything."""
+    sentence, missing = "none has got a notification of this queue", absence(kafka, topics)
+    return sentence if missing is None else f"{sentence}, and {missing}"
+
+
+def absence(kafka: Cluster, topics: Topics) -> str | None:
+    """Returns the sentence about activators of which none runs; None if one runs, or this is not known."""
     group_id = topics.prefix + DEFAULT_GROUP_ID
-    sentence = "none has got a notification of this queue"
-    if _members(kafka, group_id) == set():
-        start = "Start one: queue-activation activator --config FILE"
-        return f"{sentence}, and none is in the consumer group {group_id}. {start}"
-    return sentence
+    if _members(kafka, group_id) != set():
+        return None
+    start = hints.command("activator", "--config", "FILE")
+    return f"none is in the consumer group {group_id}. Start one: `{start}`"
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:
@@ -133,4 +154,8 @@ def _members(kafka: Cluster, group_id: str) -> set[str] | None:
 
 
 def _now() -> str:
-    return iso_time(time.time_ns() // 1_000_000)
+    return iso_time(_now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -40,14 +41,14 @@ def watch(
 ) -> None:
     """Print notifications as they come, one line each, until Ctrl-C."""
     from streaming.cli import tables
-    from streaming.cli.presence import warn_of_absence
+    from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
         with suppress(UserError):  # it waits for Kafka, whatever happens
-            warn_of_absence(kafka, topics, "monitor")
+            introduce(kafka, topics, "monitor", as_json=as_json)
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 
@@ -70,7 +71,7 @@ def queues(
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     introduce(kafka, topics, "monitor", as_json=as_json)
-    troubles = [] if as_json or not rows else activators.problems(activators.read(kafka, topics), rows)
+    troubles = [] if as_json else activators.problems(kafka, topics, rows)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     tables.print_rows(rows, partial(tables.monitors_view, troubles=troubles), nobody, as_json)
 
@@ -81,7 +82,10 @@ def tasks(
     as_json: Json = False,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Show the running tasks of internal activation: queue, procedure, start and host of each."""
+    """Show the running tasks of internal activation: queue, procedure, start and host of each.
+
+    Says so of tasks that no host has taken, with what to do.
+    """
     from streaming.cli import tables
     from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
@@ -90,12 +94,12 @@ def tasks(
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
     introduce(kafka, topics, "monitor", as_json=as_json)
-    tables.print_rows(rows, tables.tasks_table, "no task is running", as_json)
+    tables.print_rows(rows, tables.tasks_view, "no task is running", as_json)
     if as_json:
         return
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         for line in tables.failures(tables.read_monitors(follower)):
-            typer.echo(line)
+            say(line)
 
 
 def workload(
@@ -157,7 +161,7 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
             said_s = now_s
             behind_s = now_s - begin_s - at_ms / 1000
             late = f", {behind_s:.1f} s behind" if behind_s > 1 else ""
-            typer.echo(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
+            say(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
         time.sleep(max(0.0, begin_s + at_ms / 1000 - now_s))
 
     return pace
@@ -183,7 +187,7 @@ def read(
     config = cluster(bootstrap_servers, kafka_config).config
     with QueueReader(bootstrap_servers, queue, topic_prefix=topic_prefix, kafka_config=config) as reader:
         if read_until_empty(reader, max_messages, wait.ms / 1000, partial(_print_all, work_s=work)) == 0:
-            typer.echo(f"queue {queue}: no message came for this reader within {wait}", err=True)
+            say(f"queue {queue}: no message came for this reader within {wait}", err=True)
 
 
 def _print_all(messages: "Sequence[ReceivedMessage]", work_s: float) -> None:

@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from rich.console import Console
 from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -19,6 +20,8 @@ from streaming.cli.options import (
     option,
 )
 from streaming.core.times import iso_time
+from streaming.system import hints
+from streaming.system.ages import instant
 from streaming.system.logs import printable
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
@@ -57,8 +60,8 @@ def dead_letters(
                 console.print(_line(letter), soft_wrap=True)
     if not count and not as_json:
         who = "router or a transport has" if services else "monitor has"
-        more = "" if services else ". `dead-letters --services` shows those of services"
-        typer.echo(f"no dead letters: Kafka holds no record that the {who} refused{more}")
+        more = "" if services else f". `{hints.command('dead-letters', '--services')}` shows those of services"
+        say(f"no dead letters: Kafka holds no record that the {who} refused{more}")
 
 
 def decode(message: Message) -> dict[str, Any]:
@@ -112,7 +115,7 @@ def _line(letter: dict[str, Any]) -> Text:
     where = f"{letter['topic']}[{letter['partition']}] offset {letter['offset']}"
     number = "" if letter.get("number") is None else f" ({letter['number']})"
     line = Text.assemble(
-        (printable(letter["time"] or "-"), "dim"),
+        (instant(letter["time"]), "dim"),
         "  ",
         (printable(letter["reason"] or "no reason"), "red"),
         number,

@@ -1,6 +1,7 @@
 """The command `queue-activation`: reads options, runs a command, and turns errors into exit codes."""
 
 import errno
+import io
 import os
 import re
 import sys
@@ -35,7 +36,8 @@ from streaming.cli.conversations import commands as conversations
 from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
-from streaming.system import logs, stop_signals
+from streaming.system import hints, logs, stop_signals
+from streaming.system.wrapping import fitted
 
 # Python's reason for a text with bytes that it could not decode. Texts of records have none.
 _NOT_DECODED = "surrogates not allowed"
@@ -80,6 +82,7 @@ def common(
     the environment, and the environment overrides the file of --config. Give --config before the command:
     queue-activation --config FILE monitor.
     """
+    hints.begin(context.invoked_subcommand or "", None if config is None else str(config))
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
 
@@ -193,6 +196,7 @@ _say_whole_sentences(app)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command line, by default this process's. An error of the user becomes one message and exit code 2."""
+    logs.warn_on_screens()
     try:
         exit_code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
@@ -200,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TyperException as error:
         _name_the_source(error)
         click_error = cast("Any", error)  # Typer has no public type for the errors that it raises
-        click_error.show()
+        shown = io.StringIO()
+        click_error.show(shown)
+        typer.echo(fitted(shown.getvalue(), sys.stderr), err=True, nl=False)
         sys.exit(click_error.exit_code)
     except typer.Abort:
         sys.exit(1)
@@ -219,6 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _drop_output()
         logs.report(f"The output cannot be written: {error.strerror}. Give it another place.")
         sys.exit(2)
+    finally:
+        hints.forget()
 
 
 def _drop_output() -> None:
@@ -228,13 +236,16 @@ def _drop_output() -> None:
 
 
 def _name_the_source(error: TyperException) -> None:
-    """Names the source of an invalid value, unless it is the command line, and shortens the message."""
+    """Names the source of an invalid value, unless it is the command line, and tidies the message."""
     if not isinstance(error, typer.BadParameter):
         return
     error.message = error.message.removeprefix("Value error, ")
     context, parameter = error.ctx, error.param
     if context is None or parameter is None or parameter.name is None:
         return
+    # Typer has the choices of an option that takes any case in small letters.
+    for each in parameter.type_descriptor.choices or ():
+        error.message = error.message.replace(repr(each.value.casefold()), repr(each.value))
     source = context.get_parameter_source(parameter.name)
     if source is not None and source.name == "ENVIRONMENT":
         error.param_hint = f"the environment variable {parameter.envvar}"

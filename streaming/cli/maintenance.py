@@ -3,13 +3,13 @@
 import json
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -19,6 +19,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
@@ -53,16 +54,7 @@ def maintenance(
         if as_json:
             _print_lines(_task_fields(row, task) for row in programs for task in row.tasks)
         else:
-            _print_table(
-                [_task_view(row, task) for row in programs for task in row.tasks],
-                [
-                    f"{task.name} last failed: {task.last_error}"
-                    for row in programs
-                    for task in row.tasks
-                    if task.last_error
-                ],
-                "none: no monitor, router, transport or host that may write service-maintenance has run yet",
-            )
+            _print_tasks(programs)
         if not watches:
             return
         shown = {(row.instance, task.name): task for row in programs for task in row.tasks}
@@ -92,18 +84,13 @@ def connections(
     """
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
         programs = _read_programs(_latest(), follower)
-    found = [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
     if as_json:
         _print_lines(
             {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
-            for row, each in found
+            for row, each in _connections_of(programs)
         )
     else:
-        _print_table(
-            [_connection_view(row, each) for row, each in found],
-            [_problem(each) for _, each in found],
-            "none: no transport has one",
-        )
+        _print_connections(programs)
 
 
 def _latest() -> "LatestRows[ProgramRow]":
@@ -131,6 +118,28 @@ def _read_programs(latest: "LatestRows[ProgramRow]", follower: "TopicFollower") 
     return [row for _, row in sorted(latest.rows.items())]
 
 
+def _print_tasks(programs: "Iterable[ProgramRow]") -> None:
+    found = [(row, task) for row in programs for task in row.tasks]
+    _print_table(
+        [_task_view(row, task) for row, task in found],
+        [f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error],
+        "none: no monitor, router, transport or host that may write service-maintenance has run yet",
+    )
+
+
+def _connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow, ConnectionRow]]":
+    return [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
+
+
+def _print_connections(programs: "Iterable[ProgramRow]") -> None:
+    found = _connections_of(programs)
+    _print_table(
+        [_connection_view(row, each) for row, each in found],
+        [_problem(each) for _, each in found],
+        "none: no transport has one",
+    )
+
+
 def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:
     fields = {"program": row.program, **msgspec.to_builtins(task)}
     return {**fields, "instance": row.instance, "update_time": row.update_time}
@@ -139,10 +148,10 @@ def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:
 def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
     return {
         "program": f"{row.program} {row.instance}",
-        "seen (UTC)": _time(row.update_time),
+        "seen (UTC)": instant(row.update_time),
         "task": task.name,
         "every": str(task.every),
-        "last run": _time(task.last_run),
+        "last run (UTC)": instant(task.last_run),
         "did": f"{task.last_done:,}",
         "took ms": "-" if task.is_counted else f"{task.duration_ms:,}",
         "runs": f"{task.runs:,}",
@@ -155,10 +164,10 @@ def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str
     waits = f"{connection.forwarding_messages:,} ({connection.forwarding_bytes:,} B)"
     return {
         "transport": row.instance,
-        "seen (UTC)": _time(row.update_time),
+        "seen (UTC)": instant(row.update_time),
         "address": connection.address,
         "state": connection.state,
-        "since": _time(connection.since),
+        "since (UTC)": instant(connection.since),
         "sent": f"{connection.messages:,}",
         "bytes": f"{connection.bytes:,}",
         "unsent": f"{connection.unsent:,}",
@@ -168,15 +177,8 @@ def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str
 
 def _problem(connection: "ConnectionRow") -> str:
     """Returns what is wrong with a connection; empty if nothing is."""
-    until = f"suppressed until {_time(connection.suppressed_until)} UTC: " if connection.suppressed_until else ""
+    until = f"suppressed until {instant_utc(connection.suppressed_until)}: " if connection.suppressed_until else ""
     return f"{connection.address}: {until}{connection.last_error}" if connection.last_error else ""
-
-
-def _time(time: str | None) -> str:
-    """Returns the time of day, or the date if it is not today."""
-    if time is None:
-        return "-"
-    return time[11:19] if time[:10] == f"{datetime.now(UTC):%Y-%m-%d}" else time[:10]
 
 
 def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
@@ -185,17 +187,19 @@ def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) -> None:
+    """Prints rows that begin with a program and when it was seen, and what is wrong."""
     from rich.console import Group
     from rich.text import Text
 
     from streaming.cli import tables
-    from streaming.cli.routing.databases import table_of
+    from streaming.system.screens import Sentence
 
     if not rows:
-        typer.echo(empty)
+        say(empty)
         return
-    lines = [Text(printable(problem), "red") for problem in dict.fromkeys(problems) if problem]
-    tables.print_view(Group(table_of(rows), *([Text(), *lines] if lines else [])))
+    table = tables.table_of(rows, ["seen (UTC)", "last run (UTC)", "since (UTC)"], grouped_by=2)
+    lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
+    tables.print_view(Group(table, *([Text()] if lines else []), *lines))
 
 
 def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json: bool) -> None:
@@ -203,7 +207,7 @@ def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json:
         typer.echo(json.dumps(_task_fields(row, task)))
         return
     what = f"has failed: {task.last_error}" if has_failed else f"did {task.last_done:,}"
-    typer.echo(printable(f"{(task.last_run or '-')[11:19]}  {row.program} {row.instance}  {task.name} {what}"))
+    typer.echo(printable(f"{instant(task.last_run)}  {row.program} {row.instance}  {task.name} {what}"))
 
 
 def register(app: typer.Typer) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -22,7 +23,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.core.activation.settings import CoreSettings, Semantics
-from streaming.system import durations, logs, stop_signals
+from streaming.system import durations, hints, logs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 from streaming.wire.notifications import ActivationFormat
@@ -186,7 +187,7 @@ def monitor(
         auto_create_queues=auto_create_queues,
     )
     for warning in short_leases(core):
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     settings = MonitorSettings(
         bootstrap_servers=bootstrap_servers,
         kafka_properties=kafka_properties(kafka_config),
@@ -221,8 +222,8 @@ def short_leases(core: CoreSettings) -> list[str]:
         ("--task-lease", core.task_lease_ms, "a host reports a task", REPORT_INTERVAL_MS, "a running task is lost"),
     ]
     return [
-        f"{option} {durations.of(lease_ms)} ends before {who} again, every {durations.of(every_ms)}: {effect} between "
-        "two reports"
+        f"{hints.option(option)} {durations.of(lease_ms)} ends before {who} again, every {durations.of(every_ms)}: "
+        f"{effect} between two reports"
         for option, lease_ms, who, every_ms, effect in leases
         if lease_ms <= every_ms
     ]

@@ -1,14 +1,18 @@
 """Options that several commands of the command line share."""
 
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from streaming.cli.lines import say
+from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.clients import Cluster
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 
@@ -17,6 +21,21 @@ def option(name: str, help_text: str, **more: Any) -> Any:
     """Returns an option `--name` that the environment variable QUEUE_ACTIVATION_NAME can also set."""
     variable = "QUEUE_ACTIVATION_" + name.removeprefix("--").split("/", maxsplit=1)[0].replace("-", "_").upper()
     return typer.Option(name, help=help_text, envvar=variable, show_envvar=False, **more)
+
+
+def place(name: str, help_text: str, **more: Any) -> Any:
+    """Returns an option that says where Kafka is. Command lines in sentences for users have it too."""
+    return option(name, help_text, callback=_note, **more)
+
+
+def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """Notes the value of an option for the hints; without --config, which they have too, and without a default."""
+    source = context.get_parameter_source(str(parameter.name))
+    is_own = source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+    overrides = source is not None and source.name == "COMMANDLINE" and str(parameter.envvar) in os.environ
+    differs = value != parameter.get_default(context)
+    hints.note(parameter.opts[0], None if value is None else str(value), is_needed=is_own and (differs or overrides))
+    return value
 
 
 def duration(name: str, help_text: str, *, may_be_none: bool = False) -> Any:
@@ -37,13 +56,18 @@ class OnOff(StrEnum):
     OFF = "OFF"
 
 
+def choice(of: type[StrEnum]) -> dict[str, Any]:
+    """Returns the arguments of an option with such values: it takes them in any case, and the help has them as is."""
+    return {"case_sensitive": False, "metavar": f"<{'|'.join(of)}>"}
+
+
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
 
-BootstrapServers = Annotated[str, option("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")]
-TopicPrefix = Annotated[str, option("--topic-prefix", "Beginning of the names of the monitor's topics.")]
+BootstrapServers = Annotated[str, place("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")]
+TopicPrefix = Annotated[str, place("--topic-prefix", "Beginning of the names of the monitor's topics.")]
 KafkaConfig = Annotated[
     Path | None,
-    option(
+    place(
         "--kafka-config",
         "Java properties file with further settings for all Kafka clients, such as users and TLS.",
         dir_okay=False,
@@ -84,12 +108,23 @@ MetricsHost = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 
 
+def confirm(question: str) -> None:
+    """Asks for a confirmation, unless the user has given --yes; ends the command without one.
+
+    Raises:
+        UserError: There is no terminal to ask on.
+    """
+    if not sys.stdin.isatty():
+        raise UserError(f"{question} Add --yes: there is no terminal to ask on.")
+    typer.confirm(question, abort=True)
+
+
 def kafka_properties(config: Path | None) -> dict[str, str]:
     """Returns the properties in the file of --kafka-config, by Java's names; warns if others can read its secrets."""
     properties = client_properties.load(config)
     warning = client_properties.exposure(config, properties) if config is not None else None
     if warning is not None:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     return properties
 
 

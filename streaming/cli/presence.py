@@ -1,6 +1,7 @@
 """Says whether the programs run on which the views depend, and how old the views are.
 
-Each program is a member of a consumer group. A monitor writes a tick and a router its progress at least every 10 s.
+Each program is a member of a consumer group. Monitor and router leave a sign of life after each batch that they have
+committed.
 """
 
 import time
@@ -16,18 +17,31 @@ from streaming.daemons.transport import transport
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.system.ages import age, as_of
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.signs_of_life import SignOfLife, decode_sign
 from streaming.wire.topics import Topics
 
 # Program -> its consumer group without the topic prefix, and what nobody does if no such program runs.
 PROGRAMS = {
+    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
     "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
-    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
 }
 
-# After three signs of life that have not come.
-_LATE_MS = 30_000
+_AGE = "the age of what follows"
+_NO_SIGN = {
+    "monitor": (
+        "no monitor has left a sign of life: none has committed a batch, or that was longer ago than Kafka keeps the "
+        "offsets of consumer groups (7 days by default)"
+    ),
+    "router": "no router has left a sign of life: none has committed a batch, or Kafka is older than version 3.0",
+}
+# The router commits a batch at least this often.
+_ROUTERS_PAUSE_MS = 10_000
+# A program is late after this many signs of life that have not come.
+_SIGNS_MISSED = 3
 
 
 def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
@@ -51,7 +65,7 @@ def absence(kafka: Cluster, topics: Topics, program: str) -> str | None:
     group_id, consequence = PROGRAMS[program]
     return (
         f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}. Start one: "
-        f"queue-activation {program}"
+        f"`{hints.command(program)}`"
     )
 
 
@@ -64,8 +78,10 @@ def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: s
     return True
 
 
-def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) -> None:
+def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) -> bool:
     """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
+
+    Returns whether the program may run.
 
     Args:
         kafka: The cluster.
@@ -74,39 +90,55 @@ def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) ->
         as_json: Whether the view is for programs. Its rows have times of their own.
     """
     may_run = warn_of_absence(kafka, topics, program, " What follows is what the last one has written.")
-    with _told_if_denied("how old this is"):
-        seen_ms, now_ms = last_sign_ms(kafka, topics, program), _now_ms()
-        if seen_ms is not None and may_run and (late := lateness(program, seen_ms, now_ms)) is not None:
+    with _told_if_denied(_AGE):
+        sign, now_ms = last_sign(kafka, topics, program), _now_ms()
+        if may_run and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
-        if seen_ms is not None and not as_json:
-            typer.echo(as_of(seen_ms, now_ms))
+        elif sign is None:
+            say(f"{_AGE} is unknown: {_NO_SIGN[program]}.", err=True)
+        if sign is not None and not as_json:
+            typer.echo(as_of(sign.committed_ms, now_ms))
+    return may_run
 
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
-    """Says how old the view is that a program writes, or that this is not known; nothing if it never ran."""
-    with _told_if_denied("how old this is"):
-        if (seen_ms := last_sign_ms(kafka, topics, program)) is not None:
-            typer.echo(as_of(seen_ms, _now_ms()))
+    """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
+    with _told_if_denied(_AGE):
+        if (sign := last_sign(kafka, topics, program)) is not None:
+            typer.echo(as_of(sign.committed_ms, _now_ms()))
 
 
-def last_sign_ms(kafka: Cluster, topics: Topics, program: str) -> int | None:
-    """Returns when a monitor or a router last wrote that it gets on; None: it never has, or Kafka is too old to tell.
+def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None:
+    """Returns the last sign of life of a monitor or a router; None: there is none, or Kafka keeps it no longer.
+
+    Both leave it after they have committed a batch, so a program whose work hangs leaves none.
 
     Raises:
-        AccessDeniedError: This user may not look at the program's topic.
+        AccessDeniedError: This user may not look at the program's topic or group.
         UserError: Kafka cannot be reached, or refuses.
     """
-    return Admin(kafka).newest_ms({"monitor": topics.ticks, "router": topics.service_progress}[program])
-
-
-def lateness(program: str, seen_ms: int, now_ms: int) -> str | None:
-    """Returns the sentence about a program whose last sign of life is older than it may be; None: it is not."""
-    if now_ms - seen_ms <= _LATE_MS:
+    admin = Admin(kafka)
+    if program == "router":
+        newest_ms = admin.newest_ms(topics.service_progress)
+        return None if newest_ms is None else SignOfLife(newest_ms, _ROUTERS_PAUSE_MS)
+    text = admin.committed_text(topics.prefix + sole_monitor.GROUP_ID, topics.ticks)
+    try:
+        return None if text is None else decode_sign(text)
+    except InvalidRecordError:
         return None
-    or_longer = " (or every --check-interval, if that is longer)" if program == "monitor" else ""
+
+
+def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
+    """Returns the sentence about a program that runs, if its last sign of life is missing or too old; else None."""
+    advice = "Unless it was just started, look at the end of its log"
+    if sign is None:
+        return f"{_NO_SIGN[program]}. {advice}"
+    if now_ms - sign.committed_ms <= _SIGNS_MISSED * sign.next_within_ms:
+        return None
+    every = age(0, sign.next_within_ms)
     return (
-        f"the {program}'s last sign of life is {age(seen_ms, now_ms)} old, and there should be one every 10 s"
-        f"{or_longer}. Unless it was just started, look at the end of its log"
+        f"the {program}'s last sign of life is {age(sign.committed_ms, now_ms)} old, and there should be one every "
+        f"{every}. {advice}"
     )
 
 

@@ -15,15 +15,18 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
+    confirm,
     option,
     part_of_definition,
 )
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
+from streaming.system.numbers import plural
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
@@ -54,7 +57,7 @@ Status = Annotated[
     part_of_definition(
         "--status",
         "OFF: no notification is written, and no task is started. Running readers continue.",
-        case_sensitive=False,
+        **choice(OnOff),
     ),
 ]
 Procedure = Annotated[
@@ -80,7 +83,7 @@ PoisonMessageHandling = Annotated[
     part_of_definition(
         "--poison-message-handling",
         "ON: five rollbacks in a row set the queue OFF (ON if never set).",
-        case_sensitive=False,
+        **choice(OnOff),
     ),
 ]
 ExternalActivationTimeout = Annotated[
@@ -166,7 +169,7 @@ def alter(
     status: Status = None,
     activation: Annotated[
         Activation | None,
-        part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", case_sensitive=False),
+        part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", **choice(Activation)),
     ] = None,
     procedure: Procedure = None,
     max_queue_readers: MaxQueueReaders = None,
@@ -191,7 +194,9 @@ def alter(
     )  # fmt: skip
     commands = _commands(queue, "ALTER_QUEUE", fields, notification or [], drop_notification or [])
     if not commands:
-        raise UserError("Nothing to alter: give at least one option. `queue alter --help` lists them.")
+        raise UserError(
+            f"Nothing to alter: give at least one option. `{hints.plain('queue', 'alter', '--help')}` lists them."
+        )
     if not is_created:
         _require(kafka, topics, queue)
     if "activation" in fields and procedure is None and activation is None:
@@ -207,6 +212,7 @@ def drop(
     delete_topic: Annotated[
         bool, part_of_definition("--delete-topic", "Also delete the topic of that name, with all its messages.")
     ] = False,
+    yes: Annotated[bool, part_of_definition("--yes", "Do not ask before unread messages are deleted.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
@@ -219,6 +225,8 @@ def drop(
     _require(kafka, topics, queue)  # so that a mistyped name does not delete another topic
     if delete_topic:
         check_queue_names([queue], topics)
+        if not yes:
+            _ask_about_unread(kafka, topics, queue)
     _send(kafka, topics, _commands(queue, "DROP_QUEUE", {}, [], []))
     say(f"queue {queue}: dropped{_when(kafka, topics)}")
     if delete_topic:
@@ -239,13 +247,14 @@ def show(
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
     from streaming.cli import queue_facts, queue_show, tables
-    from streaming.cli.presence import introduce
+    from streaming.cli.presence import introduce, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     facts = queue_facts.find(kafka, topics, queue)
     if facts.definition is None and facts.row is None:
+        warn_of_absence(kafka, topics, "monitor")
         raise _no_queue(queue)
-    introduce(kafka, topics, "monitor", as_json=as_json)
+    facts.is_watched = introduce(kafka, topics, "monitor", as_json=as_json)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
@@ -313,7 +322,7 @@ def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None
     from streaming.cli.command_sender import send_commands
 
     records = [(command.queue, msgspec.json.encode(command)) for command in commands]
-    send_commands(kafka, topics.commands, records, f"queue-activation queue show {commands[0].queue}")
+    send_commands(kafka, topics.commands, records, hints.command("queue", "show", commands[0].queue))
 
 
 def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
@@ -336,10 +345,20 @@ def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
         )
 
 
+def _ask_about_unread(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Asks whether to delete a topic with messages that are unread, as far as the monitor knows."""
+    from streaming.cli import queue_facts, tables
+
+    row = queue_facts.row_of(kafka, topics, queue)
+    if row is not None and (row["unread_messages"] > 0 or row.get("is_count_uncertain")):
+        what = f"{tables.unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
+        confirm(f"Delete topic {queue} with {what}?")
+
+
 def _no_queue(queue: str) -> UserError:
     return UserError(
         f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
-        f"`queue-activation queues` lists the queues; `queue-activation queue create {queue}` creates this one."
+        f"`{hints.command('queues')}` lists the queues; `{hints.command('queue', 'create', queue)}` creates this one."
     )
 
 
@@ -354,7 +373,7 @@ def _warn_of_readers_without_a_partition(
     partitions = partitions_of(kafka, topics, queue)
     if partitions is not None and partitions < max_queue_readers:
         say(
-            f"warning: topic {queue} has {partitions} partition{'s' if partitions > 1 else ''}, so of "
+            f"warning: topic {queue} has {plural(partitions, 'partition')}, so of "
             f"{max_queue_readers} readers no more than {partitions} can receive at a time",
             err=True,
         )
@@ -368,7 +387,7 @@ def _when(kafka: Cluster, topics: Topics) -> str:
         is_taken = is_running(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
-    return "" if is_taken else " (no monitor is running; this takes effect once `queue-activation monitor` runs)"
+    return "" if is_taken else f" (no monitor is running; this takes effect once `{hints.command('monitor')}` runs)"
 
 
 def register(parent: typer.Typer) -> None:

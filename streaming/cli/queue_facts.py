@@ -46,6 +46,7 @@ class QueueFacts:
         activations: The last notifications, oldest first.
         activators: What the activators say about it.
         no_activator: If none has said anything: why, as far as it is known.
+        is_watched: Whether a monitor may run.
     """
 
     name: str
@@ -57,6 +58,7 @@ class QueueFacts:
     activations: list[Activation] = field(default_factory=list)
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
+    is_watched: bool = True
 
 
 def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
@@ -65,7 +67,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
-    definition, row = definition_of(cluster, topics, queue), _row(cluster, topics, queue)
+    definition, row = definition_of(cluster, topics, queue), row_of(cluster, topics, queue)
     if definition is not None and row is not None:
         definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     facts = QueueFacts(queue, partitions_of(cluster, topics, queue), definition, row)
@@ -73,7 +75,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         return facts
     with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
         facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
-    facts.activators = activators.read(cluster, topics, queue).get(queue, [])
+    facts.activators = activators.read(cluster, topics, {queue}).get(queue, [])
     if not facts.activators and (definition is None or definition.notifications):
         facts.no_activator = activators.nobody(cluster, topics)
     facts.sessions = _sessions(cluster, topics, queue)
@@ -84,10 +86,11 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
 
 def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
     """Returns whether a command has created the queue or the monitor knows it otherwise. Raises as `find` does."""
-    return definition_of(cluster, topics, queue) is not None or _row(cluster, topics, queue) is not None
+    return definition_of(cluster, topics, queue) is not None or row_of(cluster, topics, queue) is not None
 
 
-def _row(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
+def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
+    """Returns the queue's row of the monitors view; None if the monitor does not know it. Raises as `find` does."""
     with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
         return next((row for row in tables.read_monitors(follower) if row["queue"] == queue), None)
 
@@ -124,10 +127,19 @@ def _events(follower: TopicFollower, queue: str, decoder: Any) -> Iterator[tuple
 
 def partitions_of(cluster: Cluster, topics: Topics, queue: str) -> int | None:
     """Returns the number of partitions of a queue's topic; None: it has none, or this user may not see it."""
+    return (topic_of(cluster, topics, queue) or {}).get(queue)
+
+
+def topic_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, int] | None:
+    """Returns a queue's topic and its number of partitions, or nothing if there is none; None: this user may not see.
+
+    Raises:
+        UserError: Kafka cannot be reached or refuses.
+    """
     if topic_name_problem(queue, topics) is not None:
-        return None
+        return {}
     try:
-        return Admin(cluster).find_topics({queue: (AclOperation.DESCRIBE,)}).get(queue)
+        return Admin(cluster).find_topics({queue: (AclOperation.DESCRIBE,)})
     except RightMissingError:
         return None
 

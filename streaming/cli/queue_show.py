@@ -5,18 +5,20 @@ from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import UNCERTAIN, clock, failure, state_name, unread_count
+from streaming.cli.tables import UNCERTAIN, failure, state_name, unread_count
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Session
 from streaming.core.times import FOREVER_MS
-from streaming.system import durations
+from streaming.system import durations, hints
+from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
+from streaming.system.screens import Fields, Sentence
 
 
 def explanation(facts: QueueFacts) -> list[str]:
@@ -40,6 +42,8 @@ def explanation(facts: QueueFacts) -> list[str]:
             next_start_at=_time(row.get("next_start_time")),
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
+            is_watched=facts.is_watched,
+            switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
         )
     )
 
@@ -83,9 +87,6 @@ def _definition(definition: QueueDefinition) -> dict[str, Any]:
 
 def show(facts: QueueFacts) -> RenderableType:
     """Returns all that is known, for people."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
     sections = {
         "state": _state(facts),
         "activator": [line for each in facts.activators for line in each.lines()] or [facts.no_activator or "none"],
@@ -100,9 +101,8 @@ def show(facts: QueueFacts) -> RenderableType:
             for one in {each.sequence: each for each in facts.activations}.values()
         ],
     }
-    for name, lines in sections.items():
-        table.add_row(name, Text(printable_lines(lines or ["none"])))
-    return Group(Text(printable(facts.name), "bold"), table)
+    fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections.items())
+    return Group(Sentence(facts.name, "bold"), fields)
 
 
 def printable_lines(lines: Iterable[str]) -> str:
@@ -112,8 +112,11 @@ def printable_lines(lines: Iterable[str]) -> str:
 
 def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
+    if row is None and facts.is_watched:
+        does = f"does `{hints.command('monitor')}` run?"
+        return [f"unknown to the monitor, which has read no record of this queue; {does}"]
     if row is None:
-        return ["unknown to the monitor, which has read no record of this queue; does `queue-activation monitor` run?"]
+        return ["No monitor runs, and the last one, if there was one, has read no record of this queue."]
     unread = row["unread_messages"]
     counts = f"{unread_count(row)} unread, readers waiting: {row['tasks_waiting']}"
     early = (
@@ -128,8 +131,8 @@ def _state(facts: QueueFacts) -> list[str]:
 def _topic(facts: QueueFacts) -> str:
     if facts.partitions is None:
         return "no topic of this name that this user may see; none is needed if the messages are stored elsewhere"
-    plural = "s" if facts.partitions != 1 else ""
-    return f"{facts.partitions} partition{plural}: at most {facts.partitions} reader{plural} can receive at a time"
+    partitions, readers = plural(facts.partitions, "partition"), plural(facts.partitions, "reader")
+    return f"{partitions}: at most {readers} can receive at a time"
 
 
 def _definition_lines(definition: QueueDefinition | None) -> list[str]:
@@ -165,7 +168,7 @@ def _procedure_lines(facts: QueueFacts) -> list[str]:
 def _session(name: str, session: Session) -> str:
     parts = ["waits in RECEIVE"] if session.wait is not None else []
     parts += [
-        f"has received {messages} message{'s' if messages != 1 else ''} in transaction {name}"
+        f"has received {plural(messages, 'message')} in transaction {name}"
         for name, messages in session.transactions.items()
     ]
     return f"{name}  {', '.join(parts)}"
@@ -173,12 +176,16 @@ def _session(name: str, session: Session) -> str:
 
 def _task(row: dict[str, Any]) -> str:
     where = row["host"] or "a host without a name" if row["is_confirmed"] else None
-    how = f"runs on {where}" if where else "not taken by a host yet; does `queue-activation host` run?"
+    how = (
+        f"runs on {where}"
+        if where
+        else f"not taken by a host yet; does `{hints.command('host', '--config', 'FILE')}` run?"
+    )
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
 
 
 def _time(iso_time: str | None) -> str | None:
-    return None if iso_time is None else f"{clock(iso_time)[:8]} UTC"
+    return None if iso_time is None else instant_utc(iso_time)
 
 
 def _on_off(is_on: bool) -> str:

@@ -16,7 +16,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.errors import UserError
-from streaming.system import stop_signals
+from streaming.system import hints, stop_signals
 from streaming.system.logs import LogFormat
 
 # The variables of options that two of the programs have, and that must differ.
@@ -32,7 +32,8 @@ def run(
         Path | None,
         option(
             "--checkpoints",
-            "Folder for the checkpoints of monitor and router. Without it, each has its own --checkpoint-location.",
+            "Folder for the checkpoints of monitor and router. Without it, they are where the tables [monitor] and "
+            "[router] in the file of --config say.",
             file_okay=False,
         ),
     ] = None,
@@ -42,8 +43,9 @@ def run(
 ) -> None:
     """Run monitor, router and transport on this machine, until Ctrl-C or SIGTERM.
 
-    Each is a process of its own, and its name comes before each of its lines. Prints `run ready` when all three are
-    ready. If one of them ends, the others are stopped, and `run` ends with its exit code.
+    Each is a process of its own, and its name comes before each of its lines. The transport starts when the other two
+    are ready. Prints `run ready` when all three are. If one of them ends, the others are stopped, and `run` ends with
+    its exit code.
 
     Their other options come from the tables [monitor], [router] and [transport] in the file of --config, or from the
     environment. The topics must exist: run `queue-activation topics` first.
@@ -58,8 +60,8 @@ def run(
     if kafka_config is not None:
         shared += ["--kafka-config", str(kafka_config.absolute())]
 
-    def program(name: str, ready: str, *options: str) -> Program:
-        return Program(name, [*first, name, *shared, *options], ready)
+    def program(name: str, *options: str, after: frozenset[str] = frozenset()) -> Program:
+        return Program(name, [*first, name, *shared, *options], f"{name} ready", after)
 
     def place(name: str) -> list[str]:
         location = [] if checkpoints is None else ["--checkpoint-location", str(checkpoints.absolute() / name)]
@@ -67,17 +69,18 @@ def run(
 
     # They are stopped in this order: what the router has decided last can still be delivered and activate a reader.
     programs = [
-        program("router", "router ready", *place("router")),
-        program("transport", "transport ready"),
-        program("monitor", "monitor ready", *place("monitor")),
+        program("router", *place("router")),
+        # Several transports share the work, so one would take some from another `run` before that `run` refuses this.
+        program("transport", after=frozenset(("router", "monitor"))),
+        program("monitor", *place("monitor")),
     ]
     with stop_signals.taken() as signals:
         signals.only_note()
-        raise typer.Exit(Together(programs, _environment(), "run ready").run(signals))
+        raise typer.Exit(Together(programs, _environment(checkpoints), "run ready").run(signals))
 
 
-def _environment() -> dict[str, str]:
-    """Returns the environment of the programs.
+def _environment(checkpoints: Path | None) -> dict[str, str]:
+    """Returns the environment of the programs, whose sentences name the options of `run`.
 
     Raises:
         UserError: A variable would give two of them the same value of an option in which they must differ.
@@ -88,7 +91,7 @@ def _environment() -> dict[str, str]:
                 f"{variable} would apply to several programs. Write the option into the table of each in the file of "
                 "--config."
             )
-    return dict(os.environ)
+    return {**os.environ, hints.UNDER_RUN_VARIABLE: "" if checkpoints is None else "--checkpoints"}
 
 
 def register(app: typer.Typer) -> None:

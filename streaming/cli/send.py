@@ -19,6 +19,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.errors import UserError
+from streaming.system.numbers import plural
 from streaming.wire.topics import Topics
 
 # The most lines of standard input in one transaction: all of them become visible, or none.
@@ -54,7 +55,7 @@ def send(
             except (TransactionAbortedError, ClientUnusableError) as error:
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
             sent += len(values)
-    say(f"{sent:,} message{'s' if sent != 1 else ''} sent to {queue}", err=True)
+    say(f"{plural(sent, 'message')} sent to {queue}", err=True)
     # Who sends does not need the right to look for the monitor.
     with suppress(AccessDeniedError):
         if (sentence := absence(kafka, Topics(topic_prefix), "monitor")) is not None:
@@ -67,7 +68,7 @@ def _values(text: str) -> Iterator[list[bytes]]:
         yield [text.encode()]
         return
     if sys.stdin.isatty():
-        typer.echo("Each line is a message. Ctrl-D ends the input.", err=True)
+        say("Each line is a message. Ctrl-D ends the input.", err=True)
     lines: Queue[bytes | None] = Queue(2 * _LINES_AT_A_TIME)
     Thread(target=_read_lines, args=[lines], daemon=True).start()
     while (line := lines.get()) is not None:

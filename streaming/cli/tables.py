@@ -4,7 +4,7 @@ import heapq
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,13 +12,19 @@ import msgspec
 import typer
 from confluent_kafka import Message
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
+from streaming.core.times import date_and_time
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
+from streaming.system import ages, hints
+from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
+from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
+from streaming.system.wrapping import columns
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
@@ -30,8 +36,6 @@ _REASON_STYLES = {
     "TIMEOUT_EXPIRED": "bold red",
 }
 
-# The width for a file or a pipe, in columns: wide enough that nothing is cut.
-_PIPE_WIDTH = 200
 # From this width on, tables and lines have all columns.
 _WIDE = 110
 # Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
@@ -43,24 +47,19 @@ _any_decoder = msgspec.json.Decoder(dict[str, Any])
 _log = logging.getLogger(__name__)
 
 
-def clock(iso_time: str | None) -> str:
-    """Returns the time of day of a record's time, which is in UTC."""
-    return iso_time[11:23] if iso_time else "-"
-
-
-def notification_line(activation: Activation, width: int = _PIPE_WIDTH) -> Text:
-    """Returns a line for a record of queue-activations, shorter if it is for less than _WIDE columns."""
+def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
+    """Returns a line for a record of queue-activations; for less than _WIDE columns, a shorter one without a date."""
     if activation.event_type == "BROKER_QUEUE_DISABLED":
         why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
     else:
         why = Text(printable(activation.reason or ""), _REASON_STYLES.get(activation.reason or "", ""))
-    time, queue = printable(clock(activation.post_time)), printable(activation.queue)
+    time, queue = printable(activation.post_time), printable(activation.queue)
     unread, waiting = max(0, activation.unread_messages), activation.tasks_waiting
     if width < _WIDE:
-        line = Text.assemble((time[:8], "dim"), " ", (f"{queue:<14}", "bold"))
+        line = Text.assemble((date_and_time(time)[1], "dim"), " ", (f"{queue:<14}", "bold"))
         line.append(f" #{activation.sequence:<4} unread {unread:<5} ")
     else:
-        line = Text.assemble((time, "dim"), "  ", (f"{queue:<24}", "bold"))
+        line = Text.assemble((instant(time), "dim"), "  ", (f"{queue:<24}", "bold"))
         line.append(f" #{activation.sequence:<5} unread {unread:<7} waiting {waiting:<4} ")
     line.append_text(why)
     if activation.notification is not None and activation.notification != DEFAULT_NOTIFICATION:
@@ -70,12 +69,16 @@ def notification_line(activation: Activation, width: int = _PIPE_WIDTH) -> Text:
 
 def watch(follower: TopicFollower, console: Console, as_json: bool, is_from_beginning: bool = False) -> None:
     """Prints notifications as they come, until interrupted; those that are there already, in order of time."""
-    decoder = RecordDecoder("notification", decode, _warn)
+    decoder, day = RecordDecoder("notification", decode, _warn), ages.today()
     old = follower.to_end() if is_from_beginning else ()
     for message, activation in chain(_in_order(_decoded(old, decoder)), _decoded(follower.forever(), decoder)):
         if as_json:
             console.out(_json_line(message, activation), highlight=False)
         else:
+            date, _ = date_and_time(printable(activation.post_time))
+            if console.width < _WIDE and date != day:
+                console.print(date, style="dim")
+                day = date
             # Lines are never wrapped: a long name pushes the end of its line out of the window instead.
             console.print(notification_line(activation, console.width), soft_wrap=True)
 
@@ -168,10 +171,10 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> G
     return Group(
         monitors_table(rows),
         Text(),
-        *(Text(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
-        *([Text(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
-        *(Text(line, "red") for line in (*failures(rows), *map(printable, troubles))),
-        Text("queue-activation queue show QUEUE says why a queue is in its state", "dim"),
+        *(Sentence(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
+        *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
+        *(Sentence(line, "red") for line in (*failures(rows), *troubles)),
+        Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
     )
 
 
@@ -182,7 +185,7 @@ def failures(rows: list[dict[str, Any]]) -> list[str]:
 
 def failure(row: dict[str, Any]) -> str | None:
     """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
-    since = f" since {clock(row['failing_since'])[:8]} UTC" if row.get("failing_since") else ""
+    since = f" since {instant_utc(row['failing_since'])}" if row.get("failing_since") else ""
     procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
     why = f": {row['task_failure']}" if row.get("task_failure") else ""
     failures = row.get("task_failures", 0)
@@ -190,7 +193,7 @@ def failure(row: dict[str, Any]) -> str | None:
         return None
     times = "has failed" if failures == 1 else f"has failed {failures} times in a row"
     next_start = row.get("next_start_time")
-    again = f", and is tried again at {clock(next_start)[:8]} UTC" if next_start else ""
+    again = f", and is tried again at {instant_utc(next_start)}" if next_start else ""
     return f"{procedure} {times}{since}{again}{why}"
 
 
@@ -205,30 +208,49 @@ def unread_count(row: dict[str, Any]) -> str:
     return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"
 
 
-def monitors_table(rows: list[dict[str, Any]]) -> Table:
+def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
     """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("queue", overflow="fold", min_width=12)
-    table.add_column("state", no_wrap=True)
     counts = ("unread\nmessages", "readers\nwaiting", *(["tasks\nrunning"] if has_tasks else []), "times\nactivated")
-    for name in counts:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("activated\nat (UTC)", "next check\n(UTC)"):
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        state = state_name(row)
-        table.add_row(
-            _cell(row["queue"]),
-            Text(printable(state), _STATE_STYLES.get(state, "red")),
-            unread_count(row),
-            str(row["tasks_waiting"]),
+    columns_of_rows = [
+        *map(Column, ("queue", "state")),
+        *(Column(name, is_number=True) for name in counts),
+        *(Column(name, is_text=True) for name in ("activated\nat (UTC)", "next check\n(UTC)")),
+    ]
+    cells = [
+        [
+            cell(row["queue"]),
+            cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
+            Text(unread_count(row)),
+            Text(str(row["tasks_waiting"])),
             *([_tasks_cell(row)] if has_tasks else []),
-            f"{row['activation_sequence']:,}",
-            _cell(clock(row["last_activated_time"])[:8]),
-            _cell(clock(row["next_check_time"])[:8]),
-        )
-    return table
+            Text(f"{row['activation_sequence']:,}"),
+            cell(instant(row["last_activated_time"])),
+            cell(instant(row["next_check_time"])),
+        ]
+        for row in rows
+    ]
+    return RecordTable(columns_of_rows, cells)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), grouped_by: int = 0) -> RecordTable:
+    """Returns rows as a table, with the names of their fields as headings.
+
+    Args:
+        rows: The rows.
+        texts: The fields that are sentences or instants.
+        grouped_by: So many fields at the beginning are the same in neighbouring rows.
+    """
+    columns_of_rows = [Column(name.replace("_", " "), is_text=name in texts) for name in rows[0]]
+    cells = [[cell(_word(value)) for value in row.values()] for row in rows]
+    return RecordTable(columns_of_rows, cells, gap=2, grouped_by=grouped_by)
+
+
+def _word(value: object) -> str:
+    """Returns a value as a table has it; `--json` has the value itself."""
+    if value is None:
+        return "-"
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def print_rows(
@@ -241,27 +263,23 @@ def print_rows(
     elif rows:
         print_view(view(rows))
     else:
-        typer.echo(if_none)
+        say(if_none)
 
 
 def print_view(view: RenderableType) -> None:
     """Prints a view to standard output: as wide as the terminal, or in full width into a file or a pipe."""
-    Console(width=width(), highlight=False).print(view)
+    # What is too wide for the screen is an identifier, which is whole even so.
+    Console(width=width(), highlight=False).print(view, crop=False)
 
 
 def width() -> int:
     """Returns the width of standard output in columns."""
-    return Console().width if sys.stdout.isatty() else _PIPE_WIDTH
+    return min(columns(sys.stdout), FILE_WIDTH - 1) if sys.stdout.isatty() else FILE_WIDTH
 
 
 def is_narrow() -> bool:
     """Returns whether standard output has no room for all columns of a wide table."""
     return width() < _WIDE
-
-
-def _cell(text: str) -> Text:
-    """Returns a cell with a text from a record; in a plain string, rich would take brackets for markup."""
-    return Text(printable(text))
 
 
 def _tasks_cell(row: dict[str, Any]) -> Text:
@@ -274,23 +292,33 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
     return Text(f"{running}/{most}", "yellow" if running >= most else "")
 
 
-def tasks_table(rows: list[dict[str, Any]]) -> Table:
-    """Returns the running tasks as a table; `tasks --json` has all fields."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("queue", overflow="fold", min_width=12)
-    table.add_column("procedure", overflow="fold", min_width=9)
-    table.add_column("activation", justify="right", no_wrap=True)
-    table.add_column("since (UTC)", no_wrap=True)
-    # The program that reports a task chooses the length of this name.
-    table.add_column("host", no_wrap=True, max_width=40)
-    table.add_column("task", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            _cell(row["queue"]),
-            _cell(row["procedure_name"] or "-"),
-            str(row["sequence"] or "-"),
-            _cell(clock(row["start_time"])[:8]),
-            _cell(row["host"] or "-") if row["is_confirmed"] else Text("starting", "dim"),
-            _cell(row["task_id"][:8]),
-        )
-    return table
+def tasks_view(rows: list[dict[str, Any]]) -> Group:
+    """Returns the running tasks for people, with what to do if no host takes them; `tasks --json` has all fields."""
+    waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
+    if not waiting:
+        return Group(_tasks_table(rows))
+    since = f"{'the first ' if len(waiting) > 1 else ''}since {instant_utc(waiting[0])}"
+    what_to_do = f"Does a host run? One is started with: `{hints.command('host', '--config', 'FILE')}`"
+    line = f"no host has taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
+    return Group(_tasks_table(rows), Text(), Sentence(line, "yellow"))
+
+
+def _tasks_table(rows: list[dict[str, Any]]) -> RecordTable:
+    columns_of_rows = [
+        *map(Column, ("queue", "procedure")),
+        Column("activation", is_number=True),
+        Column("since (UTC)", is_text=True),
+        *map(Column, ("host", "task")),
+    ]
+    cells = [
+        [
+            cell(row["queue"]),
+            cell(row["procedure_name"] or "-"),
+            Text(str(row["sequence"] or "-")),
+            cell(instant(row["start_time"])),
+            cell(row["host"] or "-") if row["is_confirmed"] else Text("not taken yet", "yellow"),
+            cell(row["task_id"][:8]),
+        ]
+        for row in rows
+    ]
+    return RecordTable(columns_of_rows, cells)

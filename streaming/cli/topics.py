@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -12,6 +13,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.system.numbers import plural
 from streaming.wire.topics import Topics, TopicSpec
 
 if TYPE_CHECKING:
@@ -51,10 +53,10 @@ def topics(
     for spec in specs:
         wanted = 1 if not spec.is_partitioned else partitions if spec in specs_of_queues else service_partitions
         has = found.get(spec.name, wanted)
-        other = f", with {has} partition{'s' if has != 1 else ''} instead of {wanted}" if has != wanted else ""
+        other = f", with {plural(has, 'partition')} instead of {wanted}" if has != wanted else ""
         typer.echo(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
     for sentence in admin.other_settings(existing):
-        typer.echo(f"warning: {sentence}", err=True)
+        say(f"warning: {sentence}", err=True)
 
 
 def _partitions_of(admin: "Admin", specs: list[TopicSpec]) -> dict[str, int]:
@@ -77,7 +79,7 @@ def _create_service_topics(admin: "Admin", topics: Topics, partitions: int, repl
     created = admin.create_topics([first], partitions, replication_factor)
     found = admin.find_topics({first.name: (AclOperation.DESCRIBE,)}).get(first.name, partitions)
     if found != partitions:
-        typer.echo(
+        say(
             f"warning: topic {first.name} has {found} partitions, which cannot be changed. The missing topics of "
             f"services get {found} too.",
             err=True,

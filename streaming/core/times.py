@@ -22,6 +22,16 @@ def iso_time(wall_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
+def date_and_time(iso: str) -> tuple[str, str]:
+    """Returns date and time of day, to the second, of an instant that is ISO 8601 in UTC."""
+    return iso[:10], iso[11:19]
+
+
+def readable_time(iso: str) -> str:
+    """Returns such an instant for people, as `2026-01-31 14:03:12 UTC`."""
+    return " ".join((*date_and_time(iso), "UTC"))
+
+
 @dataclass(slots=True)
 class Clock:
     """The shard's clock. The timestamps of the batches move it, and it never runs backwards.

@@ -6,14 +6,21 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
-from streaming.wire.topics import TopicSpec
+from streaming.system import hints
+from streaming.wire.topics import TopicSpec, prefix_of
 
 ADMIN_TIMEOUT_S = 10.0
 # It takes milliseconds until every broker knows a new topic.
@@ -28,8 +35,10 @@ _NO_TIME = (
     KafkaError.UNSUPPORTED_VERSION,
     KafkaError._UNSUPPORTED_FEATURE,
 )
+
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
+_NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -68,6 +77,11 @@ class Admin:
         except KafkaException as error:
             raise denial(error.args[0]) or self._unreachable(error) from None
 
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers of the cluster."""
+        return self._cluster.bootstrap_servers
+
     def find_topics(self, rights: Rights) -> dict[str, int]:
         """Returns the number of partitions of each topic that exists. The client must have its rights on these topics.
 
@@ -97,8 +111,8 @@ class Admin:
         missing = sorted(rights.keys() - partitions.keys())
         if missing:
             raise UserError(
-                f"Topics are missing: {', '.join(missing)}. Create them: run `queue-activation topics` with the same "
-                "--bootstrap-servers and --topic-prefix."
+                f"Topics are missing: {', '.join(missing)}. Create them: run "
+                f"`{hints.command('topics', servers=self.servers, prefix=prefix_of(missing[0]))}`."
             )
         return partitions
 
@@ -119,16 +133,21 @@ class Admin:
                     raise denial(reason) or self._unreachable(error) from None
         return ids
 
-    def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int]:
-        """Returns topic -> its number of partitions, as far as Kafka tells in time.
+    def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int | None]:
+        """Returns topic -> its number of partitions, as far as Kafka answers in time.
 
-        A topic that does not exist is not in the answer, and neither is one that this client may not see.
+        The number is None if the topic does not exist, or if this client may not see it.
         """
         futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
-        found = {}
+        found: dict[str, int | None] = {}
         for name, future in futures.items():
-            with suppress(KafkaException, UserError):
+            try:
                 found[name] = len(self.client.result(future).partitions)
+            except KafkaException as error:
+                if error.args[0].code() in _NOT_SEEN:
+                    found[name] = None
+            except UserError:
+                continue
         return found
 
     def require_group(self, group_id: str) -> None:
@@ -184,6 +203,25 @@ class Admin:
                 if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
                     raise denial(error.args[0]) or self._unreachable(error) from None
             time.sleep(_LEADER_INTERVAL_S)
+
+    def committed_text(self, group_id: str, topic: str) -> str | None:
+        """Returns the text beside the offset that a consumer group has committed for a topic's first partition.
+
+        Returns None if it has committed none, or Kafka keeps it no longer.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
+        asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
+        try:
+            wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
+            (future,) = self.client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
+            [found] = self.client.result(future).topic_partitions
+            if found.error is not None:
+                raise KafkaException(found.error)
+        except KafkaException as error:
+            raise denial(error.args[0]) or self._unreachable(error) from None
+        return found.metadata or None
 
     def newest_ms(self, topic: str) -> int | None:
         """Returns the time of the newest record of a topic with one partition; None: it has none, or Kafka is too old.
@@ -271,8 +309,9 @@ class Admin:
         is_plain = "security.protocol" not in self._cluster.config
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
+        broker = hints.broker(self.servers)
+        starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(
-            f"Kafka cannot be reached at {self._cluster.bootstrap_servers} ({reason}). Check "
-            "--bootstrap-servers, and that the broker runs. `queue-activation broker` starts one on this machine."
-            + secured
+            f"Kafka cannot be reached at {self.servers} ({reason}). Check "
+            f"--bootstrap-servers, and that the broker runs.{starts}{secured}"
         )

@@ -15,6 +15,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, encode_program
 from streaming.wire.topics import Topics
 
@@ -150,7 +151,7 @@ def published(
         admin.require_topics(rights(writes=[topics.service_maintenance]))
         producer = cluster.producer()
     except UserError as error:
-        _log.warning("`queue-activation maintenance` will not show this %s: %s", program, error)
+        _log.warning("`%s` will not show this %s: %s", hints.command("maintenance"), program, error)
     periodic = PeriodicTasks(work, Publisher(program, producer, topics), lambda line: _log.warning("%s", line))
     try:
         yield periodic

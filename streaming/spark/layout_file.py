@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from streaming.errors import UserError
 from streaming.spark import checkpoint_files
+from streaming.system import hints
 
 FILE_NAME = "queue-activation.json"
 
@@ -46,10 +47,12 @@ def decode(content: bytes, location: str, of: type[Layout], program: str) -> Lay
     except msgspec.DecodeError:
         raise UserError(
             f"The checkpoint {location} is damaged: {FILE_NAME} is corrupt. Restore the file from any backup of this "
-            "checkpoint; it never changes. If there is no backup, start with another --checkpoint-location."
+            "checkpoint; it never changes. If there is no backup, start with another "
+            f"{hints.option('--checkpoint-location')}."
         ) from None
     raise UserError(
-        f"The checkpoint {location} belongs to a {owner}, not to a {program}. Start with another --checkpoint-location."
+        f"The checkpoint {location} belongs to a {owner}, not to a {program}. Start with another "
+        f"{hints.option('--checkpoint-location')}."
     )
 
 
@@ -66,5 +69,5 @@ def keep(spark: SparkSession, location: str, layout: Layout, program: str) -> No
     elif found != layout:
         raise UserError(
             f"Another {program} has just begun the checkpoint {location}. Start this one again, or give it another "
-            "--checkpoint-location."
+            f"{hints.option('--checkpoint-location')}."
         )

@@ -26,10 +26,10 @@ class Listener(StreamingQueryListener):
     25 ms are CPU time in Python. The JSON of all figures takes one call and 1.5 ms.
     """
 
-    def __init__(self, query_name: str, observer: QueryObserver) -> None:
+    def __init__(self, query_name: str, *observers: QueryObserver) -> None:
         """Prepares the listener, which ignores queries with other names."""
         self._query_name = query_name
-        self._observer = observer
+        self._observers = observers
         self._run_id: str | None = None
 
     @property
@@ -40,13 +40,14 @@ class Listener(StreamingQueryListener):
         """Handles the start of a query, before its first batch."""
         if event.name() == self._query_name:
             self._run_id = event.runId().toString()
-            self._observer.query_is_active(True)
+            self._tell_whether_active(True)
 
     def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
         """Handles the end of a batch."""
         progress = json.loads(event.progress().json())
         if progress["runId"] == self._run_id:
-            self._observer.batch_is_committed(progress)
+            for observer in self._observers:
+                observer.batch_is_committed(progress)
 
     def onQueryIdle(self, event: JavaObject) -> None:  # noqa: N802
         """Does nothing. Spark calls this from time to time while there is nothing to read."""
@@ -54,7 +55,11 @@ class Listener(StreamingQueryListener):
     def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
         """Handles the end of a query."""
         if event.runId().toString() == self._run_id:
-            self._observer.query_is_active(False)
+            self._tell_whether_active(False)
+
+    def _tell_whether_active(self, is_active: bool) -> None:
+        for observer in self._observers:
+            observer.query_is_active(is_active)
 
     class Java:
         """Names the Java interface, which py4j requires of a Python object that the JVM calls."""

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from streaming.errors import UserError
 from streaming.spark import class_archive
 from streaming.spark.shard_keys import DEFAULT_SHARDS
-from streaming.system import nameless_user, stop_signals
+from streaming.system import hints, nameless_user, stop_signals
 from streaming.system.jars import spark_jars
 from streaming.system.java import find_java
 
@@ -123,7 +123,10 @@ def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
         UserError: Java or the jars are missing, or `driver_memory` is invalid.
     """
     if _MEMORY.fullmatch(driver_memory) is None:
-        raise UserError(f"--driver-memory: '{driver_memory}' is not a size. Write a number and m or g, such as 4g.")
+        raise UserError(
+            f"{hints.option('--driver-memory')}: '{driver_memory}' is not a size. Write a number and m or g, "
+            "such as 4g."
+        )
     return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory)
 
 

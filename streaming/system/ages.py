@@ -1,15 +1,31 @@
-"""Ages for people: when something was as it is shown, and how long ago that is."""
+"""Instants and ages for people: when something was or will be, and how long ago that is."""
 
-from streaming.core.times import iso_time
+import time
+
+from streaming.core.times import date_and_time, iso_time
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 
 
+def instant(iso: str | None) -> str:
+    """Returns a time of a record, ISO 8601 in UTC, as `14:03:12`, with the date before it if that is not today's."""
+    return _shown(iso, today()) if iso else "-"
+
+
+def instant_utc(iso: str | None) -> str:
+    """Returns a time of a record for a sentence, as `14:03:12 UTC`; in tables, the heading says UTC."""
+    return f"{instant(iso)} UTC" if iso else "-"
+
+
+def today() -> str:
+    """Returns the date of today in UTC."""
+    return date_and_time(iso_time(time.time_ns() // 1_000_000))[0]
+
+
 def as_of(at_ms: int, now_ms: int) -> str:
-    """Returns a line such as `as of 14:03:12 UTC (2 s ago)`, with the date if it is not today's."""
-    at, today = iso_time(at_ms), iso_time(now_ms)[:10]
-    date = "" if at[:10] == today else f"{at[:10]} "
-    return f"as of {date}{at[11:19]} UTC ({age(at_ms, now_ms)} ago)"
+    """Returns a line such as `as of 14:03:12 UTC (2 s ago)`."""
+    date, _ = date_and_time(iso_time(now_ms))
+    return f"as of {_shown(iso_time(at_ms), date)} UTC ({age(at_ms, now_ms)} ago)"
 
 
 def age(at_ms: int, now_ms: int) -> str:
@@ -19,3 +35,8 @@ def age(at_ms: int, now_ms: int) -> str:
         if age_ms >= 2 * unit_ms:
             return f"{age_ms // unit_ms} {name}"
     return f"{age_ms // 1000} s"
+
+
+def _shown(iso: str, today: str) -> str:
+    date, clock = date_and_time(iso)
+    return clock if date == today else f"{date} {clock}"

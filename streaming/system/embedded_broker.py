@@ -211,6 +211,8 @@ class EmbeddedBroker:
 def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int:
     """Runs a broker until SIGINT, SIGTERM or SIGHUP. Prints `broker ready HOST:PORT`, and returns the exit code.
 
+    Without a data directory, it says on the standard error that everything is lost at its end.
+
     Raises:
         UserError: The broker could not start, or it died.
     """
@@ -218,6 +220,8 @@ def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int
     with contextlib.suppress(Stopped), stop_signals.taken(numbers), EmbeddedBroker(port, data_dir) as broker:
         sys.stdout.write(f"broker ready {broker.bootstrap_servers}\n")
         sys.stdout.flush()
+        if data_dir is None:
+            sys.stderr.write("warning: without --data-dir, all topics and records are lost when this broker stops\n")
         broker.wait()
     return 0
 

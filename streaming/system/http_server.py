@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 
 from streaming.errors import UserError
+from streaming.system import hints
 
 # The server disconnects a client that has sent nothing for this time.
 _CLIENT_TIMEOUT_S = 5.0
@@ -88,8 +89,8 @@ class Server:
             self._server = _Server((host.strip("[]"), port), pages)
         except OSError as error:
             raise UserError(
-                f"Metrics cannot be served on {host}:{port}: {error.strerror}. Choose another --metrics-port or "
-                "--metrics-host, or leave --metrics-port out."
+                f"Metrics cannot be served on {host}:{port}: {error.strerror}. Choose another "
+                f"{hints.option('--metrics-port')} or {hints.option('--metrics-host')}, or leave out the port."
             ) from None
         self._thread = threading.Thread(target=self._serve, name="metrics server", daemon=True)
         self._is_stopped = threading.Event()

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from streaming.core.times import iso_time
+from streaming.system.wrapping import fitted
 
 FORMAT_VARIABLE = "QUEUE_ACTIVATION_LOG_FORMAT"
 
@@ -60,9 +61,25 @@ def configure(log_format: LogFormat) -> None:
         sys.excepthook = _log_uncaught
 
 
+class _Wrapping(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return fitted(super().format(record), sys.stderr)
+
+
+def warn_on_screens() -> None:
+    """Wraps the warnings of a command that configures no log, as they are for its user."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Wrapping())
+
+
 def printable(text: str) -> str:
     """Returns a record's text on one line, with escapes for characters that a terminal would obey or not show."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def utf8(text: str) -> str:
+    """Returns a text that can be written as UTF-8: in a file's name, bytes that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def line_printer(log: logging.Logger, log_format: LogFormat, ready: str) -> Callable[[str], None]:
@@ -91,7 +108,7 @@ def report(problem: str) -> None:
         configure(LogFormat.JSON)
         _log.error("%s", problem)
     else:
-        typer.echo(f"error: {problem}", err=True)
+        typer.echo(fitted(f"error: {problem}", sys.stderr), err=True)
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

@@ -27,11 +27,13 @@ class Program:
         name: Its name, which begins each of its lines.
         command: Its command line.
         ready: The line that it prints when it is ready.
+        after: The programs that must be ready before it starts.
     """
 
     name: str
     command: Sequence[str]
     ready: str
+    after: frozenset[str] = frozenset()
 
 
 class Together:
@@ -58,17 +60,34 @@ class Together:
         It is that of the program which ended first by itself, or failed while it was stopped.
         """
         with ExitStack() as stack:
-            children = [(program, self._start(program, stack)) for program in self._programs]
+            children: dict[str, ChildProcess] = {}
             ended = 0
-            while not ended and not signals.stop.wait(_POLL_INTERVAL_S):
-                codes = [(program, code) for program, child in children if (code := child.poll()) is not None]
+            while not ended and not signals.stop.is_set():
+                self._start_due(children, stack)
+                signals.stop.wait(_POLL_INTERVAL_S)
+                codes = [(name, code) for name, child in children.items() if (code := child.poll()) is not None]
                 if codes:
-                    program, code = codes[0]
-                    self._say(program.name, f"ended with exit code {_shell_code(code)}. Stopping the others")
+                    name, code = codes[0]
+                    self._say(name, f"ended with exit code {_shell_code(code)}. Stopping the others")
                     # Together they are not complete, even if this one ended without an error.
                     ended = _shell_code(code) or 1
-            stopped = [self._stop(child, signals) for _, child in children]
+            running = [program.name for program in self._programs if program.name in children]
+            self._say_what_is_stopped([name for name in running if children[name].poll() is None])
+            stopped = [self._stop(children[name], signals) for name in running]
             return ended or next((_shell_code(code) for code in stopped if code), 0)
+
+    def _start_due(self, children: dict[str, ChildProcess], stack: ExitStack) -> None:
+        """Starts the programs whose turn it is."""
+        for program in self._programs:
+            if program.name not in children and self._unready.isdisjoint(program.after):
+                children[program.name] = self._start(program, stack)
+
+    def _say_what_is_stopped(self, names: Sequence[str]) -> None:
+        if names:
+            self._write(
+                f"stopping {', then '.join(names)}. While Kafka does not answer, each takes some 10 s; none may take "
+                f"more than {_STOP_TIMEOUT_S:.0f} s. A second Ctrl-C shortens that to {_HURRIED_TIMEOUT_S:.0f} s"
+            )
 
     def _start(self, program: Program, stack: ExitStack) -> ChildProcess:
         reading, writing = os.pipe()

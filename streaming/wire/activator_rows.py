@@ -83,6 +83,12 @@ def encode_row(row: ActivatorRow) -> bytes:
     return _encoder.encode(row)
 
 
+def decode_dated_row(message: Message) -> tuple[str, tuple[ActivatorRow, int] | None]:
+    """Returns a record's key, and its row with the time of the record in ms; raises as `decode_row` does."""
+    key, row = decode_row(message)
+    return key, None if row is None else (row, message.timestamp()[1])
+
+
 def decode_row(message: Message) -> tuple[str, ActivatorRow | None]:
     """Returns a record's key and its row, which is None for a tombstone; raises InvalidRecordError."""
     key, value = (message.key() or b"").decode(errors="replace"), message.value()

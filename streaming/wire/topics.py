@@ -126,6 +126,11 @@ class Topics:
         return frozenset(spec.name for spec in (*self.specs(), self.batches_spec(), *self.service_specs()))
 
 
+def prefix_of(topic: str) -> str:
+    """Returns the prefix of one of our own topics."""
+    return min((topic.removesuffix(name) for name in Topics().names() if topic.endswith(name)), key=len, default="")
+
+
 def topic_name_problem(queue: str, topics: Topics) -> str | None:
     """Returns why a queue of this name cannot have a Kafka topic of the same name; None if it can."""
     if len(queue) > MAX_TOPIC_NAME_LENGTH:

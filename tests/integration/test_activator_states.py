@@ -162,3 +162,21 @@ def test_a_row_goes_with_its_reason_and_a_restart_writes_none_again(activating: 
         activating.producer.flush()
         wait_for("other", 4, is_there=False)
         assert len(records("q")) == written
+
+
+def test_rows_are_written_once_the_topic_is_there(activating: Activating) -> None:
+    cluster = Cluster(activating.bootstrap_servers, {})
+    admin, topic = Admin(cluster), activating.topics.activators
+    admin.delete_topic(topic)
+    gone = {topic: None}
+    wait_until(lambda: admin.visible_partitions([topic], DEADLINE_S) == gone, DEADLINE_S, "the end of the topic")
+    activating.write_config("q")
+    with activating.running():
+        activating.notify("q", 1)
+        activating.wait_for_starts("q", 1)
+        activating.wait_for_log("do not tell what this activator does: Topics are missing")
+        admin.create_topics([spec for spec in activating.topics.specs() if spec.name == topic], 1, 1)
+        activating.wait_for_log("works again: `queue show` and `queues` tell what this activator does")
+        assert activating.log().count("do not tell") == 1
+        with TopicFollower(cluster, [topic], Start.BEGINNING) as follower:
+            assert [json.loads(each.value() or b"")["queue"] for each in follower.to_end()] == ["q"]

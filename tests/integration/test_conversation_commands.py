@@ -223,9 +223,14 @@ def test_diagnose_finds_programs_that_do_not_get_on(broker: SharedBroker, tmp_pa
 def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedBroker, tmp_path: Path) -> None:
     alone = ServiceScene(broker.bootstrap_servers, tmp_path)
     for words, empty in ((("conversation", "list"), "no endpoints"), (("transmissions",), "nothing waits")):
-        [first, last] = run(alone, *words).splitlines()
+        first, second, *_ = run(alone, *words).splitlines()
         assert first.startswith("no router is in the consumer group")
-        assert last == empty
+        assert second == empty
+        said = run(alone, *words, "--service", "//nosuch")
+        assert said.splitlines()[1] == empty
+        assert "There is no service '//nosuch'." in said
+        assert run(alone, *words, "--service", "//nosuch", "--json").splitlines() == [first]
+    assert "`queue-activation queues --bootstrap-servers" in run(alone, "transmissions")
     write_rows(alone)
     said = run(alone, "conversation", "end", "c", "--timeout", "300ms", code=1)
     assert "The router has not shown the end of 1 endpoint within 300ms" in said

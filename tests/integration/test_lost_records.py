@@ -15,6 +15,9 @@ from tests.support.shell import Shell
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
+# The file of a checkpoint whose shards do not know that reports are lost.
+MARK = "queue-activation.reports-lost"
+
 
 @pytest.fixture
 def monitored(broker: SharedBroker, spark: SparkApplication, tmp_path: Path) -> Monitored:
@@ -81,6 +84,23 @@ def test_arrivals_that_are_deleted_before_a_monitor_that_is_behind_are_told(moni
             delete_all(monitored.bootstrap_servers, monitored.topics.arrivals, 2)
             view.wait_for("Q", lambda row: bool(row.get("is_count_uncertain")))
         wait_until(lambda: len(warnings(monitored)) == 2, DEADLINE_S, "a line for each partition")
+
+
+def test_a_loss_is_told_although_the_monitor_before_has_ended_before_it_could(monitored: Monitored) -> None:
+    with monitored.running(), monitored.view() as view:
+        monitored.arrive("Q")
+        view.wait_for("Q", lambda row: row["unread_messages"] == 1)
+    for is_continued in (False, True):
+        # As if it had passed the gap, and the tick that tells it were deleted in the meantime.
+        (monitored.checkpoint / MARK).touch()
+        if is_continued:
+            monitored.options += ["--continue-from", str(monitored.checkpoint)]
+            monitored.checkpoint = monitored.folder / "another"
+        with monitored.running(), monitored.view() as view:
+            view.wait_for("Q", lambda row: bool(row.get("is_count_uncertain")))
+            wait_until(lambda: not (monitored.checkpoint / MARK).exists(), DEADLINE_S, "the mark to be deleted")
+            monitored.receive("Q", result="EMPTY", messages=None, unread=0)
+            view.wait_for("Q", lambda row: not row.get("is_count_uncertain"))
 
 
 def test_a_router_does_not_go_on_without_messages_that_were_deleted(

@@ -65,7 +65,9 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
         assert "queue OFF, " in shown
         assert "The queue is OFF" in shown
         assert "#1" in shown.partition("last notified")[2]
-        assert f"topic {queue}: deleted" in shell.run("queue", "drop", queue, "--delete-topic")
+        drop = ("queue", "drop", queue, "--delete-topic")
+        assert f"Delete topic {queue} with 2 unread messages? Add --yes" in shell.run(*drop, code=2)
+        assert f"topic {queue}: deleted" in shell.run(*drop, "--yes")
         wait_until(lambda: view.row(queue) is None, DEADLINE_S, "the end of its row")
     assert "There is no queue" in shell.run("queue", "show", queue, code=2)
 

@@ -16,9 +16,10 @@ from tests.support.shell import Shell
 
 @pytest.fixture
 def prefix(broker: SharedBroker) -> str:
-    """Returns the prefix of service topics of the test's own."""
+    """Returns the prefix of topics of the test's own."""
     found = f"routing-{uuid.uuid4().hex[:8]}-"
-    Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics(found).service_specs(), 2, 1)
+    topics = Topics(found)
+    Admin(Cluster(broker.bootstrap_servers)).create_topics([*topics.specs(), *topics.service_specs()], 2, 1)
     return found
 
 
@@ -86,4 +87,4 @@ def test_diagnose_names_what_does_not_work(shell: Shell) -> None:
     shell.run("service", "create", "//Shop", "--database", "Shop", "--queue", f"shop-{uuid.uuid4().hex}")
     shell.run("route", "create", "Lost", "--database", "Shop", "--service", "//Nowhere", "--address", "LOCAL")
     kinds = [json.loads(line)["kind"] for line in shell.run("diagnose", "--json", code=1).splitlines()]
-    assert kinds == ["route to nowhere", "no topic", *["program down"] * 3]
+    assert kinds == [*["program down"] * 3, "route to nowhere", "no topic"]

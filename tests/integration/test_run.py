@@ -61,6 +61,7 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(
     assert said[-1] == "run stopped"
     stopped = [line.split(" | ")[1] for line in said if line.endswith(" stopped") and " | " in line]
     assert stopped == ["router stopped", "transport stopped", "monitor stopped"]
+    assert any(line.startswith("stopping router, then transport, then monitor. ") for line in said)
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"monitor", "router"}
     assert (
         len(json.loads((tmp_path / "checkpoints/router/queue-activation.json").read_text())["shard_keys"]) == PARTITIONS

@@ -131,6 +131,37 @@ def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeyp
         assert part in str(refused.value)
 
 
+def test_what_a_monitor_leaves_as_a_sign_of_life_is_there_for_all_until_the_next_one(place: Place) -> None:
+    def left() -> str | None:
+        return Admin(place.cluster).committed_text(place.group_id, place.topic)
+
+    def has_left(text: str) -> bool:
+        return left() == text
+
+    assert left() is None
+    with place.asked_for("first") as first:
+        assert holds(first)
+        for text in ("one", "two"):
+            first.leave_sign(7, text)
+            wait_until(partial(has_left, text), DEADLINE_S, "the sign")
+        first.leave_sign(8, "the last")
+    assert left() == "the last"
+    with place.asked_for("second") as second:
+        assert holds(second)
+        assert left() == "the last"
+
+
+def test_a_monitor_that_has_lost_its_place_leaves_no_sign_of_life(place: Place) -> None:
+    with place.asked_for("same") as first:
+        assert holds(first)
+        with place.asked_for("same", takes_over=True) as second:
+            assert holds(second)
+            problem_of(first)
+            first.leave_sign(7, "of the first")
+            second.leave_sign(7, "of the second")
+    assert Admin(place.cluster).committed_text(place.group_id, place.topic) == "of the second"
+
+
 def test_another_monitor_follows_at_once_after_an_orderly_stop(place: Place) -> None:
     with place.asked_for("first") as first:
         assert holds(first)

@@ -137,7 +137,7 @@ def test_metrics_take_each_good_row_of_queue_monitors() -> None:
 def test_queues_shows_the_last_good_row_of_queue_monitors() -> None:
     rows = tables.read_monitors(Records("queue-monitors"))  # type: ignore[arg-type]
     screen = Screen()
-    screen.console.print(tables.monitors_table(rows))
+    screen.console.print(tables.monitors_table(rows), crop=False)
     assert [row["activation_sequence"] for row in rows if row["queue"] == GOOD] == GOOD_NUMBERS[-1:]
     [line] = [line for line in screen.lines() if line.startswith(f"{GOOD} ")]
     assert f" {len(GOOD_NUMBERS)} " in line
@@ -152,7 +152,7 @@ def test_each_good_row_of_queue_activators_is_told() -> None:
             continue
         if row is None:
             continue
-        told = Told(row, True)
+        told = Told(row, True, 0)
         assert printable_lines([*told.lines(), *told.why()]).replace("\n", "").isprintable()
         json.dumps(told.as_json())
         if row.queue == GOOD:
@@ -165,8 +165,8 @@ def test_a_queue_is_shown_by_its_name_whatever_that_is(name: str) -> None:
     row = valid_fields("queue-monitors", name, 1)
     task = valid_fields("queue-activated-tasks", name, 1)
     screen = Screen()
-    screen.console.print(tables.monitors_table([row]))
-    screen.console.print(tables.tasks_table([task]))
+    screen.console.print(tables.monitors_table([row]), crop=False)
+    screen.console.print(tables.tasks_view([task]), crop=False)
     shown = name.replace("\u202e", "\\u202e")
     assert len([line for line in screen.lines() if line.startswith(f"{shown} ")]) == 2
 
@@ -174,7 +174,7 @@ def test_a_queue_is_shown_by_its_name_whatever_that_is(name: str) -> None:
 def test_tasks_shows_each_good_row_of_queue_activated_tasks() -> None:
     rows = tables.read_tasks(Records("queue-activated-tasks"))  # type: ignore[arg-type]
     screen = Screen()
-    screen.console.print(tables.tasks_table(rows))
+    screen.console.print(tables.tasks_view(rows), crop=False)
     assert sorted(row["sequence"] for row in rows if row["queue"] == GOOD) == GOOD_NUMBERS
     assert len([line for line in screen.lines() if line.startswith(f"{GOOD} ")]) == len(GOOD_NUMBERS)
 

@@ -121,16 +121,16 @@ class Activating:
         return ["activator", "--config", str(self.config), "--state-directory", str(self.state_directory), *kafka]
 
     @contextmanager
-    def running(self, *more: str) -> Iterator[ChildProcess]:
+    def running(self, *more: str, cwd: Path | None = None) -> Iterator[ChildProcess]:
         """Runs the activator, which is ready when the block begins."""
-        with self.started(*THIS_COMMAND, *self.options(), *more) as process:
+        with self.started(*THIS_COMMAND, *self.options(), *more, cwd=cwd) as process:
             process.wait_until_said("activator ready", DEADLINE_S)
             yield process
 
     @contextmanager
-    def started(self, *command: str) -> Iterator[ChildProcess]:
+    def started(self, *command: str, cwd: Path | None = None) -> Iterator[ChildProcess]:
         self.log_file.unlink(missing_ok=True)
-        with ChildProcess(command, log_file=self.log_file, env=own_environment()) as process:
+        with ChildProcess(command, log_file=self.log_file, env=own_environment(), cwd=cwd) as process:
             try:
                 yield process
             finally:

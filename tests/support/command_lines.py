@@ -22,7 +22,7 @@ OTHER_VARIABLES = frozenset(
     f"{VARIABLE_PREFIX}{name}"
     for name in (
         *("CACHE", "IVY_SETTINGS", "SESSION_ID", "QUEUE", "NOTIFICATION_ID"),
-        *("TASK_ID", "PROCEDURE", "EXECUTE_AS"),
+        *("TASK_ID", "PROCEDURE", "EXECUTE_AS", "UNDER_RUN"),
     )
 )
 

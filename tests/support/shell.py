@@ -28,9 +28,14 @@ def run_command(*words: str, stdin: str = "", code: int = 0) -> str:
 
 
 class Shell:
-    """Runs commands of `queue-activation` on the topics of one prefix."""
+    """Runs commands of `queue-activation` on the topics of one prefix.
+
+    Attributes:
+        prefix: The prefix.
+    """
 
     def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        self.prefix = prefix
         self._options = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", prefix]
 
     def run(self, *words: str, stdin: str = "", code: int = 0) -> str:

@@ -65,6 +65,12 @@ def test_other_braces_are_the_programs_own(tmp_path: Path) -> None:
     assert found.log_file_for("q") == Path("${x}q.log")
 
 
+def test_an_entry_of_0_2_0_does_not_count_as_changed(tmp_path: Path) -> None:
+    kept = json.loads(load(tmp_path, entry()).programs[0].policy(SALT).entry)
+    names = "queue command notification min max directory environment log_file startup_grace success_exit_codes"
+    assert [*kept] == [*names.split(), "fatal_exit_codes", "backoff", "max_backoff", "max_restarts"]
+
+
 def test_a_log_file_stays_in_its_folder(tmp_path: Path) -> None:
     found = load(tmp_path, entry(queue="*", log_file="logs/{queue}.log")).entry_for("a/../b")
     assert found is not None

@@ -1,5 +1,6 @@
 """The rows that an activator publishes: each once when it has changed, and again if Kafka did not take it."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.daemons.activator import publishing
-from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.publishing import Place, PublishedRows
 from streaming.errors import UserError
+from streaming.kafka.admin import GroupMember
 from streaming.wire.activator_rows import ActivatorRow, encode_row, key_of
 
 ROW = ActivatorRow("orders", "activator-1", "group", "host", "/etc/a.toml")
@@ -23,21 +25,29 @@ class Kafka:
         answer: The error with which it answers each record; None: it takes the record.
         refusal: The error that a check of the rights raises.
         sent: The keys and values that it has taken.
+        before: The records of earlier runs.
+        members: The members of the consumer group.
+        opened: How often the topic was opened.
     """
 
     def __init__(self) -> None:
         self.answer: int | None = None
         self.refusal: UserError | None = None
-        self.is_full = False
+        self.is_full = self.is_slow = False
         self.problem: int | None = None
         self.sent: list[tuple[bytes, bytes | None]] = []
         self.before: list[Message] = []
+        self.members_of: list[str] = ["activator-1"]
+        self.opened = 0
         self._answers: list[Callable[[], None]] = []
 
     def producer(self, _settings: Any) -> "Kafka":
+        self.opened += 1
         return self
 
-    def produce(self, _topic: str, value: bytes | None, key: bytes, on_delivery: Any) -> None:
+    def produce(
+        self, _topic: str, value: bytes | None, key: bytes, on_delivery: Callable[..., None] = lambda *_: None
+    ) -> None:
         if self.is_full:
             raise BufferError
         if self.problem is not None and value is not None:
@@ -48,9 +58,24 @@ class Kafka:
         self._answers.append(lambda: on_delivery(error, None))
 
     def poll(self, _timeout_s: float) -> None:
+        if self.is_slow:
+            self.is_slow = False  # this time there is no answer yet
+            return
         answers, self._answers = self._answers, []
         for answer in answers:
             answer()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def purge(self) -> None:
+        self._answers.clear()
+
+    def close(self) -> None:
+        pass
+
+    def members(self, _group_id: str, _timeout_s: float) -> list[GroupMember]:
+        return [GroupMember(instance_id, "", "", 0) for instance_id in self.members_of]
 
     def require_topics(self, _rights: Any) -> None:
         if self.refusal is not None:
@@ -66,17 +91,56 @@ class Kafka:
         yield from self.before
 
 
+class Here:
+    """A thread that has ended once it is started."""
+
+    def __init__(self, _name: str, run: Callable[[], None]) -> None:
+        self.failure: BaseException | None = None
+        self._run = run
+
+    def start(self) -> None:
+        try:
+            self._run()
+        except Exception as error:
+            self.failure = error
+
+    def is_alive(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now_s = [1_000.0]
+    monkeypatch.setattr(publishing.time, "monotonic", lambda: now_s[0])
+    return now_s
+
+
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     found = Kafka()
+    monkeypatch.setattr(publishing, "WatchedThread", Here)
     monkeypatch.setattr(publishing, "Admin", lambda cluster: cluster)
     monkeypatch.setattr(publishing, "TopicFollower", lambda cluster, *_arguments: cluster)
     return found
 
 
 def published(kafka: Any, said: list[str] | None = None) -> PublishedRows:
+    """Returns the rows of an activator, whose topic has been opened unless Kafka refuses."""
     lines: list[str] = [] if said is None else said
-    return PublishedRows(kafka, "queue-activators", "activator-1", lines.append)
+    rows = PublishedRows(
+        kafka, Place("queue-activators", "activator-1", "group"), lambda *line: lines.append(": ".join(line))
+    )
+    rows.publish({})
+    return rows
+
+
+def records(*rows: ActivatorRow, age_ms: int = 0) -> list[Any]:
+    """Returns the records of rows."""
+    at_ms = time.time_ns() // 1_000_000 - age_ms
+    return [
+        Message(key=key_of(row).encode(), value=encode_row(row), topic="queue-activators", timestamp=(1, at_ms))
+        for row in rows
+    ]
 
 
 def test_a_row_is_written_when_it_has_changed_and_no_more(kafka: Kafka) -> None:
@@ -90,12 +154,10 @@ def test_a_row_is_written_when_it_has_changed_and_no_more(kafka: Kafka) -> None:
 
 
 def test_what_an_earlier_run_has_written_is_not_written_again_and_can_be_removed(kafka: Kafka) -> None:
-    kafka.before = [
-        Message(key=key_of(row).encode(), value=encode_row(row), topic="queue-activators", partition=0, offset=at)
-        for at, row in enumerate((ROW, OTHER))
-    ]
+    kafka.before = records(ROW, OTHER)
     rows = published(kafka)
-    assert rows.queues == {"orders"}
+    assert rows.queues == rows.take_found() == {"orders"}
+    assert rows.take_found() == set()
     rows.publish({"orders": ROW})
     assert kafka.sent == []
     rows.publish({"orders": None})
@@ -144,28 +206,6 @@ def test_a_change_that_was_undone_before_it_was_sent_is_not_sent(kafka: Kafka) -
     assert len(kafka.sent) == 1
 
 
-def test_without_the_topic_or_the_rights_it_says_so_once_and_goes_on(kafka: Kafka) -> None:
-    said: list[str] = []
-    kafka.refusal = UserError("Topics are missing: queue-activators.")
-    rows = published(kafka, said)
-    rows.publish({"orders": ROW})
-    rows.publish({"orders": None})
-    assert said == [
-        "`queue show` and `queues` will not tell what this activator does: Topics are missing: queue-activators."
-    ]
-    assert kafka.sent == []
-
-
-def test_a_right_that_is_lost_is_said_once(kafka: Kafka) -> None:
-    said: list[str] = []
-    rows = published(kafka, said)
-    kafka.answer = KafkaError.TOPIC_AUTHORIZATION_FAILED
-    for row in (ROW, None, ROW):
-        rows.publish({"orders": row})
-    assert len(said) == 1
-    assert "docs/security.md" in said[0]
-
-
 def test_a_row_that_is_too_large_is_left_out_and_the_others_are_written(kafka: Kafka) -> None:
     said: list[str] = []
     rows = published(kafka, said)
@@ -177,11 +217,137 @@ def test_a_row_that_is_too_large_is_left_out_and_the_others_are_written(kafka: K
     assert said == []
 
 
-def test_a_client_that_cannot_write_any_more_ends_the_rows_and_not_the_activator(kafka: Kafka) -> None:
+WORKS_AGAIN = "works again: `queue show` and `queues` tell what this activator does"
+
+
+def test_without_the_topic_it_says_so_once_and_tries_again_until_all_rows_are_there(
+    kafka: Kafka, clock: list[float]
+) -> None:
+    said: list[str] = []
+    kafka.refusal = UserError("Topics are missing: queue-activators.")
+    rows = published(kafka, said)
+    others = msgspec.structs.replace(ROW, queue="others")
+    rows.publish({"orders": ROW, "others": others, "gone": ROW})
+    for _ in range(20):
+        clock[0] += publishing._LONGEST_PAUSE_S
+        rows.publish({})
+    assert said == [
+        "warning: `queue show` and `queues` do not tell what this activator does: Topics are missing: "
+        "queue-activators. This is tried again and again"
+    ]
+    kafka.refusal = None
+    rows.publish({"gone": None})
+    assert kafka.sent == [], "not before the pause is over"
+    clock[0] += publishing._LONGEST_PAUSE_S
+    rows.publish({})
+    rows.publish({})
+    assert dict(kafka.sent) == {
+        b"activator-1/orders": encode_row(ROW),
+        b"activator-1/others": encode_row(others),
+    }
+    assert said[1:] == [WORKS_AGAIN]
+
+
+def test_the_pauses_grow(kafka: Kafka, clock: list[float]) -> None:
+    kafka.answer = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    rows = published(kafka)
+    rows.publish({"orders": ROW})
+    pauses: list[float] = []
+    last_s = clock[0]
+    for _ in range(1_000):
+        clock[0] += 1
+        rows.publish({})
+        if kafka.opened == len(pauses) + 2:
+            pauses.append(clock[0] - last_s)
+            last_s = clock[0]
+    assert pauses[:3] == [publishing._PAUSE_S, 2 * publishing._PAUSE_S, 4 * publishing._PAUSE_S]
+    assert pauses[-1] == publishing._LONGEST_PAUSE_S
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem", "why"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, None, "docs/security.md"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, None, "Unknown topic or partition"),
+        (KafkaError._UNKNOWN_TOPIC, None, "Unknown topic"),
+        (None, KafkaError._FATAL, "Fatal error"),
+        (None, KafkaError._UNKNOWN_TOPIC, "Unknown topic"),
+    ],
+)
+def test_after_a_failure_it_goes_on_with_all_rows(
+    kafka: Kafka, clock: list[float], answer: int | None, problem: int | None, why: str
+) -> None:
     said: list[str] = []
     rows = published(kafka, said)
-    kafka.problem = KafkaError._FATAL
-    rows.publish({"orders": ROW})
-    rows.publish({"orders": ROW})
+    rows.publish({"others": OTHER})
+    kafka.answer, kafka.problem = answer, problem
+    for row in (ROW, None, ROW):
+        rows.publish({"orders": row})
     assert len(said) == 1
+    assert why in said[0]
+    kafka.answer = kafka.problem = None
+    kafka.sent.clear()
+    clock[0] += publishing._PAUSE_S
+    rows.publish({})
+    assert sorted(key for key, _ in kafka.sent) == [b"activator-1/orders", b"activator-1/others"]
+    rows.publish({})
+    assert said[1:] == [WORKS_AGAIN]
+    rows.publish({"orders": None})
+    assert kafka.sent[-1] == (b"activator-1/orders", None)
+
+
+def test_it_works_again_as_soon_as_a_row_is_there_even_if_others_are_on_their_way(
+    kafka: Kafka, clock: list[float]
+) -> None:
+    said: list[str] = []
+    rows = published(kafka, said)
+    kafka.answer = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    rows.publish({"orders": ROW})
+    kafka.answer = None
+    clock[0] += publishing._PAUSE_S
+    produce = kafka.produce
+
+    def produce_and_wait(*arguments: Any, **more: Any) -> None:
+        produce(*arguments, **more)
+        kafka.is_slow = True
+
+    kafka.produce = produce_and_wait  # type: ignore[method-assign]
+    for crashes in range(3):
+        rows.publish({"orders": msgspec.structs.replace(ROW, crashes=crashes)})
+    assert said[1:] == [WORKS_AGAIN]
+
+
+def test_what_was_removed_while_nothing_could_be_written_is_removed_later(kafka: Kafka, clock: list[float]) -> None:
+    rows = published(kafka)
+    rows.publish({"orders": ROW})
+    kafka.answer, kafka.before = KafkaError.TOPIC_AUTHORIZATION_FAILED, records(ROW)
+    rows.publish({"orders": None})
+    kafka.answer = None
+    kafka.sent.clear()
+    clock[0] += publishing._PAUSE_S
+    rows.publish({})
+    assert kafka.sent == [(b"activator-1/orders", None)]
+
+
+def test_while_kafka_does_not_answer_the_topic_is_not_opened(kafka: Any) -> None:
+    rows = PublishedRows(kafka, Place("queue-activators", "activator-1", "group"), print)
+    rows.publish({"orders": ROW}, is_well=False)
+    assert kafka.opened == 0
+    rows.publish({})
+    assert len(kafka.sent) == 1
+
+
+def test_what_others_of_the_group_have_left_is_removed_after_a_day(kafka: Kafka) -> None:
+    lives, elsewhere = OTHER, msgspec.structs.replace(OTHER, activator="activator-3", group_id="another")
+    gone = msgspec.structs.replace(OTHER, activator="activator-4")
+    yesterday = records(ROW, lives, elsewhere, gone, age_ms=publishing._LEFT_MS + 1)
+    today = records(msgspec.structs.replace(gone, queue="recent"))
+    kafka.before, kafka.members_of = [*yesterday, *today], ["activator-1", "activator-2"]
+    published(kafka)
+    assert kafka.sent == [(b"activator-4/orders", None)]
+
+
+def test_if_the_members_of_the_group_are_not_known_nothing_is_removed(kafka: Kafka) -> None:
+    kafka.before, kafka.members_of = records(OTHER, age_ms=publishing._LEFT_MS + 1), []
+    published(kafka)
     assert kafka.sent == []

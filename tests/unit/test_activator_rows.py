@@ -15,7 +15,7 @@ from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.rows import Rows, last_line, working_directory
 from streaming.daemons.activator.step import Step
-from streaming.daemons.activator.store import About, QueueRecord
+from streaming.daemons.activator.store import About, QueueRecord, Store
 from streaming.wire.activator_rows import (
     MAX_LINE,
     ActivatorRow,
@@ -31,7 +31,7 @@ from streaming.wire.decoding import InvalidRecordError
 
 NOW_MS = 1_763_730_000_000
 NOW = iso_time(NOW_MS)
-LATER = iso_time(NOW_MS + 600_000)
+SOON, LATER = iso_time(NOW_MS + 60_000), iso_time(NOW_MS + 600_000)
 ABOUT = About("activator-1", group_id="queue-activation-activator", config_file="/etc/a.toml", directory="/srv")
 ENTRY = ProgramEntry("orders*", "run {queue}", max=2)
 ROW = ActivatorRow("orders", "activator-1", "group", "host-1", "/etc/a.toml", entry="orders*", log_file="/srv/a.log")
@@ -62,6 +62,33 @@ def test_a_relative_log_file_is_in_the_activators_working_directory(tmp_path: Pa
     assert row_of(record(entry=entry), tmp_path).log_file == "/srv/logs/orders.txt"
 
 
+def test_a_last_line_that_the_entry_does_not_show_is_in_no_row(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "orders.log").write_text("a secret")
+    entry = msgspec.structs.replace(ENTRY, show_last_line=False).policy("salt").entry
+    row = row_of(record(entry=entry), tmp_path)
+    assert (row.log_file, row.last_line) == (f"{tmp_path}/logs/orders.log", None)
+    assert entry != ENTRY.policy("salt").entry
+
+
+def test_names_of_files_that_are_not_utf_8_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "orders.log").write_text("last")
+    monkeypatch.chdir(folder)
+    about = replace(ABOUT, directory=working_directory())
+    assert about.directory == ""
+    row = Rows(about, folder).of("orders", record(), {}, NOW_MS)
+    assert (row.log_file, row.last_line) == (f"{tmp_path}/caf\\udce9/logs/orders.log", "last")
+    assert msgspec.json.encode(about)
+    assert decode_row(Message(key=key_of(row).encode(), value=encode_row(row)))[1] == row
+    step = Step(NOW_MS)
+    step.note("orders", "cannot be started", f"no such directory: {folder}")
+    with Store(tmp_path) as store:
+        step.save(store, {}, [])
+        assert store.decisions(1)[0].why.endswith("/caf\\udce9")
+
+
 def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
     held = Held("id", 7, "", 1, NOW_MS, blocked="why", retry_ms=NOW_MS + 600_000)
     row = row_of(record(held=held, crashes=6, backoff_until_ms=NOW_MS + 1, exits_without_receive=4), tmp_path)
@@ -74,24 +101,25 @@ def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
 
 def test_a_queue_for_which_the_config_has_no_program_says_so(tmp_path: Path) -> None:
     rows, config = Rows(ABOUT, tmp_path), Config([ENTRY])
-    assert rows.without_program("orders", ENTRY) is None
-    row = rows.without_program("other", config.entry_for("other"))
-    assert row is not None
+    assert config.program_for("orders") == (ENTRY, None)
+    row = rows.without_program("other", *config.program_for("other"))
     assert (row.entry, row.refusal) == (None, None)
     assert words.troubles(row) == [f"no entry of the activator on {row.host} (config /etc/a.toml) matches this queue"]
-    row = rows.without_program("orders;ls", config.entry_for("orders;ls"))
-    assert row is not None
-    assert words.troubles(row)[0].startswith(f"the entry orders* of {words.where(row)} starts nothing: 'orders;ls' ")
+    row = rows.without_program("orders;ls", *config.program_for("orders;ls"))
+    refused = f"the entry orders* of {words.where(row)} starts nothing: 'orders;ls' "
+    assert words.troubles(row)[0].startswith(refused)
+    # A known queue says the same, from its record alone, so `activator status` does.
+    row = rows.of("orders;ls", record(), {}, NOW_MS)
+    assert words.troubles(row)[0].startswith(refused)
+    row = rows.of("orders", record(entry=""), {}, NOW_MS)
+    assert words.troubles(row)[0].startswith("no entry of ")
 
 
-def test_a_known_queue_that_has_no_entry_any_more_says_so(tmp_path: Path) -> None:
-    step = Step(NOW_MS, changed={"orders", "other"})
-    queues = {"orders": record(), "other": record()}
-    Rows(ABOUT, tmp_path).add(step, queues, {}, Config([ENTRY]))
-    assert {queue: row.entry for queue, row in step.rows.items() if row is not None} == {
-        "orders": "orders*",
-        "other": None,
-    }
+def test_a_step_tells_of_the_queues_that_have_changed_and_of_those_that_it_names(tmp_path: Path) -> None:
+    step = Step(NOW_MS, changed={"orders-1"}, told={"orders-2"})
+    queues = {f"orders-{number}": record() for number in (1, 2, 3)}
+    Rows(ABOUT, tmp_path).add(step, queues, {})
+    assert step.rows.keys() == {"orders-1", "orders-2"}
 
 
 @pytest.mark.parametrize(
@@ -128,14 +156,28 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
         ({"crashes": 1, "backoff_until": NOW}, []),
         (
             {"crashes": 1, "backoff_until": LATER, "last_line": "boom"},
-            ["nothing is started until 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
+            ["nothing is started until 2025-11-21 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
         ),
         (
-            {"crashes": 6, "gave_up_until": LATER, "backoff_until": LATER, "last_exit": ExitRow(NOW, "exit code 3")},
+            {"crashes": 6, "gave_up_until": LATER, "backoff_until": NOW, "last_exit": ExitRow(NOW, "exit code 3")},
             [
-                "gave up after 6 crashes in a row: exit code 3. Tried again at 13:10:00 UTC, at the next notification, "
-                "and when the entry in the config changes",
-                "log /srv/a.log has no line",
+                "gave up after 6 crashes in a row: exit code 3. Tried again when the next notification comes, at "
+                "2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
+                "log /srv/a.log",
+            ],
+        ),
+        (
+            {"crashes": 7, "gave_up_until": LATER, "backoff_until": SOON, "log_file": None},
+            [
+                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 2025-11-21 "
+                "13:01:00 UTC), at 2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
+            ],
+        ),
+        (
+            {"crashes": 7, "gave_up_until": SOON, "backoff_until": LATER, "log_file": None},
+            [
+                "gave up after 7 crashes in a row. Tried again when the next notification comes (not before 2025-11-21 "
+                "13:10:00 UTC), at 2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
             ],
         ),
         ({"exits_without_receive": 2}, []),
@@ -162,17 +204,20 @@ def test_what_is_held_and_what_runs() -> None:
     assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, "why"))) == ["held: #2: why"]
     starting = "held: #2: a program is about to be started for it"
     assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, ""))) == [starting]
-    assert words.programs(ROW) == "none runs"
+    assert words.programs(ROW) == "no program runs"
     one, two = ProgramRow(1, NOW), ProgramRow(2, LATER)
     of_two = msgspec.structs.replace(ROW, max=2)
-    assert words.programs(of_two) == "none of at most 2 runs"
-    assert words.programs(msgspec.structs.replace(ROW, programs=[one])) == "1 runs: process 1 since 13:00:00 UTC"
+    assert words.programs(of_two) == "no program runs (at most 2)"
+    running = words.programs(msgspec.structs.replace(ROW, programs=[one]))
+    assert running == "1 program runs: process 1 since 2025-11-21 13:00:00 UTC"
     limited = msgspec.structs.replace(ROW, max=3, partitions=2)
-    assert words.programs(limited) == "none of at most 2 runs"
+    assert words.programs(limited) == "no program runs (at most 2)"
     assert words.limits(ROW) == []
     [why] = words.limits(limited)
     assert why == "max is 3, but the queue's topic has 2 partitions: one more program would never get a message"
-    both = "2 of at most 2 run: process 1 since 13:00:00 UTC, process 2 since 13:10:00 UTC"
+    both = (
+        "2 programs run (at most 2): process 1 since 2025-11-21 13:00:00 UTC, process 2 since 2025-11-21 13:10:00 UTC"
+    )
     assert words.programs(msgspec.structs.replace(of_two, programs=[one, two])) == both
 
 

@@ -33,6 +33,7 @@ from streaming.wire.activator_rows import (
 )
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation, ActivationFormat, ActivationRecord
+from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
 from tests.support.command_lines import fenced_blocks
 from tests.support.documented_contract import (
@@ -66,6 +67,7 @@ WRITTEN: dict[str, Any] = {
     TOPICS.monitors: output_records.MonitorRow,
     TOPICS.batches: output_records.BatchRecord,
     TOPICS.ticks: ticks.ReportsLost,
+    "Sign of life": SignOfLife,
 }
 # The cells of a topic that no program uses.
 UNUSED = "no program yet"

@@ -122,7 +122,7 @@ def json_output() -> dict[str, list[str]]:
     case = Case("name", ConversationRow("id", "service"))
     explanation = Explanation()
     explanation.steps.append(Step("title", "text"))
-    told = Told(ActivatorRow("q", "activator", "group", "host", "config"), True)
+    told = Told(ActivatorRow("q", "activator", "group", "host", "config"), True, 0)
     result = Result(case, Decision(Outcome.DELAYED), explanation)
     printed = {
         "queue show": queue_show.as_json(

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from streaming.cli.conversations import commands, showing, views
+from streaming.cli import options
+from streaming.cli.conversations import commands, ending, showing, views
 from streaming.cli.conversations.ending import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Viewed, idle_before
@@ -147,8 +148,8 @@ def test_what_waits_is_summed_up_by_reason() -> None:
         transmission(messages=4, held_since="2026-01-31T11:00:00.000Z", to_service="Other"),
     ]
     assert text_of(showing.transmissions_view(rows, 100)).splitlines()[-2:] == [
-        "Stock: 3 messages since 2026-01-30 12:00:00. topic stock is missing",
-        "2 services: 6 messages since 2026-01-31 11:00:00. 9796: the service is not here",
+        "Stock: 3 messages since 2026-01-30 12:00:00 UTC. topic stock is missing. Next try within 10 s",
+        "2 services: 6 messages since 2026-01-31 11:00:00 UTC. 9796: the service is not here. Next try within 10 s",
     ]
 
 
@@ -293,7 +294,7 @@ def test_many_are_ended_only_after_a_question_on_the_terminal(monkeypatch: pytes
         if abort and not is_agreed:
             raise typer.Abort
 
-    monkeypatch.setattr(commands.sys, "stdin", Terminal(is_terminal=True))
+    monkeypatch.setattr(options.sys, "stdin", Terminal(is_terminal=True))
     monkeypatch.setattr(typer, "confirm", confirm)
     endpoints = {"c/initiator": endpoint(), "c/target": endpoint(is_initiator=False)}
     if is_agreed:
@@ -305,14 +306,14 @@ def test_many_are_ended_only_after_a_question_on_the_terminal(monkeypatch: pytes
 
 
 def test_without_a_terminal_the_agreement_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands.sys, "stdin", Terminal(is_terminal=False))
+    monkeypatch.setattr(options.sys, "stdin", Terminal(is_terminal=False))
     with pytest.raises(UserError, match=r"End 1 endpoint of 1 conversation\? Add --yes"):
         commands._ask({"c/initiator": endpoint()}, Ending())
 
 
 def test_no_name_of_a_program_reaches_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = Outcome({"c\x1b]0;owned\x07/initiator": "CD"}, {"x\x1b[31m/target": "reason \x1b[5m"}, ())
-    commands._report(outcome, durations.parse("30s"))
+    ending.report(outcome, durations.parse("30s"))
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert "c\\x1b]0;owned\\x07/initiator: ended" in said.out

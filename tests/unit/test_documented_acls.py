@@ -12,7 +12,7 @@ from streaming.cli.routing.explaining import Source
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
-from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.publishing import Place, opened
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import monitor, sole_monitor
 from streaming.daemons.router import router, sole_router
@@ -95,8 +95,10 @@ def test_the_rights_of_the_commands_for_conversations(asked: list[Rights]) -> No
     besides = {
         (each.client, each.operation, each.name) for each in documented_rights() if "conversation " in each.client
     }
+    missing = "besides, to say that a service does not exist"
     assert besides == {
         ("`conversation show`, besides", "Read", topics.service_commands),
+        (f"`conversation list`, `conversation end`, `transmissions`, {missing}", "Read", topics.service_commands),
         ("`conversation end`, besides", "Read", topics.service_dead_letters),
         ("`conversation end`, besides", "Write", topics.service_messages),
         ("`conversation retry`, besides", "Write", topics.service_reports),
@@ -107,12 +109,12 @@ def test_the_rights_to_tell_and_to_see_what_activators_do(asked: list[Rights]) -
     kafka, topics = Cluster("localhost:1"), Topics()
     topic = topics.activators
     with pytest.raises(AskedError):
-        PublishedRows(kafka, topic, "activator", print)
+        opened(kafka, Place(topic, "activator", DEFAULT_GROUP_ID))
     with pytest.raises(AskedError):
-        activators.read(kafka, topics)
+        activators.read(kafka, topics, set())
     assert asked == [rights(reads=[topic], writes=[topic]), rights(reads=[topic])]
     documented = {(each.client.partition(",")[0], each.operation) for each in documented_rights() if each.name == topic}
-    told = {("`activator`", "Read"), ("`activator`", "Write"), ("`queues`", "Read")}
+    told = {("`activator`", "Read"), ("`activator`", "Write"), ("`queues`", "Read"), ("`diagnose`", "Read")}
     assert documented == told | {("`topics`", "Create"), ("`topics`", "DescribeConfigs")}
     assert ("Describe", DEFAULT_GROUP_ID) in {(each.operation, each.name) for each in rights_of("queues")}
 
@@ -137,7 +139,7 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]
     described = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
     documented = [(client, name) for client, name in described if client.startswith("`diagnose`")]
-    groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID)
+    groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID, DEFAULT_GROUP_ID)
     assert documented == [("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, *groups)]
 
 

@@ -1,6 +1,7 @@
 """Records that Kafka has deleted unread: what the monitor says of them, and when it tells the shards."""
 
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from streaming.daemons.monitor.metrics import Metrics
 from streaming.daemons.query.metrics import MetricsSettings
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.spark.activation.lost_mark import LostMark
 from streaming.wire.ticks import REPORTS_LOST
 from streaming.wire.topics import Topics
 
@@ -50,12 +52,40 @@ def kafka() -> Kafka:
     return Kafka()
 
 
+class Checkpoint:
+    """The checkpoint as LostRecords sees it: whether it keeps that the shards have to be told."""
+
+    def __init__(self) -> None:
+        self.is_marked = False
+
+    def is_kept(self) -> bool:
+        return self.is_marked
+
+    def keep(self) -> None:
+        self.is_marked = True
+
+    def drop(self) -> None:
+        self.is_marked = False
+
+
 @pytest.fixture
-def lost(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> LostRecords:
+def checkpoint() -> Checkpoint:
+    return Checkpoint()
+
+
+@pytest.fixture
+def started(kafka: Kafka, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Callable[[], LostRecords]:
+    """Returns a function that starts a monitor on the checkpoint."""
     monkeypatch.setattr(lost_records, "AskedOffsets", lambda *_: SimpleNamespace(ask=lambda *_: dict(kafka.begins)))
     monkeypatch.setattr(lost_records, "INTERVAL_S", 0.0)
     cluster = cast("Cluster", SimpleNamespace(producer=lambda _: kafka))
-    return LostRecords(cluster, TOPICS, {ARRIVALS: 2, RECEIVES: 1, COMMANDS: 1})
+    partitions = {ARRIVALS: 2, RECEIVES: 1, COMMANDS: 1}
+    return lambda: LostRecords(cluster, TOPICS, partitions, cast("LostMark", checkpoint))
+
+
+@pytest.fixture
+def lost(started: Callable[[], LostRecords]) -> LostRecords:
+    return started()
 
 
 def commit(lost: LostRecords, **ends: dict[str, int]) -> None:
@@ -152,6 +182,58 @@ def test_shards_are_told_again_until_kafka_has_taken_it(lost: LostRecords, kafka
     lost.look()
     lost.look()
     assert kafka.ticks == [REPORTS_LOST]
+
+
+def test_a_monitor_tells_its_shards_of_the_loss_that_the_one_before_has_not_lived_to_tell(
+    started: Callable[[], LostRecords], kafka: Kafka
+) -> None:
+    kafka.begins = {(ARRIVALS, 0): 150}
+    first = started()
+    first.begin({ARRIVALS: {"0": 120}})
+    # It repeats a batch that was planned before the tick, and that ends behind the gap. Then it is killed, and the tick
+    # is deleted.
+    commit(first, arrivals={"0": 160}, ticks={"0": 9})
+    first.look()
+    kafka.ticks.clear()
+    second = started()
+    second.begin({ARRIVALS: {"0": 160}, TOPICS.ticks: {"0": 9}})
+    assert (kafka.ticks, found(second)) == ([REPORTS_LOST], {})
+
+
+def test_shards_that_have_been_told_are_not_told_again_after_a_start(
+    started: Callable[[], LostRecords], kafka: Kafka, checkpoint: Checkpoint
+) -> None:
+    kafka.begins = {(ARRIVALS, 0): 150}
+    first = started()
+    first.begin({ARRIVALS: {"0": 120}})
+    commit(first, arrivals={"0": 160}, ticks={"0": 12})
+    first.look()
+    assert not checkpoint.is_marked
+    second = started()
+    second.begin({ARRIVALS: {"0": 160}})
+    assert kafka.ticks == [REPORTS_LOST]
+
+
+def test_what_was_read_of_ticks_before_their_topic_was_created_again_does_not_count(
+    lost: LostRecords, kafka: Kafka, checkpoint: Checkpoint
+) -> None:
+    kafka.begins = {(ARRIVALS, 0): 150}
+    lost.begin({ARRIVALS: {"0": 120}, TOPICS.ticks: {"0": 5_000}})
+    lost.look()
+    assert checkpoint.is_marked
+
+
+def test_a_tick_that_kafka_has_not_taken_yet_is_not_taken_for_the_one_before(
+    started: Callable[[], LostRecords], kafka: Kafka, checkpoint: Checkpoint
+) -> None:
+    lost = started()
+    kafka.begins = {(ARRIVALS, 0): 150}
+    lost.begin({ARRIVALS: {"0": 120}})
+    kafka.begins, kafka.error = {(ARRIVALS, 0): 200}, KafkaError(KafkaError._MSG_TIMED_OUT)
+    lost.look()
+    commit(lost, arrivals={"0": 210}, ticks={"0": 12})
+    lost.look()
+    assert checkpoint.is_marked, "only the first tick is read"
 
 
 def test_a_monitor_that_cannot_tell_its_shards_does_not_start(lost: LostRecords, kafka: Kafka) -> None:

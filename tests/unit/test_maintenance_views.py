@@ -34,7 +34,7 @@ def test_numbers_are_shown_as_numbers_also_0_and_1() -> None:
     assert (view["did"], view["took ms"], view["runs"], view["failures"]) == ("0", "1", "1", "0")
     shown = maintenance._connection_view(PROGRAM, connection())
     assert (shown["sent"], shown["unsent"], shown["to be sent on"]) == ("12,034", "0", "2 (1,250 B)")
-    assert shown["since"] == "2026-01-31", "a time of another day is shown as its date"
+    assert shown["since (UTC)"] == "2026-01-31 12:00:00", "a time of another day is shown with its date"
 
 
 def test_a_task_that_only_counts_has_no_duration() -> None:
@@ -49,7 +49,7 @@ def test_a_task_that_only_counts_has_no_duration() -> None:
         ({"last_error": "refused"}, "tcp://south:9092: refused"),
         (
             {"last_error": "refused", "suppressed_until": TIME},
-            "tcp://south:9092: suppressed until 2026-01-31 UTC: refused",
+            "tcp://south:9092: suppressed until 2026-01-31 12:00:00 UTC: refused",
         ),
     ],
 )
@@ -61,5 +61,5 @@ def test_a_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     task = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes", 1, 1, 0, TIME, 0, 1, "OSError: full\x1b")
     maintenance._print_run(PROGRAM, task, has_failed=True, as_json=False)
     assert capsys.readouterr().out == (
-        "12:00:00  transport box:4711  CLOSE_IDLE_CONNECTIONS has failed: OSError: full\\x1b\n"
+        "2026-01-31 12:00:00  transport box:4711  CLOSE_IDLE_CONNECTIONS has failed: OSError: full\\x1b\n"
     )

@@ -1,5 +1,6 @@
 """The views say first whether the program that writes them runs, and how old they are."""
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -10,33 +11,50 @@ import pytest
 
 from streaming.cli import presence
 from streaming.cli.routing.running_faults import RunningInstance
+from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.ages import age, as_of
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
+from tests.support.routing_scene import scene, service
 
 NOW_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z
 TOPICS = Topics("p-")
 
 
 class Kafka:
-    """Answers as Kafka does about a program: its members, and when a topic got its newest record; or refuses."""
+    """Answers as Kafka does about a program: its members, and its last sign of life; or refuses.
+
+    The monitor's is what its group has committed; ticks are newer. The router's is its newest record of its progress.
+    """
 
     def __init__(self) -> None:
         self.members: Any = [object()]
-        self.newest_ms: Any = {}
+        self.signs: dict[str, str | int | None] = {"monitor": None, "router": None}
+        self.refusal: Exception | None = None
 
-    def find_members(self, _group: str, _timeout_s: float) -> Any:
+    def monitor_committed(self, ago_ms: int, next_within_ms: int = 10_000) -> None:
+        self.signs["monitor"] = json.dumps({"committed_ms": NOW_MS - ago_ms, "next_within_ms": next_within_ms})
+
+    def find_members(self, group: str, _timeout_s: float) -> Any:
+        if callable(self.members):
+            return self.members(group)
         if isinstance(self.members, Exception):
             raise self.members
         return self.members
 
+    def find_committed(self, group: str, topic: str) -> Any:
+        assert (group, topic) == ("p-queue-activation-monitor", "p-queue-ticks")
+        if self.refusal:
+            raise self.refusal
+        return self.signs["monitor"]
+
     def find_newest(self, topic: str) -> Any:
-        if isinstance(self.newest_ms, Exception):
-            raise self.newest_ms
-        return self.newest_ms.get(topic)
+        if self.refusal:
+            raise self.refusal
+        return {"p-queue-ticks": NOW_MS, "p-service-progress": self.signs["router"]}[topic]
 
 
 @pytest.fixture
@@ -44,6 +62,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     found = Kafka()
     monkeypatch.setattr(Admin, "members", found.find_members)
     monkeypatch.setattr(Admin, "newest_ms", found.find_newest)
+    monkeypatch.setattr(Admin, "committed_text", found.find_committed)
     monkeypatch.setattr(time, "time_ns", lambda: NOW_MS * 1_000_000)
     return found
 
@@ -60,25 +79,49 @@ def said(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> Callable[..., tupl
     return introduce
 
 
-@pytest.mark.parametrize(("program", "topic"), [("monitor", "p-queue-ticks"), ("router", "p-service-progress")])
-def test_a_view_says_as_of_when_it_is(kafka: Kafka, said: Any, program: str, topic: str) -> None:
-    kafka.newest_ms = {topic: NOW_MS - 2_000}
+@pytest.mark.parametrize("program", ["monitor", "router"])
+def test_a_view_says_as_of_when_it_is(kafka: Kafka, said: Any, program: str) -> None:
+    kafka.monitor_committed(2_000)
+    kafka.signs["router"] = NOW_MS - 2_000
     assert said(program) == ("as of 14:13:18 UTC (2 s ago)\n", "")
     assert said(program, as_json=True) == ("", "")
 
 
-def test_a_program_that_runs_and_is_silent_is_told_before_the_view(kafka: Kafka, said: Any) -> None:
-    kafka.newest_ms = {TOPICS.ticks: NOW_MS - 40_000}
+def test_a_program_that_runs_and_commits_nothing_is_told_before_the_view(kafka: Kafka, said: Any) -> None:
+    kafka.monitor_committed(40_000)
     for as_json in (False, True):
         out, err = said(as_json=as_json)
-        assert "the monitor's last sign of life is 40 s old, and there should be one every 10 s" in err
+        assert err.startswith("the monitor's last sign of life is 40 s old, and there should be one every 10 s.")
         assert ("as of" in out) != as_json
-    kafka.newest_ms = {TOPICS.ticks: NOW_MS - 29_000}
+    kafka.monitor_committed(29_000)
     assert said()[1] == ""
 
 
+def test_a_monitor_that_commits_less_often_by_its_options_is_late_later(kafka: Kafka, said: Any) -> None:
+    kafka.monitor_committed(800_000, next_within_ms=300_000)
+    assert said() == ("as of 14:00:00 UTC (13 min ago)\n", "")
+    kafka.monitor_committed(1_000_000, next_within_ms=300_000)
+    assert "the monitor's last sign of life is 16 min old, and there should be one every 5 min." in said()[1]
+
+
+@pytest.mark.parametrize("program", ["monitor", "router"])
+def test_a_program_that_runs_and_has_never_committed_is_told_before_the_view(said: Any, program: str) -> None:
+    for as_json in (False, True):
+        out, err = said(program, as_json=as_json)
+        assert err.startswith(f"no {program} has left a sign of life")
+        assert "Unless it was just started, look at the end of its log" in err
+        assert out == ""
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no JSON", '{"committed_ms": 1e300, "next_within_ms": 1}'])
+def test_what_another_program_has_committed_is_no_sign_of_life(kafka: Kafka, said: Any, text: str) -> None:
+    kafka.signs["monitor"] = text
+    assert said()[1].startswith("no monitor has left a sign of life")
+
+
 def test_of_a_program_that_does_not_run_the_age_is_said_too_and_nothing_of_its_log(kafka: Kafka, said: Any) -> None:
-    kafka.members, kafka.newest_ms = [], {TOPICS.ticks: NOW_MS - 3 * 86_400_000}
+    kafka.members = []
+    kafka.monitor_committed(3 * 86_400_000)
     out, err = said()
     assert out == "as of 2026-09-18 14:13:20 UTC (3 d ago)\n"
     assert err.startswith("no monitor is in the consumer group p-queue-activation-monitor")
@@ -86,16 +129,22 @@ def test_of_a_program_that_does_not_run_the_age_is_said_too_and_nothing_of_its_l
     assert err.count("\n") == 1
 
 
-def test_of_a_program_that_never_ran_no_age_is_said(kafka: Kafka, said: Any) -> None:
+@pytest.mark.parametrize("program", ["monitor", "router"])
+def test_of_a_program_that_never_ran_the_age_is_said_to_be_unknown(kafka: Kafka, said: Any, program: str) -> None:
     kafka.members = []
-    out, err = said("router")
+    out, err = said(program)
+    absence, age = err.splitlines()
     assert out == ""
-    assert err.startswith("no router is in the consumer group")
+    assert absence.startswith(f"no {program} is in the consumer group")
+    assert age.startswith(f"the age of what follows is unknown: no {program} has left a sign of life")
 
 
 def test_what_the_user_may_not_look_at_is_said_to_be_unknown(kafka: Kafka, said: Any) -> None:
-    kafka.members = kafka.newest_ms = RightMissingError("no right.")
-    assert said() == ("", "whether a monitor runs is unknown: no right.\nhow old this is is unknown: no right.\n")
+    kafka.members = kafka.refusal = RightMissingError("no right.")
+    assert said() == (
+        "",
+        "whether a monitor runs is unknown: no right.\nthe age of what follows is unknown: no right.\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,23 +168,49 @@ def test_the_line_fits_into_a_narrow_terminal() -> None:
 
 
 def test_diagnose_finds_a_monitor_that_hangs(kafka: Kafka) -> None:
-    kafka.newest_ms = {TOPICS.ticks: NOW_MS - 40_000}
+    def found() -> list[tuple[str, str]]:
+        running = RunningInstance(Cluster("localhost:1"), TOPICS, pytest.fail, NOW_MS)
+        return [(fault.kind, fault.where) for fault in running.programs(Definitions())]
+
+    stuck = [("program stuck", "monitor")]
+    assert found() == stuck, "it has committed nothing"
+    kafka.monitor_committed(40_000)
+    assert found() == stuck
+    kafka.monitor_committed(9_000)
+    assert found() == []
+    kafka.monitor_committed(40_000, next_within_ms=60_000)
+    assert found() == [], "its options let it commit every minute"
+
+
+def test_diagnose_names_the_monitor_first_and_goes_on_with_what_it_may_look_at(kafka: Kafka) -> None:
+    kafka.members = []
+    definitions = scene(service("A", "Orders"))
     running = RunningInstance(Cluster("localhost:1"), TOPICS, pytest.fail, NOW_MS)
-    [fault] = running._programs(["monitor"])
-    assert (fault.kind, fault.where) == ("program stuck", "monitor")
-    kafka.newest_ms = {TOPICS.ticks: NOW_MS - 9_000}
-    assert [*running._programs(["monitor"])] == []
+    assert [fault.where for fault in running.programs(definitions)] == ["monitor", "router", "transport"]
+
+    def find(group: str) -> list[object]:
+        if group == "p-queue-activation-monitor":
+            raise RightMissingError("no right.")
+        return []
+
+    kafka.members = find
+    warned: list[str] = []
+    running = RunningInstance(Cluster("localhost:1"), TOPICS, warned.append, NOW_MS)
+    assert [fault.where for fault in running.programs(definitions)] == ["router", "transport"]
+    assert warned == ["not looked at: no right."]
 
 
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:
     """The views that a monitor or a router writes are read by these functions."""
-    readers = re.compile(r"\b(read_monitors|read_tasks|read_endpoints|read_transmissions|queue_facts\.find)\(")
+    readers = re.compile(
+        r"\b(read_monitors|read_tasks|read_endpoints|read_transmissions|queue_facts\.find|tables\.watch)\("
+    )
     commands = [
         command
         for path in sorted(Path(ROOT, "streaming", "cli").rglob("*.py"))
         for command in re.split(r"\n(?=def |@)", path.read_text())
         if readers.search(command) and "as_json: Json" in command
     ]
-    assert len(commands) >= 6
+    assert len(commands) >= 7
     for command in commands:
         assert re.search(r"\b(introduce|say_age)\(", command), command[:200]

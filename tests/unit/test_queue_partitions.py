@@ -1,13 +1,18 @@
 """The activator runs no more programs than the topic of a queue has partitions, if it can know them."""
 
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.daemons.activator import partitions
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.step import Step
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin
 from streaming.wire.topics import Topics
 
 CONFIG = Config([ProgramEntry("one", "run"), ProgramEntry("*", "run", max=3)])
@@ -25,9 +30,9 @@ class Kafka:
         self.topics = topics
         self.asked: list[list[str]] = []
 
-    def visible_partitions(self, names: Iterable[str], _timeout_s: float) -> dict[str, int]:
+    def visible_partitions(self, names: Iterable[str], _timeout_s: float) -> dict[str, int | None]:
         self.asked.append(sorted(names))
-        return {name: self.topics[name] for name in names if name in self.topics}
+        return {name: self.topics.get(name) for name in names}
 
 
 @pytest.fixture
@@ -76,14 +81,14 @@ def test_kafka_is_asked_about_all_queues_at_once_and_seldom(clock: list[float]) 
     clock[0] += partitions.FRESH_S
     kafka.topics = {"a": 4}
     said(found, "a", "b")
-    assert (found.of("a"), found.of("b")) == (4, 1)
+    assert (found.of("a"), found.of("b")) == (4, None), "a topic that was deleted limits nothing"
     found.forget("a")
     assert found.of("a") is None
 
 
 def test_a_kafka_that_does_not_answer_delays_the_starts_of_one_step_in_a_minute(clock: list[float]) -> None:
     class Silent(Kafka):
-        def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int]:
+        def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int | None]:
             super().visible_partitions(names, timeout_s)
             clock[0] += timeout_s
             return {}
@@ -96,6 +101,39 @@ def test_a_kafka_that_does_not_answer_delays_the_starts_of_one_step_in_a_minute(
     clock[0] += partitions.FRESH_S
     said(found, "b")
     assert kafka.asked == [["a"], ["b"]]
+
+
+def test_what_is_known_stays_if_kafka_does_not_answer(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = Kafka(a=2)
+    found = counts(kafka)
+    said(found, "a")
+    clock[0] += partitions.FRESH_S
+    monkeypatch.setattr(kafka, "visible_partitions", lambda *_arguments: {})
+    assert said(found, "a") == []
+    assert found.of("a") == 2
+
+
+def test_of_a_topic_that_is_gone_kafka_says_so_and_of_one_without_an_answer_nothing_is_said() -> None:
+    errors = {
+        "gone": KafkaError.UNKNOWN_TOPIC_OR_PART,
+        "denied": KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        "silent": KafkaError._TIMED_OUT,
+    }
+
+    class Client:
+        def describe_topics(self, topics: TopicCollection, **_settings: object) -> dict[str, str]:
+            return {name: name for name in topics.topic_names}
+
+        def result(self, name: str) -> Any:
+            if name in errors:
+                raise KafkaException(KafkaError(errors[name]))
+            if name == "refused":
+                raise UserError("Kafka rejects this user name or password.")
+            return SimpleNamespace(partitions=[0, 1])
+
+    cluster: Any = SimpleNamespace(admin_client=Client)
+    found = Admin(cluster).visible_partitions(["two", "refused", *errors], 1.0)
+    assert found == {"two": 2, "gone": None, "denied": None}
 
 
 @pytest.mark.usefixtures("clock")

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from streaming.cli import queue_facts
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.queue_show import show
+from streaming.cli.queue_show import as_json, show
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.wire.notifications import Activation
 
@@ -50,7 +50,18 @@ def test_a_queue_that_is_off_is_called_so_and_has_its_last_activations() -> None
     assert "queue OFF, 3 unread" in text
     assert "The queue is OFF: no notification is written" in text
     assert "no monitor" not in text
-    assert "#2  03:04:05 UTC  MESSAGES_ACCUMULATING, 3 unread" in text
+    assert "#2  2026-01-02 03:04:05 UTC  MESSAGES_ACCUMULATING, 3 unread" in text
+
+
+def test_without_a_monitor_the_state_begins_with_that() -> None:
+    for row, after in ((None, "No monitor runs, and the last one"), (OFF, "No monitor runs. This is as the last one")):
+        facts = QueueFacts("orders", 1, None, row, is_watched=False)
+        console = Console(file=io.StringIO(), width=200)
+        console.print(show(facts))
+        assert after in console.file.getvalue()  # type: ignore[attr-defined]
+        assert as_json(facts)["why"][:1] == (
+            [] if row is None else ["No monitor runs. This is as the last one has left it."]
+        )
 
 
 def test_a_queue_without_notifications_has_no_monitor() -> None:
@@ -72,10 +83,10 @@ def test_a_procedure_that_fails_is_shown_with_how_often_since_when_and_when_it_i
     console = Console(file=io.StringIO(), width=200)
     console.print(show(QueueFacts("orders", 1, definition, OFF | failing)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "If no RECEIVE comes first, the next one starts at 03:04:45 UTC." in text
+    assert "If no RECEIVE comes first, the next one starts at 2026-01-02 03:04:45 UTC." in text
     assert (
-        "procedure read_orders has failed 3 times in a row since 03:04:05 UTC, and is tried again at 03:04:45 UTC: it "
-        "exited without calling RECEIVE"
+        "procedure read_orders has failed 3 times in a row since 2026-01-02 03:04:05 UTC, and is tried again at "
+        "2026-01-02 03:04:45 UTC: it exited without calling RECEIVE"
     ) in text
 
 

@@ -171,4 +171,4 @@ def test_route_check_says_that_a_file_has_only_definitions() -> None:
 
     assert isinstance(result.exception, UserError)
     assert str(result.exception).startswith(f"{path} is a file of definitions and has no cases to check.")
-    assert f"route explain --definitions {path}" in str(result.exception)
+    assert f"route explain SERVICE --database DATABASE --definitions {path}" in str(result.exception)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from streaming.cli import tables
 from streaming.cli.main import app
+from streaming.system import ages
 from streaming.wire.notifications import Activation
 
 ROW: dict[str, Any] = {
@@ -27,6 +28,7 @@ ROW: dict[str, Any] = {
     "next_check_time": None,
 }
 ACTIVATION = Activation("QUEUE_ACTIVATION", "2026-01-02T03:04:05.678Z", "orders", "id", 1, 3, 0, "default")
+TIME = "2026-01-02 03:04:05 UTC"
 FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "read_orders", "task_failure": "no host"}
 
 
@@ -43,17 +45,20 @@ def test_only_the_states_that_occur_are_explained() -> None:
     assert "queue OFF: no notification is written" in text
     assert "INACTIVE:" not in text
     assert "at (UTC)" in text
-    assert "queue show QUEUE says why" in text
+    assert "`queue-activation queue show QUEUE` says why" in text
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"task_failures": 1}, "procedure read_orders has failed since 03:04:05 UTC: no host"),
-        ({"task_failures": 3}, "procedure read_orders has failed 3 times in a row since 03:04:05 UTC: no host"),
+        ({"task_failures": 1}, f"procedure read_orders has failed since {TIME}: no host"),
+        (
+            {"task_failures": 3},
+            f"procedure read_orders has failed 3 times in a row since {TIME}: no host",
+        ),
         (
             {"task_failures": 3, "next_start_time": "2026-01-02T03:04:25.678Z"},
-            "has failed 3 times in a row since 03:04:05 UTC, and is tried again at 03:04:25 UTC: no host",
+            f"has failed 3 times in a row since {TIME}, and is tried again at 2026-01-02 03:04:25 UTC: no host",
         ),
     ],
 )
@@ -97,7 +102,15 @@ class Follower:
         return iter(self._new)
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, follower: Follower, *, width: int = 200, is_old: bool = True) -> list[str]:
+def watched(
+    monkeypatch: pytest.MonkeyPatch,
+    follower: Follower,
+    *,
+    width: int = 200,
+    is_old: bool = True,
+    day: str = "2026-01-02",
+) -> list[str]:
+    monkeypatch.setattr(ages, "today", lambda: day)
     monkeypatch.setattr(tables, "decode", lambda message: message)
     console = Console(file=io.StringIO(), width=width)
     tables.watch(follower, console, False, is_old)  # type: ignore[arg-type]
@@ -136,3 +149,30 @@ def test_an_uncertain_count_has_a_question_mark_that_is_explained() -> None:
     assert " 3? " in text
     assert "?: reports were deleted by Kafka" in text
     assert "?" not in shown(ROW | {"is_count_uncertain": False})
+
+
+def test_a_task_that_no_host_has_taken_is_called_so_since_when_and_with_what_to_do() -> None:
+    def shown(*rows: dict[str, Any]) -> str:
+        console = Console(file=io.StringIO(), width=200)
+        console.print(tables.tasks_view(list(rows)))
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    taken = {
+        "queue": "orders",
+        "procedure_name": "read_orders",
+        "sequence": 1,
+        "task_id": "0123456789",
+        "start_time": "2026-01-02T03:04:05.678Z",
+        "is_confirmed": True,
+        "host": "host-1",
+    }
+    waiting = taken | {"is_confirmed": False, "host": None, "start_time": "2026-01-02T03:04:01.678Z"}
+    earlier = waiting | {"start_time": "2026-01-02T03:03:59.678Z"}
+    what_to_do = "Does a host run? One is started with: `queue-activation host --config FILE`"
+    assert "host-1" in shown(taken)
+    assert "no host" not in shown(taken)
+    assert "not taken yet" in shown(taken, waiting)
+    assert f"no host has taken 1 task, since 2026-01-02 03:04:01 UTC. {what_to_do}" in shown(taken, waiting)
+    assert f"no host has taken 2 tasks, the first since 2026-01-02 03:03:59 UTC. {what_to_do}" in shown(
+        waiting, earlier
+    )

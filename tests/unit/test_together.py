@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,10 @@ time.sleep(60)
 
 def waiting(name: str, order: Path, code: int = 0) -> Program:
     return Program(name, [sys.executable, "-c", PROGRAM, name, str(order), str(code)], f"{name} ready")
+
+
+def after(program: Program, *names: str) -> Program:
+    return replace(program, after=frozenset(names))
 
 
 def run(programs: list[Program]) -> int:
@@ -72,7 +77,10 @@ def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, monk
     assert order.read_text().split() == ["b", "long", "a"]
     lines = signaller.said.splitlines()
     assert sorted(lines[:3]) == ["a    | a ready", "b    | b ready", "long | long ready"]
-    assert lines[3:] == ["all ready"]
+    assert lines[3] == "all ready"
+    [stopping] = lines[4:]
+    assert stopping.startswith("stopping b, then long, then a. ")
+    assert "none may take more than 60 s" in stopping
 
 
 @pytest.mark.parametrize(
@@ -97,3 +105,27 @@ def test_a_failure_while_they_are_stopped_is_the_exit_code(tmp_path: Path, monke
     with Signaller(monkeypatch, "all ready"):
         assert run([waiting("a", order, code=3), waiting("b", order)]) == 3
     assert order.read_text().split() == ["a", "b"]
+
+
+def test_a_program_starts_after_those_that_it_needs_and_is_stopped_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = tmp_path / "order"
+    with Signaller(monkeypatch, "all ready") as signaller:
+        assert run([waiting("a", order), after(waiting("b", order), "a", "c"), waiting("c", order)]) == 0
+    assert order.read_text().split() == ["a", "b", "c"]
+    assert [line for line in signaller.said.splitlines() if "ready" in line][2:] == ["b | b ready", "all ready"]
+
+
+def test_a_program_does_not_start_if_one_that_it_needs_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    order = tmp_path / "order"
+    ready = waiting("ready", order)
+    refused = Program(
+        "refused", ["/bin/sh", "-c", f"until [ -e {order}.ready ]; do sleep 0.05; done; exit 2"], "refused ready"
+    )
+    assert run([refused, after(waiting("late", order), "ready", "refused"), ready]) == 2
+    assert order.read_text().split() == ["ready"]
+    assert not (tmp_path / "order.late").exists()
+    assert "\nstopping ready. " in capfd.readouterr().out

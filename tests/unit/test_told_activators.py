@@ -1,6 +1,7 @@
 """`queue show` and `queues` tell of the activators: whether one runs, and what keeps it from starting a reader."""
 
 import io
+import time
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ GAVE_UP: dict[str, Any] = {
 
 
 def told(row: ActivatorRow = ROW, is_running: bool | None = True, **more: object) -> Told:
-    return Told(msgspec.structs.replace(row, **more), is_running)
+    return Told(msgspec.structs.replace(row, **more), is_running, time.time_ns() // 1_000_000 - 3 * 3_600_000)
 
 
 def shown(*found: Told, nobody: str = "") -> str:
@@ -45,8 +46,8 @@ def shown(*found: Told, nobody: str = "") -> str:
 def test_a_queue_is_shown_with_its_activators_entry_programs_and_last_end() -> None:
     text = shown(told(programs=[ProgramRow(42, EARLIER)], last_exit=ExitRow(EARLIER, "exit code 0")))
     assert "the activator on host-1 (config /etc/a.toml), entry ord*" in text
-    assert "1 of at most 1 runs: process 42 since 03:04:05 UTC" in text
-    assert "the last one ended at 03:04:05 UTC: exit code 0" in text
+    assert "1 program runs (at most 1): process 42 since 2026-01-02 03:04:05 UTC" in text
+    assert "the last one ended at 2026-01-02 03:04:05 UTC: exit code 0" in text
 
 
 def test_a_queue_that_was_given_up_is_shown_with_the_reason_and_the_end_of_the_log() -> None:
@@ -66,7 +67,10 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
 def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     text = shown(told(is_running=False, **GAVE_UP))
     assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
-    assert "when it last wrote: entry ord*; none of at most 1 runs; the last one ended at 03:04:05 UTC: exit" in text
+    assert (
+        "when it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 2026-01-02 "
+        "03:04:05 UTC" in text
+    )
     assert "gave up" not in text
 
 
@@ -96,23 +100,6 @@ def test_only_those_that_are_concerned_are_told() -> None:
     assert concerned([]) == []
 
 
-def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong() -> None:
-    names = ("fine", "held", "crashing", "unmatched", "left", "inactive", "unknown")
-    rows = [{"queue": name, "state": "INACTIVE" if name == "inactive" else "NOTIFIED"} for name in names]
-    found = {
-        "fine": [told()],
-        "held": [told(held=HeldRow("id", 7, "a program of this queue is still starting (grace 10 s)"))],
-        "crashing": [told(**GAVE_UP)],
-        "unmatched": [told(NO_ENTRY)],
-        "left": [told(is_running=False)],
-        "inactive": [told(NO_ENTRY)],
-    }
-    lines = problems(found, rows)
-    assert [line.partition(":")[0] for line in lines] == ["crashing", "unmatched", "left"]
-    assert "gave up after 6 crashes in a row" in lines[0]
-    assert "; log /srv/a.log: ImportError" in lines[0]
-
-
 def test_the_table_of_queues_ends_with_these_lines() -> None:
     fields = dict.fromkeys(("last_activated_time", "next_check_time", "max_queue_readers"))
     counts = dict.fromkeys(("unread_messages", "tasks_waiting", "tasks_running", "activation_sequence"), 1)
@@ -135,7 +122,7 @@ class Read:
         pass
 
     def to_end(self) -> list[Message]:
-        return [Message(key=key_of(row).encode(), value=encode_row(row)) for row in self.rows]
+        return [Message(key=key_of(row).encode(), value=encode_row(row), timestamp=(1, 5_000)) for row in self.rows]
 
 
 @pytest.fixture
@@ -163,23 +150,60 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
     rows = ROW, msgspec.structs.replace(ROW, queue="other"), msgspec.structs.replace(NO_ENTRY, queue="dead")
     monkeypatch.setattr(activators, "TopicFollower", lambda *_arguments: Read(*rows))
     members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1), GroupMember(None, "x", "127.0.0.1", 0)]
-    found = activators.read(Cluster("kafka:9092"), Topics())
+    found = activators.read(Cluster("kafka:9092"), Topics(), {"orders", "other", "dead"})
     assert {queue: [each.is_running for each in told] for queue, told in found.items()} == {
         "orders": [True],
         "other": [True],
         "dead": [False],
     }
-    assert activators.read(Cluster("kafka:9092"), Topics(), "orders").keys() == {"orders"}
+    [orders] = activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).pop("orders")
+    assert orders.at_ms == 5_000
     assert nobody(Cluster("kafka:9092"), Topics()) == "none has got a notification of this queue"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
-    assert activators.read(Cluster("kafka:9092"), Topics(), "orders")["orders"][0].is_running is None
+    assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None
     assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
+
+
+def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
+    members: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("fine", "held", "crashing", "unmatched", "left", "inactive", "unknown")
+    monitors = [{"queue": name, "state": "INACTIVE" if name == "inactive" else "NOTIFIED"} for name in names]
+    starting = HeldRow("id", 7, "a program of this queue is still starting (grace 10 s)")
+    of_queues = {
+        "fine": ROW,
+        "held": msgspec.structs.replace(ROW, held=starting),
+        "crashing": msgspec.structs.replace(ROW, **GAVE_UP),
+        "unmatched": NO_ENTRY,
+        "left": msgspec.structs.replace(ROW, activator="gone", group_id="another"),
+        "inactive": msgspec.structs.replace(NO_ENTRY, group_id="of nobody who waits"),
+    }
+    rows = [msgspec.structs.replace(row, queue=queue) for queue, row in of_queues.items()]
+    monkeypatch.setattr(activators, "TopicFollower", lambda *_arguments: Read(*rows))
+    members[GROUP] = [GroupMember(name, "rdkafka", "127.0.0.1", 1) for name in ("activator-1", "activator-2")]
+    members["of nobody who waits"] = UserError("This group was asked for.")
+    lines = problems(Cluster("kafka:9092"), Topics(), monitors)
+    assert [line.partition(":")[0] for line in lines] == ["crashing", "unmatched", "left"]
+    assert "gave up after 6 crashes in a row" in lines[0]
+    assert "; log /srv/a.log: ImportError" in lines[0]
+
+
+def test_if_no_queue_waits_the_activators_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise UserError("Topics are missing: queue-activators.")
+
+    monkeypatch.setattr(activators, "TopicFollower", refuse)
+    monitors = [{"queue": state or "off", "state": state} for state in ("INACTIVE", "RECEIVES_OCCURRING", None)]
+    assert problems(Cluster("kafka:9092"), Topics(), monitors) == []
+    assert capsys.readouterr().err == ""
 
 
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
     members["p-" + GROUP] = []
     sentence = nobody(Cluster("kafka:9092"), Topics("p-"))
-    assert f"none is in the consumer group p-{GROUP}. Start one: queue-activation activator" in sentence
+    assert f"none is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
 
 
 def test_without_the_topic_the_rest_is_shown(
@@ -189,5 +213,5 @@ def test_without_the_topic_the_rest_is_shown(
         raise UserError("Topics are missing: queue-activators.")
 
     monkeypatch.setattr(activators, "TopicFollower", refuse)
-    assert activators.read(Cluster("kafka:9092"), Topics()) == {}
+    assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"}) == {}
     assert "what the activators do is unknown: Topics are missing" in capsys.readouterr().err

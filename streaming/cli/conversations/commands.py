@@ -1,7 +1,6 @@
 """The commands `queue-activation conversation ...` and `queue-activation transmissions`."""
 
 import json
-import sys
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -16,27 +15,27 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
+    confirm,
     part_of_definition,
 )
 from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
+from streaming.system.numbers import plural
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.cli.conversations.ending import Ending, Outcome
-    from streaming.cli.conversations.views import Selection
+    from streaming.cli.conversations.ending import Ending
+    from streaming.cli.conversations.views import Selection, Viewed
     from streaming.wire.service_views import EndpointRow
 
 conversations = typer.Typer(help="List, show, end or retry conversations between services.", no_args_is_help=True)
-
-# The most lines about single endpoints.
-_MAX_LINES = 10
 
 
 class Side(StrEnum):
@@ -61,14 +60,14 @@ ConversationId = Annotated[
     str,
     typer.Argument(metavar="CONVERSATION", help="The conversation's identifier, or a beginning that no other one has."),
 ]
-OfSide = Annotated[Side | None, part_of_definition("--side", "Only the endpoints of this side.", case_sensitive=False)]
+OfSide = Annotated[Side | None, part_of_definition("--side", "Only the endpoints of this side.", **choice(Side))]
 OfService = Annotated[str | None, part_of_definition("--service", "Only the endpoints of this service.")]
 OfFarService = Annotated[
     str | None, part_of_definition("--far-service", "Only the endpoints whose far side is this service.")
 ]
 InStates = Annotated[
     list[EndpointState] | None,
-    part_of_definition("--state", "Only the endpoints in this state. Repeatable.", case_sensitive=False),
+    part_of_definition("--state", "Only the endpoints in this state. Repeatable.", **choice(EndpointState)),
 ]
 Idle = Annotated[
     Duration | None,
@@ -113,7 +112,7 @@ def list_conversations(
     A conversation has two endpoints, the initiator and the target. Each one stays until its program ends it.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import showing, views
+    from streaming.cli.conversations import showing, unknown, views
     from streaming.cli.presence import introduce
 
     if counts and limit is not None:
@@ -125,13 +124,27 @@ def list_conversations(
     if counts:
         found = showing.counts(viewed.endpoints.values(), _now_ms())
         tables.print_rows(found, showing.counts_view, "no endpoints", as_json)
+    elif not as_json and not viewed.endpoints:
+        typer.echo("no endpoints")
+    else:
+        _print_endpoints(viewed, limit, as_json=as_json)
+    if as_json:
         return
+    if viewed.endpoints:
+        typer.echo(showing.where_delivered())
+    else:
+        unknown.warn(kafka, topics, service, viewed.services)
+        unknown.warn(kafka, topics, far_service, viewed.services)
+
+
+def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> None:
+    from streaming.cli import tables
+    from streaming.cli.conversations import showing
+
     keys = [*viewed.endpoints][: limit if limit or as_json else showing.TABLE_ROWS]
     if as_json:
         for key in keys:
             typer.echo(json.dumps(viewed.fields(key)))
-    elif not keys:
-        typer.echo("no endpoints")
     else:
         endpoints = {key: viewed.endpoints[key] for key in keys}
         total, is_narrow = len(viewed.endpoints), tables.is_narrow()
@@ -211,7 +224,7 @@ def end(
     Waits until the router shows that they have ended. Without --side, both endpoints of a conversation are ended.
     Without --error and --cleanup, the far side gets an EndDialog behind the messages that are held.
     """
-    from streaming.cli.conversations import ending, views
+    from streaming.cli.conversations import ending, unknown, views
 
     is_filtered = bool(service or far_service or state or idle)
     if conversation is None and not is_filtered:
@@ -230,13 +243,16 @@ def end(
             say(f"conversation {conversation}: {line}", err=True)
     if not endpoints:
         typer.echo("no endpoint to end")
+        if not viewed.endpoints:
+            unknown.warn(kafka, topics, service, viewed.services)
+            unknown.warn(kafka, topics, far_service, viewed.services)
         raise typer.Exit(0 if conversation is None else 1)
     if conversation is None and not yes:
         _ask(endpoints, statement)
     for line in ending.behind_held(statement, {key: held[key] for key in endpoints}):
         say(line, err=True)
     outcome = ending.end(kafka, topics, endpoints, statement, timeout.ms / 1000)
-    raise typer.Exit(_report(outcome, timeout))
+    raise typer.Exit(ending.report(outcome, timeout))
 
 
 @conversations.command("retry")
@@ -264,13 +280,15 @@ def retry(
         return
     found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
-        typer.echo(f"No router has shown a result within {timeout}. Does `queue-activation router` run?", err=True)
+        does = f"Does `{hints.command('router')}` run?"
+        say(f"No router has shown a result within {timeout}. {does}", err=True)
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]
-        what = f"{showing.plural(row.messages, 'message')} to {row.to_service}"
+        what = f"{plural(row.messages, 'message')} to {row.to_service}"
         if after is None:
-            say(f"{what}: on the way. If the delivery fails again, `queue-activation transmissions` shows it")
+            shows = f"`{hints.command('transmissions')}` shows it"
+            say(f"{what}: on the way. If the delivery fails again, {shows}")
         else:
             say(f"{what}: still held. {showing.why(after.number, after.reason)}")
 
@@ -288,7 +306,7 @@ def transmissions(
     A row is one side of a conversation. A summary by reason follows the table.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import showing, views
+    from streaming.cli.conversations import showing, unknown, views
     from streaming.cli.presence import introduce
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
@@ -303,6 +321,8 @@ def transmissions(
         tables.print_view(showing.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
         typer.echo("nothing waits")
+        if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
+            typer.echo(showing.where_delivered())
 
 
 def _selection(
@@ -341,43 +361,16 @@ def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":
 
 def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
     """Asks whether to end many endpoints."""
-    from streaming.cli.conversations.showing import plural
-
     count = len({row.conversation_id for row in endpoints.values()})
     with_what = "" if ending.kind == "END" else f" WITH {ending.kind}"
-    question = f"End {plural(len(endpoints), 'endpoint')} of {plural(count, 'conversation')}{with_what}?"
-    if not sys.stdin.isatty():
-        raise UserError(f"{question} Add --yes: there is no terminal to ask on.")
-    typer.confirm(question, abort=True)
-
-
-def _report(outcome: "Outcome", timeout: Duration) -> int:
-    """Prints what has become of endpoints; returns the exit code."""
-    from streaming.cli.conversations.showing import plural
-
-    for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
-        say(f"{key}: refused, {reason}", err=True)
-    if len(outcome.states) == 1:
-        [(key, state)] = outcome.states.items()
-        say(f"{key}: ended, state {state or 'gone'}")
-    else:
-        typer.echo(f"{len(outcome.states):,} endpoints ended")
-    if len(outcome.refused) > 1:
-        typer.echo(f"{len(outcome.refused):,} statements were refused", err=True)
-    if outcome.unknown:
-        typer.echo(
-            f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
-            "`queue-activation router` run? It ends them when it reads the statements.",
-            err=True,
-        )
-    return 1 if outcome.refused or outcome.unknown else 0
+    confirm(f"End {plural(len(endpoints), 'endpoint')} of {plural(count, 'conversation')}{with_what}?")
 
 
 def _no_conversation(conversation: str, *, is_filtered: bool = False) -> UserError:
     among = " among those that the filters select" if is_filtered else ""
     return UserError(
-        f"There is no conversation {conversation!r}{among}. `queue-activation conversation list` lists all; one that "
-        "has ended is forgotten after half an hour."
+        f"There is no conversation {conversation!r}{among}. `{hints.command('conversation', 'list')}` lists all; one "
+        "that has ended is forgotten after half an hour."
     )
 
 

@@ -5,14 +5,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import typer
 from confluent_kafka import Message
 
 from streaming.cli.command_sender import Record, send_records
+from streaming.cli.conversations.showing import plural
 from streaming.cli.dead_letters import decode
+from streaming.cli.lines import say
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
+from streaming.system.durations import Duration
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, encode_envelope
 from streaming.wire.service_views import EndpointRow, decode_endpoint
@@ -20,6 +25,8 @@ from streaming.wire.topics import Topics
 
 _TRIGGERS = {"END": Trigger.END, "ERROR": Trigger.END_WITH_ERROR, "CLEANUP": Trigger.END_WITH_CLEANUP}
 _POLL_S = 0.1
+# The most lines about single endpoints.
+_MAX_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ def end(
     records = [ending.statement(row) for row in endpoints.values()]
     followed = [topics.service_conversations, topics.service_dead_letters]
     with TopicFollower(kafka, followed, Start.END) as follower:
-        check = "queue-activation conversation list"
+        check = hints.command("conversation", "list")
         places = send_records(kafka, topics.service_messages, records, check)
         return _Waiting(topics, ending, dict(zip(places, endpoints, strict=True))).wait(follower, timeout_s)
 
@@ -174,3 +181,23 @@ def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
         messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
         waits = "and the END waits behind" if ending.kind == "END" else "and dropped, but the ERROR waits instead"
         yield f"{messages}, {waits} until the far side can be told. If it never can: --cleanup tells nobody"
+
+
+def report(outcome: Outcome, timeout: Duration) -> int:
+    """Prints what has become of endpoints; returns the exit code."""
+    for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
+        say(f"{key}: refused, {reason}", err=True)
+    if len(outcome.states) == 1:
+        [(key, state)] = outcome.states.items()
+        say(f"{key}: ended, state {state or 'gone'}")
+    else:
+        typer.echo(f"{len(outcome.states):,} endpoints ended")
+    if len(outcome.refused) > 1:
+        say(f"{len(outcome.refused):,} statements were refused", err=True)
+    if outcome.unknown:
+        say(
+            f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
+            f"`{hints.command('router')}` run? It ends them when it reads the statements.",
+            err=True,
+        )
+    return 1 if outcome.refused or outcome.unknown else 0

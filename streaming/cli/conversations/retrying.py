@@ -8,6 +8,7 @@ import msgspec
 from streaming.cli.command_sender import send_commands
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import RetryReport
 from streaming.wire.service_views import TransmissionRow, decode_transmission
@@ -37,7 +38,7 @@ def retry(
     found: dict[str, TransmissionRow | None] = {}
     with TopicFollower(kafka, [topics.service_transmissions], Start.END) as follower:
         record = msgspec.json.encode(RetryReport(conversation_id))
-        check = f"queue-activation conversation show {conversation_id}"
+        check = hints.command("conversation", "show", conversation_id)
         send_commands(kafka, topics.service_reports, [(conversation_id, record)], check)
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from streaming.cli.conversations.showing import SIDES, instant, next_try, plural, why
+from streaming.cli.conversations.showing import SIDES, next_try, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Result, Source, one_case, results
 from streaming.core.routing.definitions import Definitions
+from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
+from streaming.system.screens import Fields, Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 
@@ -47,20 +49,18 @@ class ConversationFacts:
 
     def view(self) -> RenderableType:
         """Returns all that is known, for people."""
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(overflow="fold")
+        fields = []
         for side in (True, False):
             lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
-            table.add_row(SIDES[side], Text("\n".join(map(printable, lines))))
+            fields.append((SIDES[side], Text("\n".join(map(printable, lines)))))
         for (row, _), explained in zip(self.held, self.explained, strict=True):
             # The explanation has more than one line, and escapes for what a terminal would act upon.
             shown = [printable(line) for line in _held(row)]
             shown += [] if explained is None else explained.as_text().splitlines()
-            table.add_row("held", Text("\n".join(shown)))
+            fields.append(("held", Text("\n".join(shown))))
         if not self.held:
-            table.add_row("held", Text("nothing"))
-        return Group(Text(printable(self.conversation_id), "bold"), table)
+            fields.append(("held", Text("nothing")))
+        return Group(Sentence(self.conversation_id, "bold"), Fields(fields))
 
     def _absent(self, side: bool) -> str:
         """Returns where an endpoint is of which there is no row. A conversation without an initiator has none here."""
@@ -75,22 +75,22 @@ class ConversationFacts:
             f"broker instance {self.broker_instances.get(row.database) or '-'}",
             f"conversation group {row.conversation_group_id}",
             f"next number to send {row.send_sequence}, to receive {row.receive_sequence}, as of "
-            f"{instant(row.update_time)}",
-            f"last statement {instant(row.last_statement)}",
+            f"{instant_utc(row.update_time)}",
+            f"last statement {instant_utc(row.last_statement)}",
         ]
         if row.lifetime_end is not None:
-            lines.append(f"lifetime until {instant(row.lifetime_end)}")
+            lines.append(f"lifetime until {instant_utc(row.lifetime_end)}")
         if row.dialog_timer is not None:
-            lines.append(f"timer at {instant(row.dialog_timer)}")
+            lines.append(f"timer at {instant_utc(row.dialog_timer)}")
         return lines
 
 
 def _held(row: TransmissionRow) -> list[str]:
     return [
         f"{plural(row.messages, 'message')} from the {SIDES[row.is_initiator]} to {row.to_service} since "
-        f"{instant(row.held_since)}",
+        f"{instant_utc(row.held_since)}",
         why(row.number, row.reason),
-        f"next try {next_try(row)}",
+        f"next try {next_try(row)}{' UTC' if row.next_try is not None else ''}",
     ]
 
 

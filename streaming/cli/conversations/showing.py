@@ -9,10 +9,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.routing.databases import table_of
+from streaming.cli.tables import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import iso_time
-from streaming.system.logs import printable
+from streaming.system import hints
+from streaming.system.ages import instant, instant_utc
+from streaming.system.numbers import plural
+from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 # Names of the ages of endpoints, and the shortest one of each in milliseconds.
@@ -31,11 +34,6 @@ STATES = {
     "ER": "error, the conversation has failed and this side has not ended it",
     "CD": "closed, nothing is sent or received any more",
 }
-
-
-def instant(time: str | None) -> str:
-    """Returns a time of a record, which is in UTC, without fractions of a second."""
-    return time[:19].replace("T", " ") if time else "-"
 
 
 def next_try(row: TransmissionRow) -> str:
@@ -81,8 +79,9 @@ def list_view(
         for key, row in endpoints.items()
     ]
     states = {row.state for row in endpoints.values()}
-    legend = [Text(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
-    return Group(table_of(rows), *_more(len(rows), total, "endpoints"), Text(), *legend)
+    legend = [Sentence(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
+    table = table_of(rows, ["idle since (UTC)"])
+    return Group(table, *_more(len(rows), total, "endpoints"), Text(), *legend)
 
 
 def counts(rows: Iterable[EndpointRow], now_ms: int) -> list[dict[str, Any]]:
@@ -130,12 +129,13 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
                 "conversation": names[row.conversation_id],
                 "from side": SIDES[row.is_initiator],
                 # The reasons need the room.
-                **({} if is_narrow else {"next try": next_try(row)}),
+                **({} if is_narrow else {"next try (UTC)": next_try(row)}),
             }
             for row in rows[:limit]
-        ]
+        ],
+        ["held since (UTC)", "why", "next try (UTC)"],
     )
-    lines = [Text(printable(f"{each.to}: {each.what}. {each.why}")) for each in reasons(rows)]
+    lines = [Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.next_try}") for each in reasons(rows)]
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
 
 
@@ -148,17 +148,19 @@ class Waiting:
         messages: Their number.
         services: The services that they are for.
         since: The time since which the oldest has been held.
+        next_try: When the first of them is tried again.
     """
 
     why: str
     messages: int
     services: list[str]
     since: str
+    next_try: str
 
     @property
     def what(self) -> str:
         """Returns their number, and since when the oldest has been held."""
-        return f"{plural(self.messages, 'message')} since {instant(self.since)}"
+        return f"{plural(self.messages, 'message')} since {instant_utc(self.since)}"
 
     @property
     def to(self) -> str:
@@ -177,15 +179,18 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
             sum(row.messages for row in held),
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
+            # "within 10 s" comes before an instant.
+            min((next_try(row) for row in held), key=lambda each: (each[0].isdigit(), each)),
         )
         for reason, held in found.items()
     ]
     return sorted(waiting, key=lambda each: (each.since, each.why))
 
 
-def plural(count: int, noun: str) -> str:
-    """Returns a number and a noun in the right form."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def where_delivered() -> str:
+    """Returns the sentence that leads to messages which no program reads."""
+    queues = hints.command("queues")
+    return f"Messages that were delivered are in the queues of services: `{queues}` says whether programs read them"
 
 
 def _more(shown: int, total: int, what: str) -> list[Text]:

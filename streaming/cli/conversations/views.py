@@ -80,11 +80,13 @@ class Viewed:
         endpoints: Key -> row.
         values: Key -> the row's record.
         transmissions: Key, row and all fields of what is held, by all conversations that were read; oldest first.
+        services: The services of all endpoints that were read, and of their far sides.
     """
 
     endpoints: Mapping[str, EndpointRow]
     values: Mapping[str, bytes]
     transmissions: Sequence[Transmission]
+    services: Collection[str] = ()
 
     @cached_property
     def held(self) -> Mapping[str, int]:
@@ -103,9 +105,11 @@ def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> View
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
     """
     values = _read(kafka, topics.service_conversations, "row of an endpoint", selection.conversation_id)
-    found = [(key, row) for key, row in _decoded(values, decode_endpoint) if selection.has(row)]
+    rows = [*_decoded(values, decode_endpoint)]
+    found = [(key, row) for key, row in rows if selection.has(row)]
     found.sort(key=lambda each: (each[1].idle_since, each[0]))
-    return Viewed(dict(found), values, read_transmissions(kafka, topics, selection.conversation_id))
+    services = {name for _, row in rows for name in (row.service, row.far_service)}
+    return Viewed(dict(found), values, read_transmissions(kafka, topics, selection.conversation_id), services)
 
 
 def identified(kafka: Cluster, topics: Topics, given: str) -> str:

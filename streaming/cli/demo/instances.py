@@ -25,12 +25,13 @@ from streaming.cli.demo.service_plan import LAST
 from streaming.cli.demo.service_readers import clerk, shop
 from streaming.cli.demo.service_records import NO_DIFFERENCES
 from streaming.cli.demo.stage import progress
-from streaming.cli.demo.timeline import counted, latencies
+from streaming.cli.demo.timeline import latencies
 from streaming.cli.routing.service_commands import carry_out
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import stop_signals
 from streaming.system.embedded_broker import HOST, EmbeddedBroker
+from streaming.system.numbers import plural
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.system.relay import Relay
 from streaming.system.threads import WatchedThread
@@ -206,7 +207,7 @@ class _Play:
 
     def _flow(self) -> None:
         self._standing = [self._client.begin(ORDERS, RESERVE) for _ in range(STANDING_ORDERS)]
-        self._line("north", f"orders flow to {RESERVE}: {counted(STANDING_ORDERS, 'conversation')}, and short ones")
+        self._line("north", f"orders flow to {RESERVE}: {plural(STANDING_ORDERS, 'conversation')}, and short ones")
         self._until(lambda: bool(self._records.arrived_in("reserve")), "the first order")
         self._go_on(FLOW_S)
 
@@ -219,15 +220,15 @@ class _Play:
         audits: dict[str, list[bytes]] = {}
         for _ in range(AUDIT_CONVERSATIONS):
             audits |= self._order(AUDIT)
-        self._line("north", f"{counted(AUDIT_CONVERSATIONS, 'message')} to {AUDIT}, whose route leads to west")
+        self._line("north", f"{plural(AUDIT_CONVERSATIONS, 'message')} to {AUDIT}, whose route leads to west")
         self._until(lambda: self._records.has(audits), "the messages by way of west")
         self._print_deliveries()
         self._line("west", "has sent them on to south, past the link", "bold")
-        self._facts.append(("forwarded by west", counted(AUDIT_CONVERSATIONS, "message")))
+        self._facts.append(("forwarded by west", plural(AUDIT_CONVERSATIONS, "message")))
         self._go_on(cut_s + CUT_S - time.monotonic())
         said = {name: [*bodies] for name, bodies in self._records.said.items()}
         waiting = self._records.waiting()
-        self._line("north", f"{counted(waiting, 'message')} wait to be acknowledged", "yellow")
+        self._line("north", f"{plural(waiting, 'message')} wait to be acknowledged", "yellow")
         mended_s = time.monotonic()
         for link in self._links:
             link.mend()
@@ -236,7 +237,7 @@ class _Play:
         late_s = time.monotonic() - mended_s
         self._print_deliveries()
         self._line("south", f"has everything that waited, after {late_s:.1f} s")
-        self._facts.append(("waited for the link", f"{counted(waiting, 'message')}, delivered within {late_s:.1f} s"))
+        self._facts.append(("waited for the link", f"{plural(waiting, 'message')}, delivered within {late_s:.1f} s"))
 
     def _fail_over(self) -> None:
         with self._client.transaction():
@@ -253,13 +254,13 @@ class _Play:
         orders: dict[str, list[bytes]] = {}
         for _ in range(MIRRORED_ORDERS):
             orders |= self._order(RESERVE)
-        self._line("north", f"{counted(MIRRORED_ORDERS, 'new conversation')} with {RESERVE}")
+        self._line("north", f"{plural(MIRRORED_ORDERS, 'new conversation')} with {RESERVE}")
         self._until(lambda: self._records.has(orders), "the orders in west")
         late_s = time.monotonic() - changed_s
         self._print_deliveries()
         moved = len(self._records.arrived_in("mirror") & orders.keys())
-        self._line("west", f"has taken over: {counted(moved, 'conversation')}, {late_s:.1f} s after the change", "bold")
-        self._facts.append(("in the mirror", f"{moved} of {counted(MIRRORED_ORDERS, 'new conversation')}"))
+        self._line("west", f"has taken over: {plural(moved, 'conversation')}, {late_s:.1f} s after the change", "bold")
+        self._facts.append(("in the mirror", f"{moved} of {plural(MIRRORED_ORDERS, 'new conversation')}"))
 
     def _order(self, service: str) -> dict[str, list[bytes]]:
         """Begins a conversation with a few messages; returns it and what it says."""
@@ -303,7 +304,7 @@ class _Play:
     def _print_deliveries(self) -> None:
         self._printed_s = time.monotonic()
         for queue, count in sorted(self._records.new.items()):
-            self._line(QUEUES[queue], f"-> {counted(count, 'message')} in queue {queue}")
+            self._line(QUEUES[queue], f"-> {plural(count, 'message')} in queue {queue}")
         self._records.new.clear()
 
     def _line(self, place: str, text: str, style: str = "") -> None:

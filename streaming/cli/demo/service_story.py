@@ -12,7 +12,8 @@ from rich.console import Console
 
 from streaming.cli.demo.service_plan import INVOICES, NORTH, ORDERS, REMINDER, ROUTE, SHOP, SOUTH, STOCKS
 from streaming.cli.demo.service_records import NO_DIFFERENCES, Delivery, ServiceRecords
-from streaming.cli.demo.timeline import TOPICS, Timeline, counted, latencies
+from streaming.cli.demo.timeline import TOPICS, Timeline, latencies
+from streaming.system.numbers import plural
 from streaming.wire import service_commands
 from streaming.wire.decoding import decode_json
 from streaming.wire.delivered import kind_of
@@ -174,15 +175,15 @@ class ServiceStory(Timeline):
         if self._held_since_s is not None and now_s >= self._held_since_s + _ROWS_S and self.held > self._most_held[0]:
             row = self._held_rows()[0]
             self._most_held = self.held, row.number
-            what = f"{counted(self.held, 'message')} to {row.to_service} held ({row.number}): {row.reason}"
+            what = f"{plural(self.held, 'message')} to {row.to_service} held ({row.number}): {row.reason}"
             self._line(SHOP, "..", what, "yellow")
 
     def _print_window(self, queue: str) -> None:
         window = self._windows.pop(queue, None)
         if window is not None:
-            text = ", ".join(counted(count, thing) for thing, count in window.things.items())
+            text = ", ".join(plural(count, thing) for thing, count in window.things.items())
             if window.things.total() > 1:
-                text += f" of {counted(len(window.conversations), 'conversation')}"
+                text += f" of {plural(len(window.conversations), 'conversation')}"
             super()._line(queue, "->", text, "")
 
     def _line(self, queue: str, mark: str, text: str, style: str) -> None:

@@ -5,7 +5,8 @@ import time
 
 from rich.console import Console
 
-from streaming.cli.demo.timeline import Timeline, counted, latencies, percentile
+from streaming.cli.demo.timeline import Timeline, latencies, percentile
+from streaming.system.numbers import plural
 
 # The default interval at which KEDA's Kafka scaler looks at the lag (its documentation, pollingInterval).
 LAG_POLL_INTERVAL_S = 30.0
@@ -23,7 +24,7 @@ class Story(Timeline):
         if is_first:
             self._waiting_since_s[queue] = at_s
         self._arrivals_s.append((at_s, queue))
-        self._line(queue, "->", f"{counted(count, 'message')} arrived", "")
+        self._line(queue, "->", f"{plural(count, 'message')} arrived", "")
 
     def _waited_s(self, queue: str) -> float | None:
         since_s = self._waiting_since_s.pop(queue, None)

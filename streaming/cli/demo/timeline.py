@@ -20,6 +20,7 @@ from rich.text import Text
 from streaming.core.activation.session_ids import program_of
 from streaming.daemons.host.start_records import decode_task
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 from streaming.wire import input_records, notifications
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback
@@ -133,7 +134,7 @@ class Timeline:
         """Prints the exit of a reader program."""
         number, queue, program_id = self._numbers.pop(process_id)
         read = self._read_by_program[program_id]
-        self._line(queue, "<<", f"reader {number} exited, {counted(read, 'message')} read", "dim")
+        self._line(queue, "<<", f"reader {number} exited, {plural(read, 'message')} read", "dim")
 
     @property
     def is_anybody_there(self) -> bool:
@@ -169,11 +170,6 @@ def _decode(decoder: msgspec.json.Decoder[_Input], message: Message) -> _Input:
     """Decodes a record as the monitor does; raises InvalidRecordError."""
     value = message.value()
     return input_records.decode(decoder, message.key(), value, len(value or b""))
-
-
-def counted(count: int, noun: str) -> str:
-    """Returns a number of things in words."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def percentile(values: list[float], share: float) -> float:

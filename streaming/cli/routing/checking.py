@@ -7,6 +7,7 @@ from pathlib import Path
 from streaming.cli.routing.explaining import Result, Source, read_json, results
 from streaming.cli.routing.service_commands import now_ms
 from streaming.errors import UserError
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.wire.service_definitions import Case, DefinitionsFile, check_decoder, definitions_decoder
 
@@ -30,9 +31,11 @@ def read(path: Path) -> tuple[list[Case], DefinitionsFile | None]:
         file = read_json(path, check_decoder)
     except UserError:
         if _has_definitions(path):
+            place = ("--database", "DATABASE", "--definitions", str(path))
+            explain = hints.plain("route", "explain", "SERVICE", *place)
             raise UserError(
-                f"{path} is a file of definitions and has no cases to check. `route explain --definitions {path}` "
-                "explains one message with it. For `route check`, write a file with `cases`, and put these definitions "
+                f"{path} is a file of definitions and has no cases to check. `{explain}` explains one message with "
+                "it. For `route check`, write a file with `cases`, and put these definitions "
                 "into its `definitions`."
             ) from None
         raise

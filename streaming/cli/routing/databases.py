@@ -2,12 +2,12 @@
 
 import uuid
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -15,11 +15,14 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
     part_of_definition,
 )
 from streaming.errors import UserError
-from streaming.system.logs import printable
+from streaming.kafka.clients import Cluster
+from streaming.system import hints
+from streaming.system.ages import instant
 from streaming.wire.topics import Topics
 
 databases = typer.Typer(help="Create, alter, drop or list the databases of this instance.", no_args_is_help=True)
@@ -39,11 +42,11 @@ Database = Annotated[str, part_of_definition("--database", "The database.")]
 Queue = Annotated[str, part_of_definition("--queue", "The queue that receives the service's messages.")]
 Role = Annotated[
     MirroringRole | None,
-    part_of_definition("--mirroring-role", "Messages are delivered only in a PRINCIPAL.", case_sensitive=False),
+    part_of_definition("--mirroring-role", "Messages are delivered only in a PRINCIPAL.", **choice(MirroringRole)),
 ]
 Broker = Annotated[
     OnOff | None,
-    part_of_definition("--broker", "OFF: no message is delivered in this database.", case_sensitive=False),
+    part_of_definition("--broker", "OFF: no message is delivered in this database.", **choice(OnOff)),
 ]
 BrokerInstance = Annotated[
     str | None,
@@ -95,7 +98,7 @@ def alter_database(
     from streaming.wire.service_commands import AlterDatabase
 
     if broker_instance is None and broker is None and mirroring_role is None:
-        raise UserError("Nothing to alter. Give an option; `database alter --help` lists them.")
+        raise UserError(f"Nothing to alter. Give an option; `{hints.plain('database', 'alter', '--help')}` lists them.")
     command = build(
         AlterDatabase,
         database=database,
@@ -153,6 +156,7 @@ def create_service(
     command = build(CreateService, database=database, service=service, queue=queue)
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     execute(kafka, topics, command, f"service {service}: created in database {database}, queue {queue}")
+    _warn_without_topic(kafka, topics, queue)
 
 
 @services.command("alter")
@@ -171,6 +175,16 @@ def alter_service(
     command = build(AlterService, database=database, service=service, queue=queue)
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     execute(kafka, topics, command, f"service {service}: altered, queue {queue}")
+    _warn_without_topic(kafka, topics, queue)
+
+
+def _warn_without_topic(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Warns if a service's queue has no topic that this user may see."""
+    from streaming.cli.queue_facts import topic_of
+    from streaming.cli.routing.diagnosing import without_topic
+
+    if topic_of(kafka, topics, queue) == {}:
+        say(f"warning: {without_topic(queue)}. Until then, messages for the service wait", err=True)
 
 
 @services.command("drop")
@@ -204,26 +218,22 @@ def list_services(
     print_rows(rows_of(definitions)["services"], as_json)
 
 
-# Values in tables; `--json` has the values themselves.
-_WORDS = {None: "-", True: "yes", False: "no"}
+_EXPIRES = "expires at (UTC)"
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Prints rows as a table, or one JSON object per line."""
     from streaming.cli import tables
 
-    tables.print_rows(rows, table_of, "none", as_json)
+    shown = rows if as_json else [_for_people(row) for row in rows]
+    tables.print_rows(shown, partial(tables.table_of, texts=[_EXPIRES]), "none", as_json)
 
 
-def table_of(rows: list[dict[str, Any]]) -> Table:
-    """Returns rows as a table, with the names of their fields as headings."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
-    for row in rows:
-        # In a plain string, rich would take brackets for markup.
-        table.add_row(*(Text(printable(_WORDS.get(value, str(value)))) for value in row.values()))
-    return table
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        _EXPIRES if name == "expires_at" else name: instant(value) if name == "expires_at" else value
+        for name, value in row.items()
+    }
 
 
 def register(parent: typer.Typer) -> None:

@@ -16,9 +16,10 @@ from streaming.core.routing.definition_rules import RefusedDefinitionError, requ
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.resolving import NO_ROUTE, resolve
 from streaming.core.routing.routing_table import Route
-from streaming.core.times import iso_time
+from streaming.core.times import iso_time, readable_time
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics, topic_name_problem
 
@@ -84,7 +85,8 @@ def _disabled_brokers(definitions: Definitions) -> Iterator[Fault]:
     for name in sorted(names):
         database = definitions.databases[name]
         if not database.is_broker_enabled:
-            problem = f"its services get no messages. Enable it: database alter {name} --broker ON"
+            enable = hints.command("database", "alter", name, "--broker", "ON")
+            problem = f"its services get no messages. Enable it: `{enable}`"
             yield Fault("broker disabled", f"database {name}", problem)
 
 
@@ -92,7 +94,7 @@ def _msdb_without_routes(definitions: Definitions) -> Iterator[Fault]:
     if not definitions.tables[MSDB].live:
         problem = (
             "messages from outside that name no broker instance here are DROPPED, and messages of this instance that "
-            f"come back wait (9750). Create a route: route create AutoCreatedLocal --database {MSDB} --address LOCAL"
+            f"come back wait (9750). Create a route: {_create_route(MSDB)}"
         )
         yield Fault("no route", f"database {MSDB}", problem)
 
@@ -103,9 +105,18 @@ def _databases_without_routes(definitions: Definitions) -> Iterator[Fault]:
         if definitions.is_here(name) and not definitions.tables[name].live:
             problem = (
                 f"all messages and replies that its services send wait ({NO_ROUTE}), also those to its own services. "
-                f"Create a route: route create AutoCreatedLocal --database {name} --address LOCAL"
+                f"Create a route: {_create_route(name)}"
             )
             yield Fault("no route", f"database {name}", problem)
+
+
+def _create_route(database: str) -> str:
+    return hints.command("route", "create", "AutoCreatedLocal", "--database", database, "--address", "LOCAL")
+
+
+def without_topic(queue: str) -> str:
+    """Returns the sentence about a service's queue without a topic, and what to do."""
+    return f"queue {queue} has no topic. Create it: `{hints.command('queue', 'create', queue)}`"
 
 
 def _refused_routes(definitions: Definitions) -> Iterator[Fault]:
@@ -149,7 +160,7 @@ def _expired_routes_that_are_needed(
             count = sum(found for each, found in needed_by.items() if decisions[each].outcome is Outcome.DELAYED)
             of_open = f" of {count:,} open conversations" if count else ""
             problem = (
-                f"expired at {iso_time(route.expires_at_ms or 0)}, and without it messages{of_open} to "
+                f"expired at {readable_time(iso_time(route.expires_at_ms or 0))}, and without it messages{of_open} to "
                 f"{route.service_name} wait ({numbers[0]}). Give it a new --lifetime, or create another route"
             )
             yield Fault("expired route", _name(route), problem)
@@ -192,8 +203,8 @@ def _services_without_topic(definitions: Definitions, kafka: Cluster, topics: To
     found = []
     for service in services:
         if service.queue not in existing:
-            problem = f"queue {service.queue} has no topic. Create it: queue create {service.queue} --only topic"
-            found.append(Fault("no topic", f"service {service.name} of database {service.database}", problem))
+            where = f"service {service.name} of database {service.database}"
+            found.append(Fault("no topic", where, without_topic(service.queue)))
     return found
 
 

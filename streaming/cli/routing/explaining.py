@@ -15,6 +15,7 @@ from streaming.core.routing.explanation import Explanation
 from streaming.core.routing.resolving import resolve
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.system.logs import printable
 from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
 from streaming.wire.service_definitions import (
@@ -133,7 +134,9 @@ def instance_of(addresses: list[str], is_forwarding: bool) -> Instance:
     """
     invalid = [address for address in addresses if normal_form(address) is None]
     if invalid:
-        raise UserError(f"--instance-address {invalid[0]}: write tcp://HOST:PORT, or tcp://HOST:PORT/PREFIX.")
+        raise UserError(
+            f"{hints.option('--instance-address')} {invalid[0]}: write tcp://HOST:PORT, or tcp://HOST:PORT/PREFIX."
+        )
     return Instance(frozenset(found for address in addresses if (found := normal_form(address))), is_forwarding)
 
 

@@ -1,5 +1,6 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from streaming.cli.options import (
     KafkaConfig,
     OnOff,
     TopicPrefix,
+    choice,
     cluster,
     option,
     part_of_definition,
@@ -20,7 +22,7 @@ from streaming.cli.options import (
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations
+from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -62,7 +64,7 @@ InstanceAddress = Annotated[
 ]
 Forwarding = Annotated[
     OnOff,
-    option("--message-forwarding", "ON: messages from outside are sent on to other instances.", case_sensitive=False),
+    option("--message-forwarding", "ON: messages from outside are sent on to other instances.", **choice(OnOff)),
 ]
 
 
@@ -126,7 +128,7 @@ def alter_route(
         "mirror_address": mirror_address,
     }
     if all(value is None for value in fields.values()):
-        raise UserError("Nothing to alter. Give an option; `route alter --help` lists them.")
+        raise UserError(f"Nothing to alter. Give an option; `{hints.plain('route', 'alter', '--help')}` lists them.")
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     execute(kafka, topics, build(AlterRoute, database=database, route=route, **fields), f"route {route}: altered")
 
@@ -169,12 +171,13 @@ def list_routes(
 
 @routes.command("explain")
 def explain(
+    service: Annotated[
+        str | None, typer.Argument(metavar="[SERVICE]", help="The service that the message is for.")
+    ] = None,
     from_database: Annotated[
-        str | None, part_of_definition("--from-database", "The database of the sending service.")
+        str | None, typer.Option("--database", "--from-database", help="The database of the sending service.")
     ] = None,
-    to_service: Annotated[
-        str | None, part_of_definition("--to-service", "The service that the message is for.")
-    ] = None,
+    to_service: Annotated[str | None, part_of_definition("--to-service", "Another way to give SERVICE.")] = None,
     broker_instance: Annotated[
         str | None, part_of_definition("--broker-instance", "The broker instance that the conversation names.")
     ] = None,
@@ -206,14 +209,21 @@ def explain(
     """
     from streaming.cli.routing import explaining
 
+    if service is not None and to_service is not None:
+        raise UserError("SERVICE and --to-service are the same. Give one of them.")
+    to_service = to_service if service is None else service
     if cases is not None:
         if incoming or reply or any((from_database, to_service, broker_instance, conversation_id, at)):
             raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
         wanted = explaining.read_cases(cases)
     elif to_service is None or (from_database is None) == (not incoming):
-        raise UserError("Name the conversation: --to-service, and either --from-database or --incoming; or --cases.")
+        example = hints.command("route", "explain", "//stock", "--database", "shop")
+        raise UserError(
+            "Name the conversation: the SERVICE that the message is for, and either the sender's --database or "
+            f"--incoming; or --cases. For example: `{example}`"
+        )
     elif not to_service:
-        raise UserError("--to-service: the name of the service is empty.")
+        raise UserError("SERVICE: the name of the service is empty.")
     else:
         wanted = [
             explaining.one_case(
@@ -228,7 +238,11 @@ def explain(
         message_forwarding is OnOff.ON,
     )
     for result in explaining.results(source, wanted):
-        typer.echo(result.as_json() if as_json else result.as_text())
+        if as_json:
+            typer.echo(result.as_json())
+        else:
+            for line in result.as_text().splitlines():
+                say(line)
 
 
 @routes.command("check")
@@ -264,7 +278,7 @@ def check(
         )
         report = checking.check(source, cases)
         for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
-            typer.echo(line)
+            say(line)
         failures += report.failures
     raise typer.Exit(1 if failures else 0)
 
@@ -282,7 +296,8 @@ def diagnose(
 
     In definitions: routes to nowhere, services without a queue's topic, replies without a way back, expired routes that
     are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
-    instance: programs that do not run or do not get on, messages that wait, and dead letters of the last hour.
+    instance: programs that do not run or do not get on, queues that wait for a reader that nobody starts, programs and
+    tasks that fail, queues that are OFF, messages that are held, and dead letters of the last hour.
     """
     from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, explaining, running_faults
@@ -297,22 +312,28 @@ def diagnose(
         instance_address or own_addresses(bootstrap_servers, topic_prefix),
         message_forwarding is OnOff.ON,
     )
+
+    def tell(faults: Iterable[diagnosing.Fault]) -> bool:
+        told = [*faults]
+        for fault in told:
+            typer.echo(fault.as_json() if as_json else fault.as_text())
+        return bool(told)
+
     if kafka is None:
-        faults = diagnosing.faults(source, None, topics, {})
+        is_faulty = tell(diagnosing.faults(source, None, topics, {}))
     else:
         found = source.load()
-        if not as_json:
-            say_age(kafka, topics, "router" if any(found.services()) else "monitor")
         running = running_faults.RunningInstance(
             kafka, topics, lambda line: say(f"warning: {line}", err=True), now_ms()
         )
-        faults = diagnosing.faults(source, kafka, topics, running.open_conversations(found))
-        faults += running.faults(found)
-    for fault in faults:
-        typer.echo(fault.as_json() if as_json else fault.as_text())
-    if not faults and not as_json:
+        is_faulty = tell(running.programs(found))
+        if not as_json:
+            say_age(kafka, topics, "router" if any(found.services()) else "monitor")
+        is_faulty |= tell(diagnosing.faults(source, kafka, topics, running.open_conversations(found)))
+        is_faulty |= tell(running.work())
+    if not is_faulty and not as_json:
         typer.echo("no faults found")
-    raise typer.Exit(1 if faults else 0)
+    raise typer.Exit(1 if is_faulty else 0)
 
 
 def _seconds(lifetime: Duration | None) -> int | None:

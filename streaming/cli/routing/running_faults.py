@@ -1,4 +1,4 @@
-"""Finds faults of a running instance: programs that do not work, messages that wait, and recent dead letters."""
+"""Finds faults of a running instance: programs and queues that do not work, held messages, and recent dead letters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -8,7 +8,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
-from streaming.cli.presence import PROGRAMS, absence, last_sign_ms, lateness
+from streaming.cli.presence import PROGRAMS, absence, last_sign, lateness
+from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.routing.conversation import Conversation
@@ -18,6 +19,9 @@ from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
+from streaming.system import hints
+from streaming.system.ages import instant_utc
+from streaming.system.numbers import plural
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark
@@ -65,32 +69,42 @@ class RunningInstance:
             return Counter()
         return open_conversations(viewed.endpoints.values(), definitions)
 
-    def faults(self, definitions: Definitions) -> Iterator[Fault]:
-        """Yields the faults.
+    def programs(self, definitions: Definitions) -> Iterator[Fault]:
+        """Yields the programs that do not run or do not get on, the monitor first: without it, nothing is up to date.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
         # Without services, neither router nor transport is needed.
         programs = PROGRAMS if any(definitions.services()) else ["monitor"]
-        for check in (partial(self._programs, programs), self._held_messages, self._dead_letters):
+        return self._looked_at(partial(self._program, each) for each in programs)
+
+    def work(self) -> Iterator[Fault]:
+        """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
+
+        Raises:
+            UserError: Kafka cannot be reached, or a topic is missing.
+        """
+        return self._looked_at((self._queues, self._held_messages, self._dead_letters))
+
+    def _looked_at(self, checks: Iterable[Callable[[], Iterator[Fault]]]) -> Iterator[Fault]:
+        for check in checks:
             try:
                 yield from check()
             except AccessDeniedError as error:
                 self._warn(f"not looked at: {error}")
 
-    def _programs(self, programs: Iterable[str]) -> Iterator[Fault]:
+    def _program(self, program: str) -> Iterator[Fault]:
         stuck = {"monitor": self._stuck_monitor, "router": self._stuck_router, "transport": self._stuck_transport}
-        for program in programs:
-            problem = absence(self.kafka, self.topics, program)
-            if problem is not None:
-                yield Fault("program down", program, problem)
-            else:
-                yield from stuck[program]()
+        problem = absence(self.kafka, self.topics, program)
+        if problem is not None:
+            yield Fault("program down", program, problem)
+        else:
+            yield from stuck[program]()
 
     def _stuck_monitor(self) -> Iterator[Fault]:
-        seen_ms = last_sign_ms(self.kafka, self.topics, "monitor")
-        if seen_ms is not None and (late := lateness("monitor", seen_ms, self._at_ms)) is not None:
+        sign = last_sign(self.kafka, self.topics, "monitor")
+        if (late := lateness("monitor", sign, self._at_ms)) is not None:
             yield Fault("program stuck", "monitor", late)
 
     def _stuck_router(self) -> Iterator[Fault]:
@@ -105,8 +119,8 @@ class RunningInstance:
                     continue
         if newest is not None and newest.update_time < iso_time(self._at_ms - _LATE_MS):
             problem = (
-                f"the last batch was committed at {newest.update_time}, and there should be one every 10 s. Look at "
-                "the end of the router's log"
+                f"the last batch was committed at {instant_utc(newest.update_time)}, and there should be one every "
+                "10 s. Look at the end of the router's log"
             )
             yield Fault("program stuck", "router", problem)
 
@@ -124,7 +138,7 @@ class RunningInstance:
         late = [number for number in range(count) if max(done[number], first[number]) < old[number]]
         if late:
             problem = (
-                f"decisions of more than a minute ago are not carried out in {showing.plural(len(late), 'partition')} "
+                f"decisions of more than a minute ago are not carried out in {plural(len(late), 'partition')} "
                 f"of {topics.service_decisions} ({', '.join(map(str, late))}). Look at the transports' logs"
             )
             yield Fault("program stuck", "transport", problem)
@@ -140,11 +154,14 @@ class RunningInstance:
                     continue
         return done
 
+    def _queues(self) -> Iterator[Fault]:
+        yield from queue_faults.find(self.kafka, self.topics)
+
     def _held_messages(self) -> Iterator[Fault]:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
         for each in showing.reasons(rows)[:_MAX_REASONS]:
             where = f"service {each.to}" if len(each.services) == 1 else each.to
-            problem = f"{each.what} UTC. {each.why}. All of them: queue-activation transmissions"
+            problem = f"{each.what}. {each.why}. All of them: `{hints.command('transmissions')}`"
             yield Fault("held messages", where, problem)
 
     def _dead_letters(self) -> Iterator[Fault]:
@@ -156,8 +173,8 @@ class RunningInstance:
                 reasons[str(decode(record)["reason"])] += 1
         for reason, count in reasons.most_common(_MAX_REASONS):
             problem = (
-                f"{showing.plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
-                "All of them: queue-activation dead-letters --services"
+                f"{plural(count, 'record')} in the last hour, among the newest {_MAX_DEAD_LETTERS}. {reason}. "
+                f"All of them: `{hints.command('dead-letters', '--services')}`"
             )
             yield Fault("dead letters", topic, problem)
 

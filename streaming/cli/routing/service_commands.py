@@ -16,6 +16,7 @@ from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
 from streaming.wire import service_commands
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.service_commands import ServiceCommand
@@ -85,7 +86,7 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
         kafka,
         topics.service_commands,
         [(command.database, msgspec.json.encode(command)) for command in commands],
-        "queue-activation route list",
+        hints.command("route", "list"),
     )
     after = view_of(definitions)
     changes = {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
@@ -137,6 +138,8 @@ def build(kind: type[Struct], **fields: Any) -> ServiceCommand:
 def refusal(error: RefusedDefinitionError) -> UserError:
     """Returns the error for the user: the reason, and Service Broker's number."""
     reason = error.reason_and_number
+    for what in ("database", "service"):
+        reason = reason.replace(f"`{what} list`", f"`{hints.command(what, 'list')}`")
     return UserError(f"{reason[0].upper()}{reason[1:]}.")
 
 

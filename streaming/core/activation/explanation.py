@@ -24,6 +24,8 @@ class Situation:
         next_start_at: When the next task is started after a failure.
         has_notifications: Whether it has an event notification.
         is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
+        is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
+        switch_on: The command line that sets the queue ON.
     """
 
     state: State
@@ -40,10 +42,16 @@ class Situation:
     next_start_at: str | None
     has_notifications: bool
     is_topic: bool
+    is_watched: bool
+    switch_on: str
 
 
 def why(now: Situation) -> list[str]:
     """Returns sentences that say why the monitor is in its state, and what would change the state."""
+    return _state(now) if now.is_watched else ["No monitor runs. This is as the last one has left it.", *_state(now)]
+
+
+def _state(now: Situation) -> list[str]:
     if now.state is State.ABSENT:
         return _absent(now)
     if now.state is State.INACTIVE:
@@ -58,7 +66,7 @@ def _absent(now: Situation) -> list[str]:
         return [
             "The queue is OFF: no notification is written, and no task is started; running readers continue. "
             "Five rollbacks in a row set a queue OFF, and so does a command. "
-            "`queue-activation queue alter QUEUE --status ON` sets it ON again."
+            f"`{now.switch_on}` sets it ON again."
         ]
     return [
         "The queue has neither an event notification nor internal activation that is ON, so the monitor cannot request "
@@ -72,7 +80,21 @@ def _inactive(now: Situation) -> list[str]:
             f"There is nothing to receive. {_who_waits(now.waiting)} in RECEIVE and would take the next message, so no "
             "reader has to be started: with a waiting reader, INACTIVE is the expected state."
         ]
+    if not now.is_watched:
+        return [
+            "There was nothing to receive. Messages that have come since activate the queue as soon as a monitor runs, "
+            "unless a task still runs."
+        ]
     return ["There is nothing to receive. The next message activates the queue, unless a task still runs."]
+
+
+def _when(now: Situation, who: str, instant: str) -> str:
+    """Returns when something is done that is due at an instant, which may have passed while no monitor runs."""
+    return f"at {instant}" if now.is_watched else f"as soon as {who} runs, but not before {instant}"
+
+
+def _looks(now: Situation, again: str, instant: str) -> str:
+    return f"{'the' if now.is_watched else 'a'} monitor looks {again} {_when(now, 'one', instant)}"
 
 
 def _who_waits(readers: int) -> str:
@@ -88,13 +110,14 @@ def _notified(now: Situation) -> list[str]:
     if now.unread <= 0:
         sentences.append("Nothing is unread any more.")
     if now.failures and now.next_start_at is not None:
-        sentences.append(f"The task has failed. If no RECEIVE comes first, the next one starts at {now.next_start_at}.")
+        start = _when(now, "a monitor", now.next_start_at)
+        sentences.append(f"The task has failed. If no RECEIVE comes first, the next one starts {start}.")
     elif most is not None and now.tasks_running >= most:
         sentences.append(
             f"No task is started before one exits, because max_queue_readers, {most}, tasks run or wait for a host."
         )
     elif now.next_check_at is not None:
-        sentences.append(f"If no RECEIVE comes first, the monitor looks again at {now.next_check_at}.")
+        sentences.append(f"If no RECEIVE comes first, {_looks(now, 'again', now.next_check_at)}.")
     else:
         sentences.append("It stays so until a RECEIVE comes: its time-out never expires.")
     return sentences
@@ -114,9 +137,10 @@ def _receives_occurring(now: Situation) -> list[str]:
         sentences.append(f"One more would have work, but max_queue_readers, {now.max_queue_readers}, tasks run.")
     elif now.next_check_at is not None:
         since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
+        looks = _looks(now, "next", now.next_check_at)
         sentences.append(
             "One more is requested once a quiet window has passed in which no reader waited and none found the queue "
-            f"empty. The monitor looks next at {now.next_check_at}.{since}"
+            f"empty. {looks[0].upper()}{looks[1:]}.{since}"
         )
     return sentences
 

@@ -14,8 +14,8 @@ from streaming.core.activation.held_notifications import SETTLE_MS, Held, ViewRo
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# The pause before a notification that was given up is tried again: long enough to cost little, and short enough after
-# the program was fixed without a change of the config.
+# The pause before a notification that was given up is tried again without a further one, as the monitor writes none to
+# a queue without a time-out: long enough to cost little, and short enough after the program was fixed.
 RETRY_MS = 600_000
 
 # Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).
@@ -108,9 +108,9 @@ class Ended:
     how: str
 
 
-_RETRY = f"{RETRY_MS // 60_000} min"
+_RETRY = f"when the next notification comes, after {RETRY_MS // 60_000} min at the latest"
 _NO_ENTRY = Policy("")
-_NO_LONGER = "the config no longer has a program that may be started for this queue"
+_NO_LONGER = "the config no longer has a program for this queue"
 
 
 @dataclass(slots=True)
@@ -235,10 +235,8 @@ class QueueActivator:
             why = f"{_ending(exit_code)}: crash {self.crashes} in a row, nothing is started for {backoff_ms / 1000:g} s"
             if self.crashes > policy.max_restarts and program.sequence is not None:
                 retry_ms = now_ms + RETRY_MS
-                why += (
-                    f"; gave up after {policy.max_restarts} restarts: tried again every {_RETRY}, at the next "
-                    "notification, and when the entry changes"
-                )
+                restarts = "1 restart" if policy.max_restarts == 1 else f"{policy.max_restarts} restarts"
+                why += f"; gave up after {restarts}: tried again {_RETRY}, and when the entry changes"
         decisions = [Decision(Action.EXIT, why, session_id, program.notification_id)]
         return decisions + (self._renew(program, now_ms, retry_ms) if is_restarted else [])
 
@@ -318,10 +316,13 @@ class QueueActivator:
 
     def _is_too_few(self, policy: Policy, now_ms: int) -> bool:
         is_time = now_ms >= max(self.backoff_until_ms, self.min_from_ms)
-        return len(self.running) < policy.min_programs and is_time and self.fatal_exit_code is None
+        may_start = self.fatal_exit_code is None and not policy.refusal
+        return len(self.running) < policy.min_programs and is_time and may_start
 
     def _blockers(self, held: Held, policy: Policy, now_ms: int) -> Iterator[str]:
         """Yields the reasons why no program may be started for a held notification now."""
+        if policy.refusal:
+            yield policy.refusal
         if self.fatal_exit_code is not None:
             yield f"exit code {self.fatal_exit_code} was fatal; change the entry in the config"
         if (count := len(self.running)) >= policy.max_programs:
@@ -332,7 +333,7 @@ class QueueActivator:
                 else f"{programs}, and the queue's topic has no more partitions"
             )
         if now_ms < held.retry_ms:
-            yield f"gave up after crash {self.crashes} in a row; tried again every {_RETRY}"
+            yield f"gave up after crash {self.crashes} in a row; tried again {_RETRY}"
         if now_ms < self.backoff_until_ms:
             yield f"back-off after crash {self.crashes} in a row"
         grace_ms = policy.startup_grace_ms

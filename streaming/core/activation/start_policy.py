@@ -14,6 +14,7 @@ class Policy:
         min_programs: The number of programs kept running without a notification.
         max_programs: The most programs that run at a time.
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
+        refusal: Why no program may be started for a queue of this name; empty if one may.
         startup_grace_ms: How long a program counts as still starting.
         success_exit_codes: The exit codes of a program that has done its work.
         fatal_exit_codes: The exit codes after which no program is started until the entry changes.
@@ -26,6 +27,7 @@ class Policy:
     min_programs: int = 0
     max_programs: int = 1
     partitions: int | None = None
+    refusal: str = ""
     startup_grace_ms: int = 10_000
     success_exit_codes: frozenset[int] = frozenset({0})
     fatal_exit_codes: frozenset[int] = frozenset()

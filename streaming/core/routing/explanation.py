@@ -8,7 +8,7 @@ from streaming.core.routing.databases import Service
 from streaming.core.routing.locating import NO_BROKER_INSTANCE
 from streaming.core.routing.matching import ASK_RULE, ASSUMING_RULE, NO_RULE, Case
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RouteGroup
-from streaming.core.times import iso_time
+from streaming.core.times import iso_time, readable_time
 
 # A table may have thousands of routes.
 MAX_PASSED_OVER = 20
@@ -155,7 +155,7 @@ def _reason(case: Case, route: Route, rule: int) -> str:
     """Returns why a rule has passed a route over."""
     service, instance = route.service_name, route.broker_instance
     if route.name not in case.table.live:
-        return f"expired at {iso_time(route.expires_at_ms or 0)}"
+        return f"expired at {readable_time(iso_time(route.expires_at_ms or 0))}"
     if service is None:
         return "for any service"
     if service != case.conversation.to_service or rule == 5:

@@ -31,6 +31,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         directory: The working directory; None: the activator's.
         environment: Variables added to the activator's own.
         log_file: File that the program's output is appended to; None: a file in `logs` of the state directory.
+        show_last_line: Whether the last line of the output is published and shown.
         startup_grace: How long a program counts as still starting.
         success_exit_codes: Exit codes that mean that the work was done.
         fatal_exit_codes: Exit codes after which nothing is started until the entry changes.
@@ -47,6 +48,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     directory: str | None = None
     environment: dict[str, str] = {}
     log_file: str | None = None
+    show_last_line: bool = True
     startup_grace: str = "10s"
     success_exit_codes: list[int] = field(default_factory=lambda: [0])
     fatal_exit_codes: list[int] = []
@@ -116,12 +118,13 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         """Returns the words of the command line, with placeholders."""
         return command_template.split(self.command)
 
-    def policy(self, salt: str, partitions: int | None = None) -> Policy:
+    def policy(self, salt: str, partitions: int | None = None, refusal: str = "") -> Policy:
         """Returns the entry in the form that decisions use.
 
         Args:
             salt: The salt of the state directory.
             partitions: The partitions of the queue's topic: no more programs have work. None: not known.
+            refusal: Why no program may be started for a queue of this name.
         """
         most = self.max if partitions is None else min(self.max, partitions)
         return Policy(
@@ -129,6 +132,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             min_programs=min(self.min, most),
             max_programs=most,
             partitions=partitions if most < self.max else None,
+            refusal=refusal,
             startup_grace_ms=durations.parse(self.startup_grace).ms,
             success_exit_codes=frozenset(self.success_exit_codes),
             fatal_exit_codes=frozenset(self.fatal_exit_codes),
@@ -144,6 +148,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         digest without a key would confirm a correct guess.
         """
         fields = msgspec.to_builtins(self)
+        if self.show_last_line:
+            del fields["show_last_line"]  # unknown to 0.2.0: the entry would count as changed after an upgrade
         if self.environment:
             fields["environment"] = hmac.new(salt.encode(), msgspec.json.encode(self.environment), "sha256").hexdigest()
         return msgspec.json.encode(fields).decode()
@@ -169,15 +175,24 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
     def refusal(self, queue: str) -> str | None:
         """Returns why no program may be started for a queue of this name, or None if one may."""
-        try:
-            self.command_for(queue)
-        except command_template.UnsafeNameError as error:
-            return str(error)
-        return None
+        return _refusal(self.words, queue)
 
     def log_file_for(self, queue: str) -> Path | None:
         """Returns the file for a queue's output, if the entry names one."""
         return None if self.log_file is None else log_file_of(self.log_file, Path(), queue)
+
+
+def refusal_of(command: str | list[str], queue: str) -> str | None:
+    """Returns why an entry with this command starts nothing for a queue of this name, or None if it starts programs."""
+    return _refusal(command_template.split(command), queue)
+
+
+def _refusal(words: list[str], queue: str) -> str | None:
+    try:
+        command_template.fill(words, {"queue": queue})
+    except command_template.UnsafeNameError as error:
+        return str(error)
+    return None
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
@@ -200,3 +215,8 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     def entry_for(self, queue: str) -> ProgramEntry | None:
         """Returns the entry for a queue, or None if there is none."""
         return next((entry for entry in self.programs if entry.matches(queue)), None)
+
+    def program_for(self, queue: str) -> tuple[ProgramEntry | None, str | None]:
+        """Returns the entry for a queue, and why it starts nothing for a queue of this name; None if it starts some."""
+        entry = self.entry_for(queue)
+        return entry, None if entry is None else entry.refusal(queue)

@@ -11,7 +11,8 @@ from msgspec import Struct
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.program_starts import Notified
 from streaming.errors import UserError
-from streaming.kafka.access import RightMissingError, denial
+from streaming.kafka.access import Denials, RightMissingError, denial
+from streaming.kafka.admin import NOBODY_ANSWERS
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
@@ -50,7 +51,7 @@ class Notifications:
 
     Attributes:
         is_assigned: Whether the group has given this member its share of the partitions. Records come only after that.
-        problem: The present problem with Kafka; None if there is none.
+        problem: The present problem with Kafka, as a sentence; None if there is none.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class Notifications:
         """
         self.is_assigned = False
         self.problem: str | None = None
+        self._servers = cluster.bootstrap_servers
+        self._denials = Denials()
         self._decoder = RecordDecoder("notification", notifications.decode, say)
         self._topic = topic
         self._old_ends: dict[int, int] = {}
@@ -156,6 +159,7 @@ class Notifications:
         self.is_assigned = True
 
     def _on_error(self, error: KafkaError) -> None:
+        self._denials(error)
         # Errors that follow a refusal say less than the refusal.
         if denial(error) or (error.code() == KafkaError._ALL_BROKERS_DOWN and self.problem is None):
             self._take_problem(error)
@@ -164,7 +168,13 @@ class Notifications:
         denied = denial(error)
         if isinstance(denied, RightMissingError):
             raise denied
-        self.problem = str(denied) if denied else error.str()
+        self.problem = str(denied) if denied else self._sentence(error)
+
+    def _sentence(self, error: KafkaError) -> str:
+        if error.code() not in NOBODY_ANSWERS:
+            return f"Kafka says: {error.str()}"
+        reason = f" ({self._denials.no_connection})" if self._denials.no_connection else ""
+        return f"Kafka at {self._servers} does not answer{reason}"
 
     def _probe(self) -> None:
         """Checks during an outage whether Kafka is back. If no record comes, nothing else would show it."""
@@ -174,7 +184,7 @@ class Notifications:
         self._probe_s = now_s + _PROBE_INTERVAL_S
         with contextlib.suppress(KafkaException):
             found = self._consumer.list_topics(self._topic, timeout=_PROBE_TIMEOUT_S).topics[self._topic]
-            self.problem = found.error.str() if found.error is not None else None
+            self.problem = self._sentence(found.error) if found.error is not None else None
 
 
 def notified(record: Activation, is_old: bool) -> Notified:

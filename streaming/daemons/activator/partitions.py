@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.step import Step
 from streaming.kafka.admin import Admin
+from streaming.system.numbers import plural
 from streaming.wire.topics import Topics, topic_name_problem
 
 # Partitions are added seldom, and nothing is lost meanwhile.
@@ -45,8 +46,7 @@ class QueuePartitions:
             count = found.get(queue, before)  # what is known stays if Kafka does not answer
             self._known[queue] = now_s, count
             if count is not None and count < most[queue] and count != before:
-                plural = "" if count == 1 else "s"
-                why = f"topic {queue} has {count} partition{plural}, so no more than {count} of max {most[queue]}"
+                why = f"topic {queue} has {plural(count, 'partition')}, so no more than {count} of max {most[queue]}"
                 step.note(queue, "limited", f"{why} programs run at a time")
 
     def of(self, queue: str) -> int | None:

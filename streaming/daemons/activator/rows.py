@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from streaming.core.times import iso_time
-from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.config import ProgramEntry, refusal_of
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord
+from streaming.system.logs import utf8
 from streaming.wire.activator_rows import MAX_LINE, ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow
 
 # The part of a log's end in which its last line is looked for.
@@ -36,26 +37,22 @@ class Rows:
     about: About
     state_directory: Path
 
-    def without_program(self, queue: str, entry: ProgramEntry | None) -> ActivatorRow | None:
-        """Returns the row of a queue for which the config has no program; None if it has one.
+    def without_program(self, queue: str, entry: ProgramEntry | None, refusal: str | None) -> ActivatorRow:
+        """Returns the row of a queue without a record, for which the config has no program.
 
         Args:
             queue: The queue.
-            entry: The config's entry for it, which may refuse its name; None if there is none.
+            entry: The config's entry for it; None if there is none.
+            refusal: Why the entry starts nothing for a queue of this name.
         """
-        row, refusal = self._empty(queue), None if entry is None else entry.refusal(queue)
-        if entry is not None and refusal is None:
-            return None
+        row = self._empty(queue)
         row.entry, row.refusal = None if entry is None else entry.queue, refusal
         return row
 
-    def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int], config: Config) -> None:
+    def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int]) -> None:
         """Adds the rows of the queues that a step has changed to the rows that it publishes; `of` has the arguments."""
-        for queue in step.changed:
-            row = self.of(queue, queues[queue], pids, step.now_ms)
-            if (none := self.without_program(queue, config.entry_for(queue))) is not None:
-                row.entry, row.refusal = none.entry, none.refusal
-            step.rows[queue] = row
+        for queue in step.changed | step.told:
+            step.rows[queue] = self.of(queue, queues[queue], pids, step.now_ms)
 
     def of(self, queue: str, record: QueueRecord, pids: Mapping[str, int], now_ms: int) -> ActivatorRow:
         """Returns the row of a queue.
@@ -69,6 +66,7 @@ class Rows:
         state, row = record.state, self._empty(queue)
         entry: dict[str, Any] = json.loads(state.entry or "{}")
         row.entry, row.max = entry.get("queue"), entry.get("max")
+        row.refusal = refusal_of(entry.get("command", []), queue)
         row.partitions = state.partitions
         row.programs = [
             ProgramRow(pids[session_id], iso_time(program.started_ms))
@@ -87,7 +85,8 @@ class Rows:
             row.last = DecisionRow(iso_time(record.at_ms), record.action, record.why)
         if entry:
             log_file = Path(self.about.directory, log_file_of(entry.get("log_file"), self.state_directory, queue))
-            row.log_file, row.last_line = str(log_file), last_line(log_file)
+            row.log_file = utf8(str(log_file))
+            row.last_line = last_line(log_file) if entry.get("show_last_line", True) else None
         return row
 
     def _empty(self, queue: str) -> ActivatorRow:
@@ -100,9 +99,10 @@ def _later(instant_ms: int, now_ms: int) -> str | None:
 
 
 def working_directory() -> str:
-    """Returns this process's working directory; empty if it has been removed."""
+    """Returns this process's working directory; empty if it has been removed, or if its name is not UTF-8."""
     with suppress(FileNotFoundError):
-        return str(Path.cwd())
+        found = str(Path.cwd())
+        return found if found == utf8(found) else ""
     return ""
 
 

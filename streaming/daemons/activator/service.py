@@ -8,7 +8,6 @@ finds each program that ran in its records, and receives each unrecorded notific
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -17,15 +16,13 @@ from typing import Self
 
 from confluent_kafka import Message
 
-from streaming.core.activation.program_starts import Action, Decision, QueueActivator
-from streaming.core.activation.start_policy import Policy
-from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
-from streaming.daemons.activator.notifications import MonitorsView, Notifications, notified
+from streaming.daemons.activator.notifications import MonitorsView, Notifications
 from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
-from streaming.daemons.activator.publishing import PublishedRows
+from streaming.daemons.activator.publishing import Place, PublishedRows
+from streaming.daemons.activator.queues import Queues
 from streaming.daemons.activator.rows import Rows, working_directory
 from streaming.daemons.activator.settings import (
     DEFAULT_GROUP_ID,
@@ -34,14 +31,14 @@ from streaming.daemons.activator.settings import (
     ActivatorEvent,
     ActivatorSettings,
 )
-from streaming.daemons.activator.starting import start
 from streaming.daemons.activator.step import Step
-from streaming.daemons.activator.store import ProgramRecord, QueueRecord, StateLock, Store
+from streaming.daemons.activator.store import StateLock, Store
 from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
-from streaming.system.stop_signals import is_stop_code
+from streaming.system.logs import utf8
+from streaming.system.numbers import plural
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
 from streaming.wire.topics import Topics
@@ -51,11 +48,7 @@ _STOP_TIMEOUT_S = 10.0
 _FLUSH_TIMEOUT_S = 1.0
 # How long a step of `run` waits for a notification, and so the interval between checks of the programs.
 _STEP_S = 0.2
-# Ids of notifications are kept as long as repeats may come. A batch that is written again follows the first closely.
-_FORGET_AFTER_MS = 24 * 3_600_000
 _FORGET_INTERVAL_S = 3_600.0
-# The shell's exit code for a command that was found but could not be run.
-_CANNOT_START = 126
 
 
 class Activator:
@@ -72,7 +65,6 @@ class Activator:
         self._on_event = on_event or (lambda _event: None)
         self._topics = Topics(settings.topic_prefix)
         self._programs: dict[str, tuple[str, RunningProgram]] = {}
-        self._due_ms: dict[str, int] = {}
         self._is_ready = False
         # Not an Event: a signal handler sets it, and the interrupted code may hold the Event's lock.
         self._is_config_asked = False
@@ -109,15 +101,17 @@ class Activator:
             self._view.read_to_end()
             self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
             resources.callback(self._ended_sessions.close)
-            topic, warn = self._topics.activators, partial(self._say, "warning")
-            self._published = PublishedRows(settings.cluster, topic, self._about.instance_id, warn)
+            place = Place(self._topics.activators, self._about.instance_id, group_id)
+            self._published = PublishedRows(settings.cluster, place, self._say)
             resources.callback(self._published.close)
             self._notifications = Notifications(
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id, pass_over
             )
             resources.callback(self._notifications.close)
             self._partitions = QueuePartitions(Admin(settings.cluster), self._topics)
-            self._queues = self._store.queues()
+            self._queues = Queues(
+                self._store.queues(), settings, self._config, self._view, self._partitions, self._rows
+            )
             self._resources = resources.pop_all()
         return self
 
@@ -149,24 +143,19 @@ class Activator:
             UserError: Another activator has taken over this one's membership in the group, or Kafka denies access.
         """
         messages = self._notifications.poll(timeout_s)
-        step = Step(self._now_ms())
+        step = self._new_step()
         if not self._is_ready:
             if not self._notifications.is_assigned:
                 return
             self._begin(step)
         self._look_around(step)
-        for queue in self._view.take_changed():
-            if queue in self._queues:
-                self._decide(queue, step)
-            elif self._view.row(queue) is None:
-                step.rows[queue] = None  # it was dropped
+        self._queues.take_changed(step)
         keys = [(message.key() or b"").decode(errors="replace") for message in messages]
         self._partitions.look(keys, self._config.current, step)
         for message in messages:
             self._take(message, step)
         self._take_exits(step)
-        for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= step.now_ms]:
-            self._decide(queue, step)
+        self._queues.decide_due(step)
         self._finish(step)
         self._notifications.done(messages)
 
@@ -179,22 +168,23 @@ class Activator:
         """Begins the first step: finds running programs of an earlier run, and records the end of the others."""
         self._is_ready = True
         self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
-        self._about.config_file, self._about.config_error = str(self._config.path), None
+        self._about.config_file, self._about.config_error = utf8(str(self._config.path)), None
         self._save_about(step.now_ms)  # before READY, so that `activator status` is complete from then on
         self._on_event(ActivatorEvent(step.now_ms, None, READY, f"config {self._config.path}"))
-        for record in self._queues.values():
+        for record in self._queues.records.values():
             record.state.resumed(step.now_ms)
         for known in self._store.programs():
             try:
                 adopted = AdoptedProgram(known.identity)
             except ProcessLookupError:
-                self._exited(known.session_id, known.queue, Exit(None), known.identity.pid, step)
+                self._queues.exited(known.session_id, known.queue, Exit(None), known.identity.pid, step)
                 continue
             self._programs[known.session_id] = known.queue, adopted
             step.note(known.queue, "found", "still running, started by an earlier run", adopted.pid)
         for session_id, queue in self._store.ended_sessions():
             self._ended_sessions.report(SessionEnded(queue, session_id, interrupted=True))  # or not: it is unknown
-        self._decide_all(step)
+        self._queues.decide_all(step)
+        step.told |= self._queues.records.keys()  # the activator may have another config or host now
 
     def _look_around(self, step: Step) -> None:
         """Does periodic work: reloads the config, reports Kafka outages, saves the status, removes idle queues."""
@@ -204,29 +194,33 @@ class Activator:
             if self._config.has_changed() or self._is_config_asked:
                 self._is_config_asked = False
                 self._reload(step)
+        self._queues.tell_of_others(self._published.take_found(), step)
         if self._about.kafka_problem != self._notifications.problem:
             self._about.kafka_problem = self._notifications.problem
-            why = f"{self._about.kafka_problem}; waiting" if self._about.kafka_problem else "works again"
-            step.note(None, "Kafka", why)
+            if self._about.kafka_problem is not None:
+                step.note(None, "waiting", self._about.kafka_problem)
+            else:
+                step.note(None, "works again", "Kafka answers")
             self._save_about(step.now_ms)
         if now_s - self._seen_s >= SEEN_INTERVAL_S:
             self._seen_s = now_s
             self._save_about(step.now_ms)
         if now_s - self._forgot_s >= _FORGET_INTERVAL_S:
             self._forgot_s = now_s
-            self._forget(step)
+            self._queues.forget(self._store, step)
 
     def _reload(self, step: Step) -> None:
         try:
             self._config.reload()
         except UserError as error:
-            self._about.config_error = str(error)
+            self._about.config_error = utf8(str(error))
             step.note(None, "config refused, the previous one stays", str(error))
         else:
             self._about.config_error = None
             self._without_entry.reconsider(self._config.current)
             step.note(None, "config", "reloaded")
-            self._decide_all(step)
+            self._queues.decide_all(step)
+            self._queues.tell_of_others(self._published.queues, step)
         self._save_about(step.now_ms)
 
     def _take(self, message: Message, step: Step) -> None:
@@ -234,32 +228,11 @@ class Activator:
         record = self._notifications.decode(message)
         if record is None:
             return
-        queue = record.queue
-        entry, is_old = self._config.current.entry_for(queue), self._notifications.is_old(message)
-        view_row = self._view.row(queue)
-        row = self._rows.without_program(queue, entry)
-        if row is not None and queue not in self._queues and not (is_old and view_row is None):
-            step.rows[queue] = row
-        if entry is None:
-            if self._without_entry.take(record, view_row, is_old, step):
-                self._save_about(step.now_ms)
+        is_old = self._notifications.is_old(message)
+        if self._queues.take(record, is_old, step):
             return
-        if not entry.wants(record.notification):
-            return
-        if (refusal := entry.refusal(queue)) is not None:
-            step.note(queue, "refused", refusal)
-            return
-        state = self._state(queue)
-        if record.event_type != "QUEUE_ACTIVATION":
-            self._apply(queue, state.disabled(record.sequence, record.post_time), step)
-            self._decide(queue, step)
-            return
-        decisions = state.notified(notified(record, is_old), view_row, step.now_ms)
-        if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
-            step.old += 1  # only counted: there may be thousands, and they change nothing
-            return
-        self._apply(queue, decisions, step)
-        self._decide(queue, step)
+        if self._without_entry.take(record, self._view.row(record.queue), is_old, step):
+            self._save_about(step.now_ms)
 
     def _take_exits(self, step: Step) -> None:
         for session_id, (queue, program) in list(self._programs.items()):
@@ -267,66 +240,8 @@ class Activator:
             if end is not None:
                 del self._programs[session_id]
                 program.release()
-                self._exited(session_id, queue, end, program.pid, step)
-                self._decide(queue, step)
-
-    def _exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: Step) -> None:
-        # The messages of a program are to blame only if it has crashed by itself.
-        interrupted = end.code is None or is_stop_code(end.code) or self._notifications.problem is not None
-        step.ended.append(SessionEnded(queue, session_id, interrupted))
-        self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
-
-    def _decide_all(self, step: Step) -> None:
-        """Decides for each known queue, and for each queue whose entry keeps programs running (`min`)."""
-        kept = {entry.queue for entry in self._config.current.programs if entry.min}
-        self._partitions.look(self._queues.keys() | kept, self._config.current, step)
-        for queue in sorted(self._queues.keys() | kept):
-            self._decide(queue, step)
-            step.changed.add(queue)
-        for queue in self._published.queues - self._queues.keys():
-            is_dropped = self._view.row(queue) is None
-            entry = self._config.current.entry_for(queue)
-            step.rows[queue] = None if is_dropped else self._rows.without_program(queue, entry)
-
-    def _decide(self, queue: str, step: Step) -> None:
-        """Starts the programs that the queue needs now, and notes when to decide again."""
-        policy, row, state = self._policy(queue), self._view.row(queue), self._state(queue)
-        exits, is_over = state.exits_without_receive, False
-        while not is_over:
-            is_over = True
-            for decision in state.decide(policy, row, step.now_ms, str(uuid.uuid4())):
-                if decision.action is Action.START:
-                    self._start(queue, decision, step)
-                    is_over = False
-                else:
-                    self._apply(queue, [decision], step)
-        if state.exits_without_receive != exits:
-            step.changed.add(queue)
-        due_ms = state.next_ms(policy, step.now_ms)
-        if due_ms < FOREVER_MS:
-            self._due_ms[queue] = due_ms
-        else:
-            self._due_ms.pop(queue, None)
-
-    def _start(self, queue: str, decision: Decision, step: Step) -> None:
-        """Starts a program, which waits at its gate. A failure counts as a crash."""
-        entry, session_id = self._config.current.entry_for(queue), decision.session_id
-        assert entry is not None and session_id is not None  # noqa: S101, PT018 - a start needs both
-        try:
-            program = start(self._settings, entry, queue, session_id, decision.notification_id)
-        except (OSError, ValueError) as error:
-            step.note(queue, "cannot be started", str(error))
-            self._exited(session_id, queue, Exit(_CANNOT_START), None, step)
-        else:
-            step.started.append((ProgramRecord(session_id, queue, program.identity), program))
-            self._apply(queue, [decision], step, program.pid)
-
-    def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None) -> None:
-        for decision in decisions:
-            record = self._queues[queue]
-            record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why
-            step.note(queue, decision.action.value, decision.why, pid)
-            step.changed.add(queue)
+                self._queues.exited(session_id, queue, end, program.pid, step)
+                self._queues.decide(queue, step)
 
     def _finish(self, step: Step) -> None:
         """Records the step, then carries it out."""
@@ -341,22 +256,22 @@ class Activator:
             self._ended_sessions.report(ended)
         for event in step.events:
             self._on_event(event)
-        self._rows.add(step, self._queues, self.running, self._config.current)
-        self._published.publish(step.rows)
+        self._rows.add(step, self._queues.records, self.running)
+        self._published.publish(step.rows, is_well=not step.has_kafka_problem)
 
     def _record(self, step: Step, acknowledged: list[str]) -> None:
-        step.save(self._store, self._queues, acknowledged)
+        step.save(self._store, self._queues.records, acknowledged)
 
     def _end(self) -> None:
         """Leaves the programs running, or stops them and reports their sessions; records the end."""
-        step = Step(self._now_ms())
+        step = self._new_step()
         if self._settings.stop_programs:
             stop_all([program for _, program in self._programs.values()], _STOP_TIMEOUT_S)
             step.now_ms = self._now_ms()
             for session_id, (queue, program) in self._programs.items():
                 program.release()
                 # Its exit code says nothing about the program, because the activator stopped it.
-                self._exited(session_id, queue, Exit(None), program.pid, step)
+                self._queues.exited(session_id, queue, Exit(None), program.pid, step)
             self._programs = {}
         self._finish(step)
         for _, program in self._programs.values():
@@ -364,26 +279,12 @@ class Activator:
         is_well = self._notifications.problem is None
         acknowledged = self._ended_sessions.flush(_FLUSH_TIMEOUT_S if is_well else 0)
         self._published.flush(_FLUSH_TIMEOUT_S if is_well else 0)
-        end = Step(self._now_ms())
+        end = self._new_step()
         count = len(self._programs)
-        programs = f"{count} program{'s' if count != 1 else ''}"
-        end.note(None, "stopped", f"{programs} left running" if count else "no program is running")
+        end.note(None, "stopped", f"{plural(count, 'program')} left running" if count else "no program is running")
         self._record(end, acknowledged)
         for event in end.events:
             self._on_event(event)
-
-    def _forget(self, step: Step) -> None:
-        """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
-        old_ms = step.now_ms - _FORGET_AFTER_MS
-        idle = [queue for queue, record in self._queues.items() if record.at_ms < old_ms and record.state.is_idle]
-        with self._store.transaction():
-            for queue in idle:
-                del self._queues[queue]
-                step.changed.discard(queue)
-                self._due_ms.pop(queue, None)
-                self._partitions.forget(queue)
-                self._store.forget_queue(queue)
-        self._published.publish(dict.fromkeys(idle))
 
     def _save_about(self, now_ms: int) -> None:
         self._about.seen_ms = now_ms
@@ -391,13 +292,8 @@ class Activator:
         with self._store.transaction():
             self._store.save_about(self._about)
 
-    def _state(self, queue: str) -> QueueActivator:
-        return self._queues.setdefault(queue, QueueRecord(QueueActivator())).state
-
-    def _policy(self, queue: str) -> Policy | None:
-        entry = self._config.current.entry_for(queue)
-        most = self._partitions.of(queue)
-        return entry.policy(self._about.salt, most) if entry is not None and entry.refusal(queue) is None else None
+    def _new_step(self) -> Step:
+        return Step(self._now_ms(), self._notifications.problem is not None)
 
     def _say(self, what: str, line: str) -> None:
         self._on_event(ActivatorEvent(self._now_ms(), None, what, line))

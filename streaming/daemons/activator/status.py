@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streaming.core.times import iso_time
@@ -15,8 +14,10 @@ from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import SEEN_INTERVAL_S
 from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
-from streaming.system.ages import age, as_of
+from streaming.system.ages import age, as_of, instant, instant_utc
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
+from streaming.system.screens import Column, RecordTable, Sentence, cell
 from streaming.wire.activator_rows import ActivatorRow
 
 Status = dict[str, Any]
@@ -74,43 +75,49 @@ def show(status: Status, now_ms: int) -> RenderableType:
         return Text("starting", "yellow")
     parts: list[RenderableType] = [
         *_age(status, now_ms),
-        Text(f"running since {status['since'][:19]}Z (process {status['pid']})", "green")
+        Sentence(f"running since {instant_utc(status['since'])} (process {status['pid']})", "green")
         if status["is_running"]
-        else Text(_not_running(status), "yellow"),
-        Text(f"config {status['config_file']}"),
+        else Sentence(_not_running(status), "yellow"),
+        Sentence(f"config {status['config_file']}"),
     ]
     if status["config_error"]:
         reason = status["config_error"].removeprefix(f"{status['config_file']}: ")
-        parts.append(Text(f"refused, the previous config stays: {reason}", "bold red"))
+        parts.append(Sentence(f"refused, the previous config stays: {reason}", "bold red"))
     if status["kafka_problem"]:
-        parts.append(Text(f"Kafka: {status['kafka_problem']}", "bold red"))
+        parts.append(Sentence(status["kafka_problem"], "bold red"))
     if status["passed_over"]:
-        parts.append(Text(f"{status['passed_over']:,} records could not be decoded; the log names them", "yellow"))
+        parts.append(Sentence(f"{status['passed_over']:,} records could not be decoded; the log names them", "yellow"))
     if status["without_entry"]:
-        names = [printable(name) for name in status["without_entry"]]
-        parts.append(Text(f"notified, but without an entry in the config: {', '.join(names)}", "yellow"))
+        names = ", ".join(status["without_entry"])
+        parts.append(Sentence(f"notified, but without an entry in the config: {names}", "yellow"))
     if not status["queues"]:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("queue", overflow="fold", min_width=8)
-    table.add_column("running", justify="right", no_wrap=True)
-    table.add_column("crashes", justify="right", no_wrap=True)
-    table.add_column("last (UTC)", no_wrap=True)
-    table.add_column("decision and reason", overflow="fold")
-    for each in status["queues"]:
-        row = msgspec.convert(each, ActivatorRow)
-        most = words.most_of(row)
-        table.add_row(
-            Text(printable(row.queue)),
-            f"{len(row.programs)}/{'-' if most is None else most}",
-            str(row.crashes or "-"),
-            row.last.at[11:19] if row.last else "-",
-            _reasons(row),
-        )
-    return Group(*parts, Text(), table)
+    return Group(*parts, Text(), _table(status["queues"]))
 
 
-def _age(status: Status, now_ms: int) -> list[Text]:
+def _table(queues: list[Status]) -> RecordTable:
+    columns = [
+        Column("queue"),
+        Column("running", is_number=True),
+        Column("crashes", is_number=True),
+        Column("last (UTC)", is_text=True),
+        Column("decision and reason", is_text=True),
+    ]
+    return RecordTable(columns, [_cells(msgspec.convert(each, ActivatorRow)) for each in queues])
+
+
+def _cells(row: ActivatorRow) -> list[Text]:
+    most = words.most_of(row)
+    return [
+        cell(row.queue),
+        Text(f"{len(row.programs)}/{'-' if most is None else most}"),
+        Text(str(row.crashes or "-")),
+        cell(instant(row.last.at if row.last else None)),
+        _reasons(row),
+    ]
+
+
+def _age(status: Status, now_ms: int) -> list[RenderableType]:
     """Returns how old the status is; first that the activator should have saved it since."""
     if not status["last_seen"]:
         return []
@@ -120,13 +127,14 @@ def _age(status: Status, now_ms: int) -> list[Text]:
         f"{SEEN_INTERVAL_S:.0f} s: look at the end of its log"
     )
     is_late = status["is_running"] and now_ms - seen_ms > _MISSED * SEEN_INTERVAL_S * 1000
-    return [*([Text(late, "bold red")] if is_late else []), Text(as_of(seen_ms, now_ms))]
+    return [*([Sentence(late, "bold red")] if is_late else []), Text(as_of(seen_ms, now_ms))]
 
 
 def _not_running(status: Status) -> str:
     count = sum(len(row["pids"]) for row in status["queues"])
-    programs = f"{count} program{'' if count == 1 else 's'} that it has started may still run"
-    return f"not running; {programs}" if count else "not running; none of its programs ran when it stopped"
+    if not count:
+        return "not running; none of its programs ran when it stopped"
+    return f"not running; {plural(count, 'program')} that it has started may still run"
 
 
 def _reasons(row: ActivatorRow) -> Text:

@@ -6,16 +6,31 @@ from dataclasses import dataclass, field
 from streaming.daemons.activator.programs import StartedProgram
 from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, Store
+from streaming.system.logs import utf8
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.input_records import SessionEnded
 
 
 @dataclass
 class Step:
-    """The decisions of a step, not yet carried out; and the rows to be published of queues without a state."""
+    """The decisions of a step, not yet carried out.
+
+    Attributes:
+        now_ms: The time.
+        has_kafka_problem: Whether Kafka does not answer, or refuses.
+        changed: The queues whose records have changed.
+        told: Other queues with a record whose rows are made anew.
+        events: What is logged and recorded.
+        started: The programs that wait at their gates.
+        ended: The sessions that have ended.
+        old: The number of old notifications that need no answer.
+        rows: The rows to be published; None removes one. In the end with those of `changed` and `told`.
+    """
 
     now_ms: int
+    has_kafka_problem: bool = False
     changed: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     events: list[ActivatorEvent] = field(default_factory=list)
     started: list[tuple[ProgramRecord, StartedProgram]] = field(default_factory=list)
     ended: list[SessionEnded] = field(default_factory=list)
@@ -24,7 +39,7 @@ class Step:
 
     def note(self, queue: str | None, what: str, why: str, pid: int | None = None) -> None:
         """Adds an event, which is logged and recorded."""
-        self.events.append(ActivatorEvent(self.now_ms, queue, what, why, pid))
+        self.events.append(ActivatorEvent(self.now_ms, queue, what, utf8(why), pid))
 
     def save(self, store: Store, queues: Mapping[str, QueueRecord], acknowledged: list[str]) -> None:
         """Records the decisions in one transaction.

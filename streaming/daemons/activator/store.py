@@ -98,11 +98,11 @@ class About:
         seen_ms: When it last saved its status.
         config_file: Full path of the config; empty while the activator starts.
         config_error: Why a changed config was refused; None if it was not.
-        kafka_problem: The present problem with Kafka; None if there is none.
+        kafka_problem: The present problem with Kafka, as a sentence; None if there is none.
         passed_over: Number of records since the start that could not be decoded.
         without_entry: Queues that got a notification since the start, and have no entry in the config.
         group_id: Its consumer group.
-        directory: Its working directory, which relative names of log files begin with.
+        directory: Its working directory, which relative names of log files begin with; empty if it is not UTF-8.
     """
 
     instance_id: str

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from streaming.system.ages import instant_utc
+from streaming.system.numbers import plural
 from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
@@ -16,11 +18,11 @@ def where(row: ActivatorRow) -> str:
 
 def programs(row: ActivatorRow) -> str:
     """Returns which programs run for the queue."""
-    most = f" of at most {most_of(row)}" if row.max is not None else ""
+    most = f" (at most {most_of(row)})" if row.max is not None else ""
     if not row.programs:
-        return f"none{most} runs"
-    each = [f"process {program.pid} since {time_of(program.start_time)}" for program in row.programs]
-    return f"{len(row.programs)}{most} run{'s' if len(each) == 1 else ''}: {', '.join(each)}"
+        return f"no program runs{most}"
+    each = [f"process {program.pid} since {instant_utc(program.start_time)}" for program in row.programs]
+    return f"{plural(len(each), 'program')} run{'s' if len(each) == 1 else ''}{most}: {', '.join(each)}"
 
 
 def most_of(row: ActivatorRow) -> int | None:
@@ -32,10 +34,9 @@ def limits(row: ActivatorRow) -> list[str]:
     """Returns why fewer programs than `max` run at a time, if that is so."""
     if row.partitions is None:
         return []
-    plural = "" if row.partitions == 1 else "s"
     return [
-        f"max is {row.max}, but the queue's topic has {row.partitions} partition{plural}: one more program would never "
-        "get a message"
+        f"max is {row.max}, but the queue's topic has {plural(row.partitions, 'partition')}: one more program "
+        "would never get a message"
     ]
 
 
@@ -58,13 +59,16 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     if row.fatal_exit_code is not None:
         yield f"exit code {row.fatal_exit_code} was fatal: nothing is started until the entry in the config changes"
     last = f": {row.last_exit.how}" if row.last_exit is not None else ""
+    backoff_until = row.backoff_until if row.backoff_until is not None and row.backoff_until > now else ""
     if row.gave_up_until is not None and row.gave_up_until > now:
+        earliest = f" (not before {instant_utc(backoff_until)})" if backoff_until else ""
+        latest = instant_utc(max(row.gave_up_until, backoff_until))
         yield (
-            f"gave up after {_crashes(row)}{last}. Tried again at {time_of(row.gave_up_until)}, at the next "
-            "notification, and when the entry in the config changes"
+            f"gave up after {_crashes(row)}{last}. Tried again when the next notification comes{earliest}, at {latest} "
+            "at the latest, and when the entry in the config changes"
         )
-    elif row.backoff_until is not None and row.backoff_until > now:
-        yield f"nothing is started until {time_of(row.backoff_until)}, after {_crashes(row)}{last}"
+    elif backoff_until:
+        yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     if row.exits_without_receive >= _MANY_EXITS:
         yield (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -82,13 +86,8 @@ def holds(row: ActivatorRow) -> list[str]:
 def _log(row: ActivatorRow) -> list[str]:
     if row.log_file is None:
         return []
-    return [f"log {row.log_file}{' has no line' if row.last_line is None else f': {row.last_line}'}"]
+    return [f"log {row.log_file}{'' if row.last_line is None else f': {row.last_line}'}"]
 
 
 def _crashes(row: ActivatorRow) -> str:
     return "a crash" if row.crashes == 1 else f"{row.crashes} crashes in a row"
-
-
-def time_of(time: str) -> str:
-    """Returns the time of day of a record's time, which is in UTC."""
-    return f"{time[11:19]} UTC"

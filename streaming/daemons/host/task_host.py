@@ -16,6 +16,7 @@ from typing import Self
 from streaming.core.activation.task_handlers import Duty, TaskHandlers
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import RESTART_TASK_HANDLERS
+from streaming.core.times import readable_time
 from streaming.daemons.host.config import HostConfig
 from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
 from streaming.daemons.host.reports import Reports
@@ -28,6 +29,7 @@ from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
+from streaming.system.numbers import plural
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
@@ -263,7 +265,7 @@ class TaskHost:
     def _decide(self, record: StartRecord, task: StartActivatedTask) -> tuple[str, Invocation | None]:
         """Returns why the task is refused and None, or an empty text and the program to start."""
         if _wall_ms() >= record.expires_ms:
-            return f"it came too late: the monitor gave it up at {task.expires_at}", None
+            return f"it came too late: the monitor gave it up at {readable_time(task.expires_at)}", None
         try:
             wanted = invocation(self._config.current, task, self._connection)
             require_program(wanted)
@@ -284,7 +286,7 @@ class TaskHost:
             if duty is Duty.START:
                 self._start(self._hosted[task_id])
             elif duty is Duty.GIVE_UP:
-                self._fail(task, f"it could not be started before {task.expires_at}")
+                self._fail(task, f"it could not be started before {readable_time(task.expires_at)}")
             elif may_repeat:
                 self._reports.send(TaskStarted(task.queue, task_id, self._name))
                 self._handlers.reported(task_id, now_ms)
@@ -367,7 +369,7 @@ class TaskHost:
 
     def _those_that_run(self) -> str:
         names = ", ".join(_name_of(hosted.task) for hosted in self._hosted.values())
-        return f"{len(self._hosted)} running task{'s' if len(self._hosted) != 1 else ''} ({names})"
+        return f"{plural(len(self._hosted), 'running task')} ({names})"
 
     def _tell(self, change: TaskChange) -> None:
         task = change.task

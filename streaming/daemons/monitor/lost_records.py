@@ -15,6 +15,8 @@ from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST
 from streaming.kafka.asked_offsets import AskedOffsets, Place
 from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
+from streaming.spark.activation.lost_mark import LostMark
+from streaming.system.numbers import plural
 from streaming.wire.ticks import REPORTS_LOST
 from streaming.wire.topics import Topics
 
@@ -34,25 +36,27 @@ class LostRecords:
     Attributes:
         counts: The lost records of each partition since the start. They are offsets, so some may be markers of
             transactions, and of the last ones before a deletion some may have been read.
-        marked_at: The offset of the last tick that says to the shards that reports are lost; None: there is none.
+        marked_at: The offset of the tick that says to the shards that reports are lost; None: Kafka has none yet.
     """
 
-    def __init__(self, cluster: Cluster, topics: Topics, partitions: Mapping[str, int]) -> None:
+    def __init__(self, cluster: Cluster, topics: Topics, partitions: Mapping[str, int], mark: LostMark) -> None:
         """Prepares the requests.
 
         Args:
             cluster: The monitor's cluster.
             topics: Its topics.
             partitions: The number of partitions of each topic.
+            mark: Keeps that the shards have to be told, longer than Kafka keeps the tick.
         """
         counted = topics.counted()
         self.counts: Mapping[Place, int] = {(topic, n): 0 for topic in counted for n in range(partitions[topic])}
         self.marked_at: int | None = None
         self._topics = topics
+        self._kept = mark
         self._begins = AskedOffsets(cluster, partitions, counted)
         self._producer = cluster.producer({"linger.ms": 0})
         # How far committed batches have read. The thread of Spark's listener replaces it.
-        self._read: Mapping[Place, int] = {}
+        self._read: dict[Place, int] = {}
         # Up to here, at the last look, all was read or is told to be lost.
         self._passed: dict[Place, int] = {}
         self._has_to_mark = False
@@ -69,6 +73,10 @@ class LostRecords:
         """
         self._read = _by_place(read)
         self._passed = dict(self._read)
+        # Of ticks that is older than any mark, or of a topic that was deleted and created again.
+        self._read.pop((self._topics.ticks, 0), None)
+        # A monitor before this one may have gone on behind the gap, and ended before the shards have read its tick.
+        self._has_to_mark = self._kept.is_kept()
         self._look(ADMIN_TIMEOUT_S)
         self._mark()
         if self._producer.flush(CLIENT_TIMEOUT_S) or self._has_to_mark:
@@ -86,6 +94,9 @@ class LostRecords:
 
     def look(self) -> None:
         """Looks for what was lost while the query runs, at most once per INTERVAL_S, and tells the shards."""
+        if self.marked_at is not None and self._read.get((self._topics.ticks, 0), 0) > self.marked_at:
+            self.marked_at = None
+            self._kept.drop()
         now_s = time.monotonic()
         if now_s < self._next_look_s:
             return
@@ -113,12 +124,14 @@ class LostRecords:
             if is_of_definitions
             else "The count of each queue is uncertain until a reader finds the queue empty"
         )
-        records = "1 record" if end - first == 1 else f"{end - first:,} records"
         where = f"{topic}, partition {number}, offsets {first} to {end - 1}"
+        records = plural(end - first, "record")
         _log.warning("Kafka has deleted up to %s unread by the monitor (%s). %s", records, where, consequence)
 
     def _mark(self) -> None:
         if self._has_to_mark:
+            self._kept.keep()
+            self.marked_at = None
             self._producer.produce(self._topics.ticks, REPORTS_LOST, on_delivery=self._on_delivery)
             self._has_to_mark = False
 

@@ -15,6 +15,7 @@ from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import ADJUST_ACTIVATION_TASKS
 from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
+from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
 from streaming.daemons.query.sole_program import SoleProgram, client_id
@@ -29,6 +30,7 @@ from streaming.spark import progress_files
 from streaming.spark.activation import checkpoint_layout, handover
 from streaming.spark.activation.checkpoint_layout import Layout
 from streaming.spark.activation.handover import Handover
+from streaming.spark.activation.lost_mark import LostMark
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.refusals import RefusalLog, RefusalsParam
 from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
@@ -113,11 +115,12 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
         wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
         layout = checkpoint_layout.settle(spark, location, wanted)
         sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
-        lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions)
         # The older checkpoint is read only once no other monitor can be writing to it.
         if layout.continued_from is not None:
             sole.wait()
         handed_over = handover.pending(spark, location, layout)
+        mark = LostMark(spark, location, layout.continued_from if handed_over is not None else None)
+        lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions, mark)
         if handed_over is not None:
             lost.begin(_read_so_far(spark, location, handed_over))
         wakes = spark.sparkContext.accumulator({}, WakesParam())
@@ -138,7 +141,8 @@ def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | 
         sole.wait()
         if handed_over is None:
             lost.begin(_read_so_far(spark, location, handed_over))
-        spark.streams.addListener(Listener(QUERY_NAME, lost))
+        signs = SignsOfLife(sole, kafka.topics.ticks, _longest_pause_ms(settings))
+        spark.streams.addListener(Listener(QUERY_NAME, lost, signs))
         checkpoint_layout.keep(spark, location, layout)
         signals.only_note()
 
@@ -186,6 +190,11 @@ def _read_so_far(spark: SparkSession, location: str, handed_over: Handover | Non
 def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
     topic = kafka.topics.ticks
     return Ticker(kafka.cluster, topic, settings.core.check_interval_ms, CLOCK_SAVE_INTERVAL_MS, is_due)
+
+
+def _longest_pause_ms(settings: MonitorSettings) -> int:
+    """Returns the longest time between two batches: a tick is due at least this often, and begins one."""
+    return max(CLOCK_SAVE_INTERVAL_MS, settings.core.check_interval_ms, settings.trigger_interval_ms)
 
 
 def _rights(topics: Topics) -> Rights:

@@ -24,6 +24,7 @@ from streaming.spark import class_archive, query_failure, session
 from streaming.system import logs, stop_signals
 from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
 from streaming.system.threads import WatchedThread
+from streaming.system.wrapping import fitted
 from streaming.wire.topics import Topics
 
 # Interval at which the main thread checks for a stop signal and for a query that has ended by itself.
@@ -273,7 +274,7 @@ def absolute(location: str) -> str:
 def _say_to_user(progress: str) -> None:
     """Says what a start is waiting for, on a terminal only: the log of a healthy program has no other lines."""
     if sys.stderr.isatty():
-        sys.stderr.write(progress + "\n")
+        sys.stderr.write(fitted(progress, sys.stderr) + "\n")
 
 
 def _say(text: str) -> None:

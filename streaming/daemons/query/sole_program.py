@@ -3,7 +3,7 @@
 Programs of one kind are members of a consumer group on the topic of ticks, through which they read nothing. Only the
 program that has the topic's partitions may run. Kafka's cooperative assignment leaves the partitions with the member
 that has them, so a newcomer gets none. A program with another checkpoint gets the place when Kafka has received no
-heartbeat from a killed one for the session time-out.
+heartbeat from a killed one for the session time-out. The group's committed offset is the program's sign of life.
 
 The member's id (`group.instance.id`) is the checkpoint's id, and Kafka gives the place of a member to a newcomer with
 its id. So a program that was killed has its place back as soon as it is started again. A newcomer first looks whether
@@ -18,12 +18,13 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
@@ -44,6 +45,8 @@ _POLL_INTERVAL_S = 0.1
 _LOOK_INTERVAL_S = 1.0
 # Short, because the main thread asks and must react to Ctrl-C.
 _LOOK_TIMEOUT_S = 2.0
+# A sign of life is committed at most this often.
+_SIGN_INTERVAL_S = 1.0
 _LEAVE_TIMEOUT_S = 2.0
 _LEAVE_POLL_INTERVAL_S = 0.02
 # Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
@@ -139,6 +142,9 @@ class SoleProgram:
         self._is_doubted = False
         self._is_fenced = False
         self._is_stopped = threading.Event()
+        # The newest sign of life, which the thread of Spark's listener replaces, and the one that was committed last.
+        self._sign: TopicPartition | None = None
+        self._committed: TopicPartition | None = None
         self._problem: Exception | None = None
         self._thread: threading.Thread | None = None
 
@@ -259,6 +265,15 @@ class SoleProgram:
         """Returns whether `check` would raise."""
         return self._problem is not None
 
+    def leave_sign(self, offset: int, text: str) -> None:
+        """Leaves a sign of life: the group commits it soon, if this program still has the place by then.
+
+        Args:
+            offset: The offset to commit, of the topic's first partition.
+            text: The text beside the offset, of at most 4,000 bytes.
+        """
+        self._sign = TopicPartition(self._topic, 0, offset, text)
+
     def _run(self, consumer: Consumer) -> None:
         try:
             self._keep(consumer)
@@ -268,7 +283,7 @@ class SoleProgram:
         consumer.close()
 
     def _keep(self, consumer: Consumer) -> None:
-        next_look_s = 0.0
+        next_look_s = next_sign_s = 0.0
         while not self._is_stopped.is_set() and self._problem is None:
             message = consumer.poll(_POLL_INTERVAL_S)
             error = message.error() if message is not None else None
@@ -277,8 +292,19 @@ class SoleProgram:
             if self._is_doubted and time.monotonic() >= next_look_s:
                 next_look_s = time.monotonic() + _LOOK_INTERVAL_S
                 self._look_for_a_successor()
+            if self._sign is not self._committed and time.monotonic() >= next_sign_s:
+                next_sign_s = time.monotonic() + _SIGN_INTERVAL_S
+                self._commit_sign(consumer)
+        self._commit_sign(consumer)
         if not self._is_fenced:
             self._leave(consumer)
+
+    def _commit_sign(self, consumer: Consumer) -> None:
+        sign = self._sign
+        if sign is not None and sign is not self._committed:
+            self._committed = sign
+            with suppress(KafkaException):  # the next sign says more
+                consumer.commit(offsets=[sign], asynchronous=True)
 
     def _take(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL:

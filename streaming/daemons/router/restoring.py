@@ -26,6 +26,7 @@ from streaming.spark import progress_files
 from streaming.spark.routing.checkpoint_layout import RouterLayout
 from streaming.spark.routing.restoration import Restoration, ShardFields
 from streaming.spark.routing.run_shard import StateRow, number_of
+from streaming.system import hints
 from streaming.wire.decision_fields import DeliverFields
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.envelope import decode_envelope
@@ -35,7 +36,6 @@ from streaming.wire.topics import Topics
 
 # The word that --restore takes in place of the location of a copy.
 NO_COPY = "none"
-_NEWER_COPY = f"Use a newer copy, or restore with `--restore {NO_COPY}`."
 _POLL_S = 0.5
 # A decision may be this much older than its batch: the clocks of machines differ.
 _MARGIN_MS = 600_000
@@ -78,7 +78,8 @@ def read_copy(spark: SparkSession, location: str, layout: RouterLayout) -> Copy:
     progress_files.require_whole(spark, location)
     batch = progress_files.newest_batch(spark, location, "commits")
     if batch is None:
-        raise UserError(f"The checkpoint {location} has no complete batch. Restore with `--restore {NO_COPY}` instead.")
+        without = hints.option("--restore", NO_COPY)
+        raise UserError(f"The checkpoint {location} has no complete batch. Restore with {without} instead.")
     spark.streams.active  # noqa: B018  (creates the coordinator that the reader needs; SPARK-58973)
     rows = spark.read.format("statestore").load(location).select("key.*", "value.groupState.*").collect()
     states = {row[0]: cast("StateRow", tuple(row)[1:]) for row in rows}
@@ -131,19 +132,23 @@ def _require_records(cluster: Cluster, topics: Topics, copy: Copy) -> None:
             if first > copied:
                 raise UserError(
                     f"The copy is too old: it has read partition {number} of {topic} up to offset {copied}, and Kafka "
-                    f"has deleted the records below {first}. {_NEWER_COPY}"
+                    f"has deleted the records below {first}. {_newer_copy()}"
                 )
             decided = _first_decided(consumer, TopicPartition(decisions, number))
             last = copy.generation, 0 if state is None else number_of(state)
             if is_gap(decided, last):
                 raise UserError(
                     f"The copy is too old: Kafka has deleted decisions that were made after it, in partition {number} "
-                    f"of {decisions}. {_NEWER_COPY}"
+                    f"of {decisions}. {_newer_copy()}"
                 )
     except KafkaException as error:
         raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None
     finally:
         consumer.close()
+
+
+def _newer_copy() -> str:
+    return f"Use a newer copy, or restore with {hints.option('--restore', NO_COPY)}."
 
 
 def _first_decided(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:

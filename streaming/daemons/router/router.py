@@ -43,7 +43,7 @@ from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.row_counts import counter
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
-from streaming.system import logs
+from streaming.system import hints, logs
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.topics import Topics
 
@@ -146,8 +146,8 @@ def problem_of_partitions(topics: Topics, partitions: Mapping[str, int]) -> str 
         return None
     return (
         f"Topics have a wrong number of partitions: {', '.join(wrong)}. Their partitions correspond to those of "
-        f"{topics.service_messages}. Delete these topics, or use another --topic-prefix, and run `queue-activation "
-        "topics`."
+        f"{topics.service_messages}. Delete these topics, or use another --topic-prefix, and run "
+        f"`{hints.command('topics')}`."
     )
 
 
@@ -281,7 +281,8 @@ def _read_copy(spark: SparkSession, settings: RouterSettings, kafka: KafkaFound)
     )
     if not is_there:
         raise UserError(
-            f"There is no checkpoint of a router at {location}. `--restore {NO_COPY}` restores without a copy."
+            f"There is no checkpoint of a router at {location}. {hints.option('--restore', NO_COPY)} restores without "
+            "a copy."
         )
     return read_copy(spark, location, layout)
 

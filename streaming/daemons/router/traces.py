@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
+from streaming.system import hints
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import decode_decisions
@@ -95,13 +96,14 @@ def problem_of(traces: Traces, planned: Planned | None, location: str) -> str | 
     """
     if not traces.generation:
         return None
+    place = hints.option("--checkpoint-location")
     known = "" if traces.batch is None else f", and has committed its batch {traces.batch}"
     if planned is None:
         return (
             f"A router has decided about messages of these topics (generation {traces.generation}{known}), and there "
             f"is no checkpoint at {location}. A router that begins again would deliver the same messages a second "
-            "time. Start with the --checkpoint-location of that router. If its checkpoint is lost, add "
-            "`--restore none`, or `--restore COPY` with an older copy of it."
+            f"time. Start with the {place} of that router. If its checkpoint is lost, add "
+            f"{hints.option('--restore', 'none')}, or {hints.option('--restore', 'COPY')} with an older copy of it."
         )
     if traces.generation < planned.generation:
         return _problem_of_restored(traces, planned, location)
@@ -111,8 +113,8 @@ def problem_of(traces: Traces, planned: Planned | None, location: str) -> str | 
     return (
         f"The checkpoint {location} is older than the work of the last router: {ahead}. A router that goes on from it "
         "would deliver messages a second time. Put the newest state of the checkpoint in its place, or start with the "
-        f"--checkpoint-location of the last router. If that is lost, start with a new --checkpoint-location and "
-        f"`--restore {location}`."
+        f"{place} of the last router. If that is lost, start with a new {place} and "
+        f"{hints.option('--restore', location)}."
     )
 
 
@@ -122,11 +124,12 @@ def _problem_of_restored(traces: Traces, planned: Planned, location: str) -> str
     if behind is None:
         return None
     topic, number, begun, end = behind
+    place = hints.option("--checkpoint-location")
     return (
         f"The checkpoint {location} was restored, and then another router has gone on with generation "
         f"{traces.generation}: this one begins at offset {begun} of partition {number} of {topic}, and Kafka shows "
-        f"{end}. It would deliver messages a second time. Start with the --checkpoint-location of that router, or "
-        "restore again with a new --checkpoint-location."
+        f"{end}. It would deliver messages a second time. Start with the {place} of that router, or "
+        f"restore again with a new {place}."
     )
 
 

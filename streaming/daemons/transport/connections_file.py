@@ -10,7 +10,7 @@ from streaming.core.routing.addresses import bootstrap_server, normal_form
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import servers
 from streaming.kafka.clients import Cluster
-from streaming.system import toml_file
+from streaming.system import hints, toml_file
 
 # The beginnings of properties of Kafka's clients that have, or lead to, a secret.
 _SECRETS = ("sasl.", "ssl.key", "ssl.keystore")
@@ -63,8 +63,8 @@ def clusters(
                 return Cluster(server, properties)
         if has_secrets and server.lower() not in own_servers:
             raise UserError(
-                f"No entry of --connections is for {address}, and the secrets of --kafka-config are only for the own "
-                "cluster. Add an entry with Kafka properties for this address."
+                f"No entry of {hints.option('--connections')} is for {address}, and the secrets of --kafka-config "
+                "are only for the own cluster. Add an entry with Kafka properties for this address."
             )
         return Cluster(server, own.config)
 

@@ -14,6 +14,7 @@ from streaming.spark import checkpoint_files, layout_file
 from streaming.spark.format_versions import refuse_newer_checkpoint
 from streaming.spark.session import shuffle_partitions
 from streaming.spark.shard_keys import DEFAULT_SHARDS, balanced_keys
+from streaming.system import hints
 from streaming.wire.topics import Topics
 
 _PROGRAM = "monitor"
@@ -80,14 +81,15 @@ def settle(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
         return _new_layout(spark, wanted)
     if wanted.shards is not None and wanted.shards != layout.shards:
         raise UserError(
-            f"The checkpoint {location} has {layout.shards} shards, not {wanted.shards}. Leave out --shards, or start "
-            f"with a new --checkpoint-location and --continue-from {location}."
+            f"The checkpoint {location} has {layout.shards} shards, not {wanted.shards}. Leave out "
+            f"{hints.option('--shards')}, or start with a new {hints.option('--checkpoint-location')} and "
+            f"{hints.option('--continue-from', location)}."
         )
     _check_topics(layout, location, wanted)
     if wanted.continue_from is not None and wanted.continue_from != layout.continued_from:
         raise UserError(
             f"The checkpoint {location} exists already and does not continue {wanted.continue_from}. Leave out "
-            "--continue-from, or start with a new --checkpoint-location."
+            f"{hints.option('--continue-from')}, or start with a new {hints.option('--checkpoint-location')}."
         )
     return layout
 
@@ -132,7 +134,8 @@ def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
         older = read_layout(spark, wanted.continue_from)
         if older is None:
             raise UserError(
-                f"--continue-from: there is no checkpoint at {wanted.continue_from}. Give the location of one."
+                f"{hints.option('--continue-from')}: there is no checkpoint at {wanted.continue_from}. Give the "
+                "location of one."
             )
         # Nothing is taken over from the ticks, so their topic may have been replaced.
         counted = {
@@ -158,7 +161,7 @@ def _check_topics(layout: Layout, location: str, wanted: Wanted) -> None:
     if layout.topic_prefix != wanted.topic_prefix:
         raise UserError(
             f"The checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not "
-            f"'{wanted.topic_prefix}'. Start with another --checkpoint-location."
+            f"'{wanted.topic_prefix}'. Start with another {hints.option('--checkpoint-location')}."
         )
     problem = replaced_topics(layout.topic_ids, wanted.topic_ids)
     if problem is not None:

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from streaming.spark.row_counts import CounterParam
+from streaming.system import hints
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 from streaming.wire.output_records import OutputRow
 
 # Interval between two log lines for one reason, and the most reasons that are counted separately. There may be any
@@ -62,6 +64,6 @@ class RefusalLog:
             new = count - self._said[reason]
             if new > 0 and now_s >= self._next_s.get(reason, 0.0):
                 self._said[reason], self._next_s[reason] = count, now_s + INTERVAL_S
-                letters = "1 dead letter" if new == 1 else f"{new:,} dead letters"
-                shown = "`queue-activation dead-letters` shows the refused records"
+                letters = plural(new, "dead letter")
+                shown = f"`{hints.command('dead-letters')}` shows the refused records"
                 _log.warning("%s: %s (%s)", letters, printable(reason), shown)

@@ -22,6 +22,7 @@ from streaming.spark.format_versions import refuse_newer_checkpoint
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.session import shuffle_partitions
 from streaming.spark.shard_keys import balanced_keys
+from streaming.system import hints
 
 PROGRAM = "router"
 # The version of the rules by which a batch's decisions follow from its records. It rises with each change after which a
@@ -86,7 +87,7 @@ def settle(spark: SparkSession, location: str, wanted: Wanted) -> tuple[RouterLa
     if layout.topic_prefix != wanted.topic_prefix:
         raise UserError(
             f"The checkpoint {location} belongs to the topic prefix '{layout.topic_prefix}', not "
-            f"'{wanted.topic_prefix}'. Start with another --checkpoint-location."
+            f"'{wanted.topic_prefix}'. Start with another {hints.option('--checkpoint-location')}."
         )
     if replaced := replaced_names(layout.topic_ids, wanted.topic_ids):
         raise UserError(f"The checkpoint {location} belongs to topics that were {advice_about(replaced)}")
@@ -104,7 +105,7 @@ def advice_about(replaced: list[str]) -> str:
     return (
         f"deleted, or deleted and created again: {', '.join(replaced)}. Their records are lost, and the state of the "
         "conversations rests on them. Create all topics of services again under another --topic-prefix, and start with "
-        "another --checkpoint-location."
+        f"another {hints.option('--checkpoint-location')}."
     )
 
 

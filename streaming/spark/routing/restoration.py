@@ -16,6 +16,7 @@ from streaming.core.conversations.restoring import Suspect
 from streaming.errors import UserError
 from streaming.spark import checkpoint_files
 from streaming.spark.routing.run_shard import RestoredShard, StateRow
+from streaming.system import hints
 
 _FILE_NAME = "queue-activation.restored"
 
@@ -73,7 +74,7 @@ def read(spark: SparkSession, location: str) -> Restoration | None:
     except (msgspec.DecodeError, ValueError):
         raise UserError(
             f"The checkpoint {location} is damaged: {_FILE_NAME} is corrupt. Restore the router again, with another "
-            "--checkpoint-location."
+            f"{hints.option('--checkpoint-location')}."
         ) from None
 
 

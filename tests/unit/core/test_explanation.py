@@ -22,6 +22,8 @@ QUIET = Situation(
     next_start_at=None,
     has_notifications=False,
     is_topic=False,
+    is_watched=True,
+    switch_on="queue-activation queue alter orders --status ON",
 )
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 
@@ -71,3 +73,40 @@ def test_the_sentence(now: Situation, part: str) -> None:
 def test_readers_that_wait_beside_more_unread_messages_are_not_said_to_take_the_next_one() -> None:
     for is_topic in (True, False):
         assert "would take the next" not in " ".join(why(replace(QUIET, waiting=2, is_topic=is_topic)))
+
+
+# What a monitor would do at an instant, or at the next message.
+FUTURE = (
+    replace(QUIET, state=State.INACTIVE),
+    NOTIFIED,
+    replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"),
+    QUIET,
+)
+
+
+@pytest.mark.parametrize("state", State)
+def test_that_no_monitor_runs_is_said_first(state: State) -> None:
+    first, *others = why(replace(QUIET, state=state, is_watched=False))
+    assert first == "No monitor runs. This is as the last one has left it."
+    assert others
+    assert "No monitor runs" not in " ".join(why(replace(QUIET, state=state)))
+
+
+@pytest.mark.parametrize("now", FUTURE)
+def test_without_a_monitor_nothing_is_promised_for_an_instant_that_may_have_passed(now: Situation) -> None:
+    text = " ".join(why(replace(now, is_watched=False)))
+    assert "as soon as" in text
+    for promise in (" at 10:05", " at 10:03", "The next message activates"):
+        assert promise not in text
+
+
+def test_what_a_monitor_does_when_one_runs_again() -> None:
+    assert (
+        "a monitor looks again as soon as one runs, but not before 10:05."
+        in why(replace(NOTIFIED, is_watched=False))[-1]
+    )
+    assert (
+        "A monitor looks next as soon as one runs, but not before 10:05." in why(replace(QUIET, is_watched=False))[-1]
+    )
+    failing = replace(FUTURE[2], is_watched=False)
+    assert "the next one starts as soon as a monitor runs, but not before 10:03." in why(failing)[-1]

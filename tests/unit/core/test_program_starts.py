@@ -301,9 +301,13 @@ def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_o
     [session_id] = queue.state.running
     given_up, held = queue.exit(session_id, 1)
     assert given_up.why.endswith(
-        "gave up after 2 restarts: tried again every 10 min, at the next notification, and when the entry changes"
+        "gave up after 2 restarts: tried again when the next notification comes, after 10 min at the latest, and when "
+        "the entry changes"
     )
-    assert held.why == "restart for #1: gave up after crash 3 in a row; tried again every 10 min"
+    assert held.why == (
+        "restart for #1: gave up after crash 3 in a row; tried again when the next notification comes, after 10 min at "
+        "the latest"
+    )
     assert actions(queue.after(60 * SECOND)) == []
 
     assert actions(queue.activate(2)) == ["dropped", "started"]
@@ -331,6 +335,17 @@ def test_what_was_given_up_is_tried_again_slowly_as_long_as_it_is_needed() -> No
     assert queue.after(1) == []
     [drop] = queue.view(1, "RECEIVES_OCCURRING")
     assert drop.why == "restart for #1: a reader has received since; the monitor notifies again if one more is useful"
+
+
+def test_what_was_given_up_is_tried_again_with_each_notification_as_soon_as_its_back_off_is_over() -> None:
+    queue = given_up()
+    for sequence in range(2, 9):
+        backoff_ms = queue.state.backoff_until_ms - queue.now_ms
+        decided = queue.activate(sequence, "TIMEOUT_EXPIRED")
+        assert decided[-1].why == f"#{sequence}: back-off after crash {sequence - 1} in a row"
+        assert "started" not in actions(queue.after(backoff_ms - 1))
+        assert actions(queue.after(1)) == ["started"]
+        assert "gave up" in queue.exit(f"id-{sequence}", 1)[0].why
 
 
 def test_what_was_given_up_is_tried_again_at_once_when_the_entry_changes() -> None:
@@ -431,9 +446,19 @@ def test_without_an_entry_a_notification_is_held() -> None:
     assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
     assert queue.after(SETTLE_MS) == []
     assert queue.state.held is not None
-    assert queue.state.held.blocked == "the config no longer has a program that may be started for this queue"
+    assert queue.state.held.blocked == "the config no longer has a program for this queue"
     assert queue.next_in_ms() > FOREVER_MS // 2
     queue.policy = POLICY
+    assert actions(queue.decide()) == ["started"]
+
+
+def test_an_entry_that_refuses_the_queues_name_starts_nothing_and_says_why() -> None:
+    queue = Queue(replace(POLICY, min_programs=1, refusal="'a;b' cannot replace {queue}"))
+    [held] = queue.activate(1)
+    assert held.why == "#1: 'a;b' cannot replace {queue}"
+    assert queue.after(SETTLE_MS) == []
+    assert queue.state.entry == POLICY.entry
+    queue.policy = replace(POLICY, entry="another")
     assert actions(queue.decide()) == ["started"]
 
 

@@ -97,7 +97,7 @@ def test_each_route_that_a_rule_passes_over_has_its_reason() -> None:
     first = step(definitions, own(instance=IN_B), "rule 1")
     second = step(definitions, own(instance=IN_B), "rule 2")
 
-    old = "expired at 1970-01-01T00:00:01.000Z"
+    old = "expired at 1970-01-01 00:00:01 UTC"
     assert first.passed_over == {
         "any": "for any service",
         "old": old,

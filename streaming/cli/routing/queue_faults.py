@@ -1,0 +1,88 @@
+"""Finds faults of queues: nobody starts their readers, their readers crash, or they are OFF with unread messages."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from streaming.cli import activators, queue_show, tables
+from streaming.cli.activators import Told
+from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.routing.diagnosing import Fault
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
+from streaming.wire.topics import Topics
+
+# Queues with one fault that are named, and faults of one kind that are told.
+_EXAMPLES = 3
+_MAX_FAULTS = 10
+
+
+def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
+    """Yields the faults of the queues that the monitor knows.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or a topic is missing.
+    """
+    with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
+        rows = [row for row in tables.read_monitors(follower) if _is_of_interest(row)]
+    if not rows:
+        return
+    told = activators.read(kafka, topics, {row["queue"] for row in rows})
+    nobody = activators.absence(kafka, topics) if any(_has_nobody(row, told) for row in rows) else None
+    yield from faults(rows, told, nobody)
+
+
+def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], nobody: str | None) -> Iterator[Fault]:
+    """Yields the faults of queues, those first that most of them have.
+
+    Args:
+        rows: Rows of the monitors view.
+        told: Queue -> what the activators say about it.
+        nobody: The sentence about activators of which none runs; None if one runs, or this is not known.
+    """
+    found: dict[Fault, list[str]] = defaultdict(list)
+    for row in rows:
+        for fault in dict.fromkeys(_faults_of(row, told.get(row["queue"], ()), nobody)):
+            found[fault].append(row["queue"])
+    more = "" if len(found) <= _MAX_FAULTS else f". All queues: `{hints.command('queues')}`"
+    told_of: Counter[str] = Counter()
+    for fault, queues in sorted(found.items(), key=lambda each: (-len(each[1]), each[1][0])):
+        told_of[fault.kind] += 1
+        if told_of[fault.kind] <= _MAX_FAULTS:
+            yield Fault(fault.kind, _name(queues), f"{fault.problem}{more}")
+
+
+def _is_of_interest(row: Mapping[str, Any]) -> bool:
+    return bool(row["state"] != "INACTIVE" or row.get("task_failures"))
+
+
+def _has_nobody(row: Mapping[str, Any], told: Mapping[str, Sequence[Told]]) -> bool:
+    """Returns whether a queue waits for a reader that an activator would start, and none has said anything of it."""
+    return row["state"] == "NOTIFIED" and row["max_queue_readers"] is None and not told.get(row["queue"])
+
+
+def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) -> Iterator[Fault]:
+    """Yields the faults of a queue, without its name."""
+    waits = row["state"] == "NOTIFIED"
+    for each in told:
+        # Of a queue that is read, another program may start the readers; what it has no entry for is no fault then.
+        is_its_own = each.row.entry is not None and each.row.refusal is None and each.is_running is not False
+        if (waits or (is_its_own and row["unread_messages"] > 0)) and (reasons := activators.reasons(each)):
+            why = "; ".join(reasons)
+            yield Fault("programs fail", "", why) if is_its_own else Fault("no reader", "", why)
+    if nobody is not None and _has_nobody(row, {row["queue"]: [*told]}):
+        yield Fault("no reader", "", f"no activator starts a reader: {nobody}")
+    if (failure := tables.failure(row)) is not None:
+        yield Fault("tasks fail", "", failure)
+    if not row["is_receive_enabled"] and row["unread_messages"] > 0:
+        unread = f"{tables.unread_count(row)} unread messages"
+        why = " ".join([f"{unread}.", *queue_show.explanation(QueueFacts(row["queue"], None, None, row))])
+        yield Fault("queue OFF", "", why)
+
+
+def _name(queues: Sequence[str]) -> str:
+    if len(queues) == 1:
+        return f"queue {queues[0]}"
+    named, more = ", ".join(queues[:_EXAMPLES]), len(queues) - _EXAMPLES
+    return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"

@@ -1,0 +1,174 @@
+"""The activator's queues: decides in memory for each of them. A step records what is decided, and carries it out."""
+
+import uuid
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from streaming.core.activation.program_starts import Action, Decision, QueueActivator
+from streaming.core.activation.start_policy import Policy
+from streaming.core.times import FOREVER_MS
+from streaming.daemons.activator.config import Config
+from streaming.daemons.activator.notifications import MonitorsView, notified
+from streaming.daemons.activator.partitions import QueuePartitions
+from streaming.daemons.activator.programs import Exit
+from streaming.daemons.activator.rows import Rows
+from streaming.daemons.activator.settings import ActivatorSettings
+from streaming.daemons.activator.starting import start
+from streaming.daemons.activator.step import Step
+from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
+from streaming.system.stop_signals import is_stop_code
+from streaming.system.toml_file import TomlFile
+from streaming.wire.input_records import SessionEnded
+from streaming.wire.notifications import Activation
+
+# Ids of notifications are kept as long as repeats may come. A batch that is written again follows the first closely.
+_FORGET_AFTER_MS = 24 * 3_600_000
+# The shell's exit code for a command that was found but could not be run.
+_CANNOT_START = 126
+
+
+@dataclass(eq=False)
+class Queues:
+    """The queues that have had a notification, or whose programs are kept running.
+
+    Attributes:
+        records: Their states and last decisions.
+        settings: The activator's settings.
+        config: Its config file.
+        view: The monitors view.
+        partitions: The partitions of the queues' topics.
+        rows: Makes the rows that are published.
+    """
+
+    records: dict[str, QueueRecord]
+    settings: ActivatorSettings
+    config: TomlFile[Config]
+    view: MonitorsView
+    partitions: QueuePartitions
+    rows: Rows
+    _due_ms: dict[str, int] = field(default_factory=dict, init=False)
+
+    def take(self, record: Activation, is_old: bool, step: Step) -> bool:
+        """Takes a notification; returns False if no entry of the config matches its queue."""
+        queue, view_row = record.queue, self.view.row(record.queue)
+        entry, refusal = self.config.current.program_for(queue)
+        if entry is not None and not entry.wants(record.notification):
+            return True
+        if entry is None or refusal is not None:
+            if queue not in self.records and not (is_old and view_row is None):
+                step.rows[queue] = self.rows.without_program(queue, entry, refusal)
+            if refusal is not None:
+                step.note(queue, "refused", refusal)
+            return entry is not None
+        state = self._state(queue)
+        if record.event_type != "QUEUE_ACTIVATION":
+            decisions = state.disabled(record.sequence, record.post_time)
+        else:
+            decisions = state.notified(notified(record, is_old), view_row, step.now_ms)
+            if is_old and [decision.action for decision in decisions] == [Action.IGNORE]:
+                step.old += 1  # only counted: there may be thousands, and they change nothing
+                return True
+        self._apply(queue, decisions, step)
+        self.decide(queue, step)
+        return True
+
+    def tell_of_others(self, published: Set[str], step: Step) -> None:
+        """Tells anew of the queues of which there are published rows and no records."""
+        for queue in published - self.records.keys():
+            entry, refusal = self.config.current.program_for(queue)
+            has_program = entry is not None and refusal is None
+            is_over = has_program or self.view.row(queue) is None
+            step.rows[queue] = None if is_over else self.rows.without_program(queue, entry, refusal)
+
+    def take_changed(self, step: Step) -> None:
+        """Takes the changes of the monitors view."""
+        for queue in self.view.take_changed():
+            if queue in self.records:
+                self.decide(queue, step)
+            elif self.view.row(queue) is None:
+                step.rows[queue] = None  # it was dropped
+
+    def decide_due(self, step: Step) -> None:
+        """Decides for the queues for which it is time."""
+        for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= step.now_ms]:
+            self.decide(queue, step)
+
+    def decide_all(self, step: Step) -> None:
+        """Decides for each known queue, and for each queue whose entry keeps programs running (`min`)."""
+        queues = self.records.keys() | {entry.queue for entry in self.config.current.programs if entry.min}
+        self.partitions.look(queues, self.config.current, step)
+        for queue in sorted(queues):
+            self.decide(queue, step)
+
+    def decide(self, queue: str, step: Step) -> None:
+        """Starts the programs that the queue needs now, and notes when to decide again."""
+        policy, row, state = self._policy(queue), self.view.row(queue), self._state(queue)
+        before, is_over = _without_decisions(state), False
+        while not is_over:
+            is_over = True
+            for decision in state.decide(policy, row, step.now_ms, str(uuid.uuid4())):
+                if decision.action is Action.START:
+                    self._start(queue, decision, step)
+                    is_over = False
+                else:
+                    self._apply(queue, [decision], step)
+        if _without_decisions(state) != before:
+            step.changed.add(queue)
+        due_ms = state.next_ms(policy, step.now_ms)
+        if due_ms < FOREVER_MS:
+            self._due_ms[queue] = due_ms
+        else:
+            self._due_ms.pop(queue, None)
+
+    def exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: Step) -> None:
+        """Takes the end of a program."""
+        # The messages of a program are to blame only if it has crashed by itself.
+        interrupted = end.code is None or is_stop_code(end.code) or step.has_kafka_problem
+        step.ended.append(SessionEnded(queue, session_id, interrupted))
+        self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
+
+    def forget(self, store: Store, step: Step) -> None:
+        """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
+        old_ms = step.now_ms - _FORGET_AFTER_MS
+        idle = [queue for queue, record in self.records.items() if record.at_ms < old_ms and record.state.is_idle]
+        with store.transaction():
+            for queue in idle:
+                del self.records[queue]
+                self._due_ms.pop(queue, None)
+                self.partitions.forget(queue)
+                store.forget_queue(queue)
+                step.changed.discard(queue)
+                step.told.discard(queue)
+                step.rows[queue] = None
+
+    def _start(self, queue: str, decision: Decision, step: Step) -> None:
+        """Starts a program, which waits at its gate. A failure counts as a crash."""
+        entry, session_id = self.config.current.entry_for(queue), decision.session_id
+        assert entry is not None and session_id is not None  # noqa: S101, PT018 - a start needs both
+        try:
+            program = start(self.settings, entry, queue, session_id, decision.notification_id)
+        except (OSError, ValueError) as error:
+            step.note(queue, "cannot be started", str(error))
+            self.exited(session_id, queue, Exit(_CANNOT_START), None, step)
+        else:
+            step.started.append((ProgramRecord(session_id, queue, program.identity), program))
+            self._apply(queue, [decision], step, program.pid)
+
+    def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None) -> None:
+        for decision in decisions:
+            record = self.records[queue]
+            record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why
+            step.note(queue, decision.action.value, decision.why, pid)
+            step.changed.add(queue)
+
+    def _state(self, queue: str) -> QueueActivator:
+        return self.records.setdefault(queue, QueueRecord(QueueActivator())).state
+
+    def _policy(self, queue: str) -> Policy | None:
+        entry, refusal = self.config.current.program_for(queue)
+        return None if entry is None else entry.policy(self.rows.about.salt, self.partitions.of(queue), refusal or "")
+
+
+def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int]:
+    """Returns what a look at a queue changes in its record even if nothing is decided."""
+    return state.entry, state.partitions, state.exits_without_receive

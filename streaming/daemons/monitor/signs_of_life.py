@@ -1,0 +1,35 @@
+"""Leaves a sign of life after each committed batch. A tick is none: ticks go on while the query hangs."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from streaming.daemons.query.sole_program import SoleProgram
+from streaming.wire.signs_of_life import SignOfLife, encode_sign
+
+
+class SignsOfLife:
+    """Gives the monitor's place, which only one monitor has, the offset up to which ticks are read, and the time."""
+
+    def __init__(self, sole: SoleProgram, ticks: str, next_within_ms: int) -> None:
+        """Stores where the signs go.
+
+        Args:
+            sole: The monitor's place.
+            ticks: The topic of ticks.
+            next_within_ms: The longest time between two batches.
+        """
+        self._sole = sole
+        self._ticks = ticks
+        self._next_within_ms = next_within_ms
+
+    def query_is_active(self, is_active: bool) -> None:
+        """Does nothing."""
+
+    def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
+        """Leaves a sign; `progress` is Spark's StreamingQueryProgress, from its JSON."""
+        for source in progress["sources"]:
+            ends = (source["endOffset"] or {}).get(self._ticks, {})
+            if (offset := ends.get("0")) is not None:  # the partition with which the sign is left
+                sign = SignOfLife(time.time_ns() // 1_000_000, self._next_within_ms)
+                self._sole.leave_sign(offset, encode_sign(sign))

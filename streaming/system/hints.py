@@ -1,0 +1,110 @@
+"""Command lines and options in sentences for users. Each command line works as it stands when a user pastes it.
+
+The command line notes what the user has given. A program that uses the clients without it has noted nothing.
+"""
+
+import os
+import shlex
+from dataclasses import dataclass, field
+
+COMMAND = "queue-activation"
+# Set by `run` for its programs: `--checkpoints` if it has that option, otherwise empty.
+UNDER_RUN_VARIABLE = "QUEUE_ACTIVATION_UNDER_RUN"
+# The options that `run` itself has, with the same meaning for each of its programs.
+OPTIONS_OF_RUN = frozenset(
+    ("--bootstrap-servers", "--topic-prefix", "--kafka-config", "--log-format", "--take-over", "--config")
+)
+_SERVERS = "--bootstrap-servers"
+_LOCAL = ("localhost", "127.0.0.1")
+
+
+@dataclass
+class Given:
+    """The values that the user has given to the command that runs.
+
+    Attributes:
+        program: The command.
+        config: The file of --config.
+        servers: The bootstrap servers; None if it takes none.
+        options: Options that say where Kafka is -> their values, as far as another command needs them.
+    """
+
+    program: str
+    config: str | None = None
+    servers: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+_given: list[Given] = []
+
+
+def begin(program: str, config: str | None) -> None:
+    """Notes that a command begins, and the file of --config."""
+    _given[:] = [Given(program, config)]
+
+
+def note(option: str, value: str | None, *, is_needed: bool) -> None:
+    """Notes an option of the command that runs.
+
+    Args:
+        option: The option.
+        value: Its value; None if it has none.
+        is_needed: Whether another command would have another value without it.
+    """
+    for given in _given:
+        if option == _SERVERS:
+            given.servers = value
+        if is_needed and value is not None:
+            given.options[option] = value
+
+
+def forget() -> None:
+    """Forgets what was noted."""
+    _given.clear()
+
+
+def command(*words: str, servers: str | None = None, prefix: str = "") -> str:
+    """Returns a command line with the options that say where Kafka is.
+
+    Args:
+        words: The command with its arguments and options.
+        servers: The bootstrap servers of the cluster that it is about; None: those of the command that runs.
+        prefix: The topic prefix there.
+    """
+    for given in _given:
+        if servers in (None, given.servers):
+            config = [] if given.config is None else ["--config", given.config]
+            place = [word for option in given.options.items() for word in option]
+            return shlex.join([COMMAND, *config, *words, *place])
+    place = [] if servers is None else [_SERVERS, servers]
+    return shlex.join([COMMAND, *words, *place, *(["--topic-prefix", prefix] if prefix else [])])
+
+
+def plain(*words: str) -> str:
+    """Returns a command line that does not say where Kafka is, such as one with --help."""
+    return shlex.join([COMMAND, *words])
+
+
+def broker(servers: str) -> str | None:
+    """Returns the command line that starts a broker at these bootstrap servers; None if it cannot be there."""
+    host, _, port = servers.rpartition(":")
+    if host not in _LOCAL or not port.isdecimal():
+        return None
+    return plain("broker", *([] if port == "9092" else ["--port", port]), "--data-dir", "checkpoints/broker")
+
+
+def option(name: str, value: str | None = None) -> str:
+    """Returns how the program that runs is given an option: under `run`, options of its programs are in a table.
+
+    Args:
+        name: The option, such as --restore.
+        value: Its value; None if the sentence says it.
+    """
+    checkpoints = os.environ.get(UNDER_RUN_VARIABLE)
+    if checkpoints is None or name in OPTIONS_OF_RUN:
+        return name if value is None else f"`{name} {value}`"
+    if name == "--checkpoint-location" and checkpoints:
+        return checkpoints
+    key = name.removeprefix("--")
+    entry = key if value is None else f'{key} = "{value}"'
+    return f"`{entry}` in the table [{_given[0].program if _given else 'PROGRAM'}] of the file of --config"

@@ -1,0 +1,260 @@
+"""The parts of which views for people consist: sentences, fields and tables of records. None breaks an identifier.
+
+All tables of the command line are made here. One that is too wide for the screen says its columns otherwise.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streaming.system.logs import printable
+from streaming.system.wrapping import spans, widest_piece
+
+# The width of a file or a pipe in columns, and of no screen. A record is one line there, whatever its width.
+FILE_WIDTH = 200
+# A sentence in a table keeps this width, as a narrower one is hard to read.
+_READABLE = 24
+# The values that say nothing.
+_NOTHING = ("", "-")
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Returns a cell with a text from a record; in a plain string, rich would take brackets for markup."""
+    return Text(printable(text), style)
+
+
+class Sentence:
+    """A text that is wrapped at words. It may have several lines and styles."""
+
+    def __init__(self, text: str | Text, style: str = "") -> None:
+        """Stores the text. Characters that a terminal would obey are escaped, if it is not a Text."""
+        self._text = cell(text, style) if isinstance(text, str) else text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yields the lines."""
+        yield from _wrapped(self._text, options.max_width)
+
+
+class Fields:
+    """Names with their values beside them, which are sentences in lines."""
+
+    def __init__(self, fields: Iterable[tuple[str, Text]]) -> None:
+        """Stores the fields."""
+        self._fields = [*fields]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yields the lines."""
+        width = max((cell_len(name) for name, _ in self._fields), default=0) + 2
+        for name, value in self._fields:
+            for number, line in enumerate(_wrapped(value, options.max_width - width)):
+                yield _line((name.ljust(width) if number == 0 else " " * width, "dim"), line)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: The heading; it may have two lines.
+        is_number: Whether its values are numbers, which stand at the right.
+        is_text: Whether its values may be wrapped: sentences and instants, but no identifiers.
+    """
+
+    name: str
+    is_number: bool = False
+    is_text: bool = False
+
+
+class RecordTable:
+    """Records as a table, or what becomes of it on a narrow screen.
+
+    First headings and sentences are wrapped. Then the records of each group become a table of their own. Then columns
+    with the same value in all rows are said above, and those without any are left out. At last each record becomes a
+    block of lines.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, gap: int = 1, grouped_by: int = 0
+    ) -> None:
+        """Stores the records.
+
+        Args:
+            columns: The columns. The first one says what the record is about.
+            rows: The values of each record.
+            gap: The spaces between two columns, where there is room for more than one.
+            grouped_by: So many columns at the left are the same in neighbouring rows.
+        """
+        self._columns = columns
+        self._rows = rows
+        self._gap = gap
+        self._grouped_by = grouped_by
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yields the table, or what it becomes on a narrow screen."""
+        width = options.max_width
+        if (table := self._table(width)) is not None:
+            yield table
+        elif width >= FILE_WIDTH:
+            yield self._of_widths(self._widest(), self._gap)
+        elif self._grouped_by:
+            yield from self._groups()
+        else:
+            yield from self._without_sames(width)
+
+    def _table(self, width: int) -> Table | None:
+        """Returns a table that is at most so wide; None if there is none."""
+        fitting = ((gap, self._widths(width, gap)) for gap in sorted({self._gap, 1}, reverse=True))
+        for gap, widths in fitting:
+            if widths is not None:
+                return self._of_widths(widths, gap)
+        return None
+
+    def _widths(self, width: int, gap: int) -> list[int] | None:
+        """Returns a width for each column, so that the table is at most so wide; None if there are none."""
+        most, least = self._widest(), self._narrowest()
+        excess = sum(most) + gap * (len(most) - 1) - width
+        # What costs least comes first: headings alone, then long texts.
+        for index in sorted(range(len(most)), key=lambda each: (self._columns[each].is_text, -most[each])):
+            given = min(max(0, excess), most[index] - least[index])
+            most[index] -= given
+            excess -= given
+        return most if excess <= 0 else None
+
+    def _widest(self) -> list[int]:
+        """Returns the width of each column in which nothing is wrapped."""
+        return [
+            max(map(_width, (column.name, *values)))
+            for column, values in zip(self._columns, self._values(), strict=True)
+        ]
+
+    def _narrowest(self) -> list[int]:
+        """Returns the least width of each column in which nothing is broken and sentences can be read."""
+        found = []
+        for column, values in zip(self._columns, self._values(), strict=True):
+            least = max(map(_width, values), default=0)
+            if column.is_text:
+                least = max(min(_READABLE, least // 2), *map(widest_piece, values))
+            found.append(max(widest_piece(column.name), least))
+        return found
+
+    def _of_widths(self, widths: list[int], gap: int) -> Table:
+        width = sum(widths) + gap * (len(widths) - 1)
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0), width=width)
+        for column, width in zip(self._columns, widths, strict=True):
+            heading = _joined(_wrapped(Text(column.name), width))
+            table.add_column(heading, justify="right" if column.is_number else "left", no_wrap=True)
+        for row in self._rows:
+            table.add_row(*(_joined(_wrapped(value, width)) for value, width in zip(row, widths, strict=True)))
+        return table
+
+    def _groups(self) -> Iterator[RenderableType]:
+        """Yields a heading and a table for each group."""
+        left = self._grouped_by
+
+        def group_of(row: Sequence[Text]) -> list[str]:
+            return [value.plain for value in row[:left]]
+
+        for number, (_, rows) in enumerate(groupby(self._rows, group_of)):
+            group = [*rows]
+            if number:
+                yield Text()
+            heads = zip(self._columns[:left], group[0][:left], strict=True)
+            yield from (_field(column, value, "bold") for column, value in heads)
+            yield RecordTable(self._columns[left:], [row[left:] for row in group], gap=self._gap)
+
+    def _without_sames(self, width: int) -> Iterator[RenderableType]:
+        """Yields the table without columns that have one value in all rows, and before it these values, if any.
+
+        No more columns are left out than necessary. If all of them are not enough, each record becomes a block.
+        """
+        left_out: list[int] = []
+        for index in self._sames():
+            left_out.append(index)
+            rest = self._without(left_out)
+            if (table := rest._table(width)) is not None:
+                yield from self._said(left_out)
+                yield table
+                return
+        yield from self._said(left_out)
+        if left_out:
+            yield Text()
+        yield from self._without(left_out)._blocks(width)
+
+    def _sames(self) -> list[int]:
+        """Returns the columns that have one value in all rows; first those without any, then the wide ones."""
+        if len(self._rows) < 2:
+            return []
+        values = self._values()
+        sames = [index for index, each in enumerate(values) if index and all(value == each[0] for value in each)]
+        return sorted(sames, key=lambda index: (values[index][0] not in _NOTHING, -_width(values[index][0])))
+
+    def _without(self, left_out: Collection[int]) -> "RecordTable":
+        kept = [index for index in range(len(self._columns)) if index not in left_out]
+        rows = [[row[index] for index in kept] for row in self._rows]
+        return RecordTable([self._columns[index] for index in kept], rows, gap=self._gap)
+
+    def _said(self, left_out: Collection[int]) -> Iterator[Text]:
+        for index in sorted(left_out):
+            if (value := self._rows[0][index]).plain not in _NOTHING:
+                yield _line((f"in all rows: {_one_line(self._columns[index].name)} ", "dim"), value)
+
+    def _blocks(self, width: int) -> Iterator[RenderableType]:
+        """Yields each record as lines of names and values, without the values that say nothing."""
+        for number, row in enumerate(self._rows):
+            if number:
+                yield Text()
+            first, *others = zip(self._columns, row, strict=True)
+            yield _field(*first, "bold")
+            for column, value in others:
+                if value.plain not in _NOTHING:
+                    yield from _in_block(column, value, width)
+
+    def _values(self) -> list[list[str]]:
+        """Returns the values of each column."""
+        return [[row[index].plain for row in self._rows] for index in range(len(self._columns))]
+
+
+def _in_block(column: Column, value: Text, width: int) -> Iterator[Text]:
+    """Yields the lines of a field of a block. What does not fit beside its name begins on a line of its own."""
+    name = f"  {_one_line(column.name)}: "
+    if "\n" not in value.plain and cell_len(name + value.plain) <= width:
+        yield _line((name, "dim"), value)
+        return
+    yield Text(name.rstrip(), "dim")
+    yield from (_line("    ", line) for line in (_wrapped(value, width - 4) if column.is_text else [value]))
+
+
+def _field(column: Column, value: Text, style: str = "") -> Text:
+    return _line((f"{_one_line(column.name)}: ", "dim"), (value.plain, style))
+
+
+def _one_line(name: str) -> str:
+    return name.replace("\n", " ")
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
+
+
+def _line(*parts: str | Text | tuple[str, str]) -> Text:
+    """Returns a line that nobody wraps or cuts."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
+
+
+def _wrapped(text: Text, width: int) -> list[Text]:
+    """Returns a text as lines, at most so wide if no piece is wider. All have the spaces before the first one."""
+    return [
+        _line("" if start == 0 else indent, line[start:stop])
+        for line in text.split("\n", allow_blank=True)
+        for indent in [line.plain[: len(line.plain) - len(line.plain.lstrip())]]
+        for start, stop in spans(line.plain, width)
+    ]
+
+
+def _joined(lines: list[Text]) -> Text:
+    return Text("\n").join(lines)

@@ -1,0 +1,167 @@
+"""The activator's queues: what a reload of the config changes, and what is forgotten."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.times import iso_time
+from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.queues import Queues
+from streaming.daemons.activator.rows import Rows
+from streaming.daemons.activator.settings import ActivatorSettings
+from streaming.daemons.activator.step import Step
+from streaming.daemons.activator.store import QueueRecord, Store
+from streaming.kafka.clients import Cluster
+from streaming.wire.activator_rows import ActivatorRow
+from streaming.wire.notifications import Activation
+
+NOW_MS = 1_763_730_000_000
+DAY_MS = 24 * 3_600_000
+
+
+@dataclass
+class File:
+    """The config file."""
+
+    current: Config
+
+
+@dataclass
+class View:
+    """The monitors view."""
+
+    rows: dict[str, ViewRow] = field(default_factory=dict)
+
+    def row(self, queue: str) -> ViewRow | None:
+        return self.rows.get(queue)
+
+
+class NoTopics:
+    """The partitions of queues that are no topics."""
+
+    def look(self, *_arguments: object) -> None:
+        pass
+
+    def of(self, _queue: str) -> None:
+        return None
+
+    def forget(self, _queue: str) -> None:
+        pass
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path) as opened:
+        yield opened
+
+
+def queues_of(store: Store, folder: Path, *entries: ProgramEntry, **records: QueueRecord) -> Queues:
+    settings = ActivatorSettings(Cluster("localhost:1"), folder / "a.toml", folder)
+    file: Any = File(Config(list(entries)))
+    view: Any = View()
+    partitions: Any = NoTopics()
+    return Queues(records, settings, file, view, partitions, Rows(store.about(), folder))
+
+
+def saved(step: Step, found: Queues, store: Store) -> set[str]:
+    """Records a step as the activator does; returns the queues whose records were saved."""
+    before = {queue: repr(record) for queue, record in store.queues().items()}
+    step.save(store, found.records, [])
+    return {queue for queue, record in store.queues().items() if repr(record) != before.get(queue)}
+
+
+def activation(queue: str) -> Activation:
+    time = iso_time(NOW_MS)
+    return Activation("QUEUE_ACTIVATION", time, queue, "id", 1, 5, 0, "default", reason="MESSAGES_ACCUMULATING")
+
+
+def test_a_reload_saves_and_tells_only_what_it_has_changed(tmp_path: Path, store: Store) -> None:
+    one, other = ProgramEntry("one-*", "run"), ProgramEntry("*", "run")
+    names = ("one-1", "one-2", "other-1", "other-2")
+    found = queues_of(store, tmp_path, one, other, **{name: QueueRecord(QueueActivator()) for name in names})
+    first = Step(NOW_MS)
+    found.decide_all(first)
+    assert saved(first, found, store) == set(names)
+
+    again = Step(NOW_MS)
+    found.decide_all(again)
+    assert (again.changed, saved(again, found, store)) == (set(), set())
+
+    found.config.current = Config([ProgramEntry("one-*", "another"), other])
+    changed = Step(NOW_MS)
+    found.decide_all(changed)
+    assert saved(changed, found, store) == {"one-1", "one-2"}
+    found.rows.add(changed, found.records, {})
+    assert changed.rows.keys() == {"one-1", "one-2"}
+
+
+def test_a_reload_tells_of_entries_that_are_gone_or_refuse_a_name(tmp_path: Path, store: Store) -> None:
+    found = queues_of(store, tmp_path, ProgramEntry("*", "run"), **{"a;b": QueueRecord(QueueActivator())})
+
+    def reloaded(*entries: ProgramEntry) -> ActivatorRow | None:
+        step = Step(NOW_MS)
+        found.config.current = Config(list(entries))
+        found.decide_all(step)
+        found.rows.add(step, found.records, {})
+        return step.rows.get("a;b")
+
+    for entry, told in (("*", "*"), ("b", None), ("*", "*")):
+        row = reloaded(ProgramEntry(entry, "run"))
+        assert row is not None
+        assert (row.entry, row.refusal) == (told, None)
+    row = reloaded(ProgramEntry("*", "run {queue}"))
+    assert row is not None
+    assert row.entry == "*"
+    assert (row.refusal or "").startswith("'a;b' cannot replace {queue} in the command line")
+    assert reloaded(ProgramEntry("*", "run {queue}")) is None
+
+
+def test_a_queue_that_is_forgotten_in_the_step_of_a_reload_is_neither_saved_nor_told(
+    tmp_path: Path, store: Store
+) -> None:
+    idle, recent = (QueueRecord(QueueActivator(), at_ms) for at_ms in (NOW_MS - DAY_MS - 1, NOW_MS))
+    found = queues_of(store, tmp_path, ProgramEntry("*", "run"), idle=idle, recent=recent)
+    step = Step(NOW_MS)
+    found.decide_all(step)
+    step.told |= found.records.keys()
+    assert step.changed == {"idle", "recent"}
+    found.forget(store, step)
+    assert saved(step, found, store) == {"recent"}
+    found.rows.add(step, found.records, {})
+    assert (step.rows["idle"], step.rows["recent"] is None) == (None, False)
+
+
+def test_a_queue_without_a_program_is_told_once_it_is_notified_and_anew_after_a_reload(
+    tmp_path: Path, store: Store
+) -> None:
+    found = queues_of(store, tmp_path, ProgramEntry("a*", "run {queue}"))
+    view: Any = found.view
+    step = Step(NOW_MS)
+    for queue, has_entry in (("other", False), ("a;b", True)):
+        assert found.take(activation(queue), is_old=True, step=step) == has_entry
+        assert queue not in step.rows, "an old notification of a queue that the view does not show"
+        view.rows[queue] = ViewRow(1, "NOTIFIED", 5)
+        assert found.take(activation(queue), is_old=False, step=step) == has_entry
+    assert [row and (row.entry, row.refusal is None) for row in step.rows.values()] == [(None, True), ("a*", False)]
+    assert [(event.queue, event.what) for event in step.events] == [("a;b", "refused"), ("a;b", "refused")]
+
+    anew = Step(NOW_MS)
+    found.config.current = Config([ProgramEntry("*", "run")])
+    del view.rows["a;b"]
+    found.tell_of_others({"other", "a;b"}, anew)
+    assert anew.rows == {"other": None, "a;b": None}
+    found.config.current = Config([ProgramEntry("b", "run")])
+    found.tell_of_others({"other", "a;b"}, anew)
+    assert (anew.rows["other"] is None, anew.rows["a;b"]) == (False, None)
+
+
+def test_a_notification_that_an_entry_does_not_want_is_nothing(tmp_path: Path, store: Store) -> None:
+    found = queues_of(store, tmp_path, ProgramEntry("*", "run", notification="another"))
+    step = Step(NOW_MS)
+    assert found.take(activation("a"), is_old=False, step=step)
+    assert step == Step(NOW_MS)

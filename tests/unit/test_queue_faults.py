@@ -1,0 +1,143 @@
+"""`diagnose` finds queues that nobody reads: no activator, no entry, programs or tasks that fail, a queue that is OFF.
+
+The sentences are those of `queue show` and `queues`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from streaming.cli import activators
+from streaming.cli.activators import Told, absence
+from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.queue_show import explanation
+from streaming.cli.routing import queue_faults
+from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.queue_faults import faults
+from streaming.cli.routing.running_faults import RunningInstance
+from streaming.kafka.access import RightMissingError
+from streaming.kafka.clients import Cluster
+from streaming.wire.activator_rows import ActivatorRow, ExitRow
+from streaming.wire.topics import Topics
+
+FOREVER = "9999-01-01T00:10:00.000Z"
+NOBODY = "none is in the consumer group queue-activation-activator. Start one: ..."
+ENTRY = ActivatorRow("orders", "a", "group", "host-1", "/etc/a.toml", entry="ord*", max=1, log_file="/srv/a.log")
+NO_ENTRY = ActivatorRow("orders", "a", "group", "host-1", "/etc/a.toml")
+CRASHING: dict[str, Any] = {
+    "crashes": 2,
+    "backoff_until": FOREVER,
+    "last_exit": ExitRow(FOREVER, "exit code 3"),
+    "last_line": "no DB",
+}
+
+
+def row(queue: str = "orders", state: str | None = "NOTIFIED", unread: int = 3, **more: object) -> dict[str, Any]:
+    """Returns a row of the monitors view."""
+    counts = {"unread_messages": unread, "tasks_waiting": 0, "tasks_running": 0, "activation_sequence": 1}
+    times = dict.fromkeys(("last_activated_time", "last_empty_rowset_time", "next_check_time", "max_queue_readers"))
+    return {"queue": queue, "state": state, "is_receive_enabled": True, **counts, **times, **more}
+
+
+def found(
+    rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]] | None = None, nobody: str | None = None
+) -> list[Fault]:
+    return [*faults(rows, told or {}, nobody)]
+
+
+def by(entry: ActivatorRow = ENTRY, is_running: bool | None = True, **more: object) -> dict[str, list[Told]]:
+    return {"orders": [Told(msgspec.structs.replace(entry, **more), is_running, 0)]}
+
+
+def test_a_queue_for_which_no_activator_runs_has_no_reader() -> None:
+    [fault] = found([row()], nobody=NOBODY)
+    assert (fault.kind, fault.where) == ("no reader", "queue orders")
+    assert fault.problem == f"no activator starts a reader: {NOBODY}"
+
+
+def test_a_queue_that_waits_for_nobody_has_no_fault() -> None:
+    assert found([row(state="INACTIVE", unread=0), row(state="RECEIVES_OCCURRING")], nobody=NOBODY) == []
+    assert found([row()], by(), nobody=NOBODY) == [], "an activator is about to start a program"
+    assert found([row()]) == [], "an activator runs, and the notification is on its way"
+    assert found([row(max_queue_readers=2)], nobody=NOBODY) == [], "a host runs its tasks"
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "sentence"),
+    [
+        (by(NO_ENTRY), "no reader", "no entry of the activator on host-1 (config /etc/a.toml) matches this queue"),
+        (by(is_running=False), "no reader", "does not run: it is not in the consumer group group"),
+        (by(refusal="bad name"), "no reader", "starts nothing: bad name"),
+        (by(**CRASHING), "programs fail", "after 2 crashes in a row: exit code 3; log /srv/a.log: no DB"),
+        (by(fatal_exit_code=78), "programs fail", "exit code 78 was fatal"),
+        (by(exits_without_receive=3), "programs fail", "3 readers in a row exited without a RECEIVE"),
+    ],
+)
+def test_a_waiting_queue_has_the_sentence_of_queue_show(told: dict[str, list[Told]], kind: str, sentence: str) -> None:
+    [fault] = found([row()], told)
+    assert fault.kind == kind
+    assert sentence in fault.problem
+    assert fault.problem == "; ".join(told["orders"][0].why()), "as in `queue show`"
+
+
+def test_programs_that_crash_while_others_read_are_found_and_a_missing_entry_is_no_fault_then() -> None:
+    reading = row(state="RECEIVES_OCCURRING")
+    assert [fault.kind for fault in found([reading], by(**CRASHING))] == ["programs fail"]
+    assert found([reading | {"unread_messages": 0}], by(**CRASHING)) == []
+    assert found([reading], by(NO_ENTRY)) == []
+    assert found([reading], by(is_running=False, **CRASHING)) == []
+
+
+def test_tasks_that_fail_and_a_queue_that_is_off_are_found() -> None:
+    failing = row(task_failures=3, failing_procedure="read", failing_since=FOREVER, max_queue_readers=2)
+    off = row("off", None, is_receive_enabled=False)
+    assert [(fault.kind, fault.where) for fault in found([failing, off])] == [
+        ("queue OFF", "queue off"),
+        ("tasks fail", "queue orders"),
+    ]
+    assert "procedure read has failed 3 times in a row since 9999-01-01 00:10:00 UTC" in found([failing])[0].problem
+    assert found([off])[0].problem == " ".join(["3 unread messages.", *explanation(QueueFacts("off", None, None, off))])
+    assert found([off | {"unread_messages": 0}]) == []
+
+
+def test_one_fault_of_many_queues_is_told_once() -> None:
+    [fault] = found([row(f"q{number}") for number in range(500)], nobody=NOBODY)
+    assert fault.where == "500 queues: q0, q1, q2 and 497 more"
+    [fault] = found([row("a"), row("b")], nobody=NOBODY)
+    assert fault.where == "2 queues: a, b"
+
+
+def test_of_many_faults_some_are_told_with_the_command_that_shows_all() -> None:
+    failing = [row(f"q{number}", task_failures=number, failing_procedure="read") for number in range(1, 30)]
+    told = found(failing)
+    assert len(told) == 10
+    assert all(fault.problem.endswith(". All queues: `queue-activation queues`") for fault in told)
+
+
+def test_no_activator_is_missed_only_if_kafka_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activators, "_members", lambda *_: set())
+    sentence = str(absence(Cluster("localhost:1"), Topics("p-")))
+    start = "Start one: `queue-activation activator --config FILE`"
+    assert sentence == f"none is in the consumer group p-queue-activation-activator. {start}"
+    for members in (None, {"a"}):
+        monkeypatch.setattr(activators, "_members", lambda *_, members=members: members)
+        assert absence(Cluster("localhost:1"), Topics()) is None
+
+
+def test_diagnose_looks_at_queues_and_passes_over_what_it_may_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    running = RunningInstance(Cluster("localhost:1"), Topics(), warned.append, 0)
+    for check in ("_held_messages", "_dead_letters"):
+        monkeypatch.setattr(RunningInstance, check, lambda *_: [])
+    fault = Fault("no reader", "queue orders", "problem")
+    monkeypatch.setattr(queue_faults, "find", lambda *_: [fault])
+    assert [*running.work()] == [fault]
+
+    def refuse(*_: object) -> None:
+        raise RightMissingError("no Read on queue-monitors")
+
+    monkeypatch.setattr(queue_faults, "find", refuse)
+    assert [*running.work()] == []
+    assert warned == ["not looked at: no Read on queue-monitors"]

@@ -1,0 +1,163 @@
+"""Commands do what a user expects of their words: names that do not exist, choices, and what a deletion loses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer
+
+from streaming.cli import options, queue, queue_facts
+from streaming.cli.conversations import showing, unknown
+from streaming.cli.main import app
+from streaming.cli.routing import databases
+from streaming.core.routing.databases import Service
+from streaming.core.routing.definitions import Definitions
+from streaming.errors import UserError
+from streaming.kafka.access import RightMissingError
+from streaming.kafka.clients import Cluster
+from streaming.wire.topics import Topics
+from tests.support.command_lines import ROOT
+from tests.support.documented_contract import commands
+from tests.support.shell import run_command
+from tests.support.viewed import transmission
+
+KAFKA, TOPICS = Cluster("localhost:1"), Topics()
+
+
+def defined(*services: str) -> Callable[..., Definitions]:
+    def read(*_: object) -> Definitions:
+        definitions = Definitions.of_new_instance()
+        for name in services:
+            definitions.create_service(Service(name, "msdb", "queue"))
+        return definitions
+
+    return read
+
+
+def said_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], service: str | None) -> str:
+    monkeypatch.setattr(unknown, "read_definitions", defined("//stock/reserve"))
+    unknown.warn(KAFKA, TOPICS, service, ["//elsewhere"])
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("service", ["//stock/reserve", "//elsewhere", None])
+def test_of_a_service_that_exists_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], service: str | None
+) -> None:
+    assert said_of(monkeypatch, capsys, service) == ""
+
+
+def test_a_service_that_does_not_exist_is_named_with_the_one_that_is_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = said_of(monkeypatch, capsys, "//stock/reserv")
+    assert said.startswith("There is no service '//stock/reserv'. Did you mean '//stock/reserve'? ")
+    assert "`queue-activation service list`" in said
+    assert "Did you mean" not in said_of(monkeypatch, capsys, "//nosuch")
+
+
+def test_who_may_not_read_definitions_is_told_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RightMissingError("no Read on service-commands")
+
+    monkeypatch.setattr(unknown, "read_definitions", refuse)
+    unknown.warn(KAFKA, TOPICS, "//nosuch")
+    assert capsys.readouterr().err == ""
+
+
+def choices() -> list[tuple[str, Any]]:
+    return [
+        (path, option)
+        for path, command in commands(typer.main.get_command(app))
+        for option in command.params
+        if option.type_descriptor.is_choice
+    ]
+
+
+@pytest.mark.parametrize(("path", "option"), choices(), ids=[f"{path} {option.name}" for path, option in choices()])
+def test_help_and_errors_have_the_values_of_an_option_as_they_are_printed(path: str, option: Any) -> None:
+    values = [choice.value for choice in option.type_descriptor.choices]
+    help_text = " ".join(run_command(*path.split(), "--help").split())
+    assert f"<{'|'.join(values)}>" in help_text
+    said = run_command(*path.split(), option.opts[0], "no such value", code=2)
+    assert ", ".join(map(repr, values)) in " ".join(said.split())
+
+
+@pytest.mark.parametrize("state", ["CO", "co"])
+def test_a_state_is_taken_in_any_letters(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    asked: list[Any] = []
+
+    def select(*arguments: Any) -> None:
+        asked.append(arguments[4])
+        raise UserError("no Kafka")
+
+    monkeypatch.setattr("streaming.cli.conversations.commands._selection", select)
+    run_command("conversation", "list", "--state", state, code=2)
+    assert asked == [["CO"]]
+
+
+@pytest.fixture
+def row(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Returns the row of the queue that is to be dropped; there is no terminal."""
+    found: dict[str, Any] = {"unread_messages": 0}
+    monkeypatch.setattr(queue_facts, "row_of", lambda *_: found or None)
+    monkeypatch.setattr(options.sys.stdin, "isatty", lambda: False, raising=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"unread_messages": 1}, "1 unread message"),
+        ({"unread_messages": 1_200}, "1,200 unread messages"),
+        ({"unread_messages": 0, "is_count_uncertain": True}, r"0\? unread messages"),
+    ],
+)
+def test_unread_messages_are_not_deleted_without_a_word(row: dict[str, Any], fields: dict[str, Any], what: str) -> None:
+    row.update(fields)
+    with pytest.raises(UserError, match=rf"Delete topic orders with {what}\? Add --yes"):
+        queue._ask_about_unread(KAFKA, TOPICS, "orders")
+
+
+def test_without_unread_messages_nothing_is_asked(row: dict[str, Any]) -> None:
+    queue._ask_about_unread(KAFKA, TOPICS, "orders")
+    row.clear()
+    queue._ask_about_unread(KAFKA, TOPICS, "orders")
+
+
+@pytest.mark.parametrize(("topic", "is_warned"), [({}, True), ({"orders": 2}, False), (None, False)])
+def test_a_service_whose_queue_has_no_topic_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: dict[str, int] | None, is_warned: bool
+) -> None:
+    monkeypatch.setattr(queue_facts, "topic_of", lambda *_: topic)
+    databases._warn_without_topic(KAFKA, TOPICS, "orders")
+    create = "warning: queue orders has no topic. Create it: `queue-activation queue create orders`"
+    assert capsys.readouterr().err.startswith(create) is is_warned
+
+
+def test_the_summary_of_what_is_held_says_when_the_next_try_is() -> None:
+    since, later, last = (f"2026-01-02T03:04:0{second}.000Z" for second in (1, 5, 9))
+    rows = [
+        transmission(reason="away", held_since=since, next_try=last),
+        transmission(reason="away", held_since=since, next_try=later),
+        transmission(reason="unknown", held_since=since, next_try=later),
+        transmission(reason="unknown", held_since=since, next_try=None),
+    ]
+    assert {each.why: each.next_try for each in showing.reasons(rows)} == {
+        "9796: away": "2026-01-02 03:04:05",
+        "9796: unknown": "within 10 s",
+    }
+
+
+def test_a_message_is_explained_by_service_and_database() -> None:
+    place = ("--definitions", str(ROOT / "examples/routing/definitions.json"))
+    database, service = "AdventureWorks2008R2", "ProductInventory"
+    explained = run_command("route", "explain", service, "--database", database, *place)
+    assert f"LOCAL: queue product-inventory of service {service} in database {database}" in explained
+    before = ("--to-service", service, "--from-database", database)
+    assert run_command("route", "explain", *before, *place) == explained
+    said = run_command("route", "explain", code=2)
+    assert "For example: `queue-activation route explain //stock --database shop`" in " ".join(said.split())
+    assert "Give one of them" in run_command("route", "explain", "//stock", *before, code=2)

@@ -1,0 +1,130 @@
+"""Errors, warnings and hints are wrapped at words on a terminal, and stay one line in a file or a pipe."""
+
+import ast
+import io
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+import streaming
+from streaming.cli import lines, main
+from streaming.daemons.query import running
+from streaming.system import logs
+from streaming.system.processes import THIS_COMMAND, own_environment
+
+IDENTIFIER = "/srv/queue-activation/production/readers/customer-orders.log"
+COMMAND = "`queue-activation queue alter QUEUE --activation ON`"
+MESSAGE = f"the topic of the queue does not exist, says {IDENTIFIER}; to switch it on: {COMMAND} does it. Then wait"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(params=[40, 80])
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    return int(request.param)
+
+
+WAYS: dict[str, Callable[[], None]] = {
+    "an error": lambda: logs.report(MESSAGE),
+    "a warning": lambda: lines.say(f"warning: {MESSAGE}", err=True),
+    "a hint of a start": lambda: running._say_to_user(MESSAGE),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_is_wrapped_on_a_terminal(way: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    WAYS[way]()
+    shown = terminal.getvalue()
+    assert shown.endswith("\n")
+    for line in shown.splitlines():
+        assert len(line) <= width or line.strip("; ") in {IDENTIFIER, COMMAND}
+    assert IDENTIFIER in shown
+    assert COMMAND in shown
+
+
+@pytest.mark.parametrize("way", ["an error", "a warning"])
+@pytest.mark.usefixtures("width")
+def test_a_message_is_one_line_elsewhere(way: str, capfd: pytest.CaptureFixture[str]) -> None:
+    WAYS[way]()
+    assert any(COMMAND in line and IDENTIFIER in line for line in capfd.readouterr().err.splitlines())
+
+
+def test_what_is_wrong_with_an_option_is_wrapped(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    for stream in (terminal, io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with pytest.raises(SystemExit):
+            main.main(["conversation", "list", "--limit", "x"])
+    assert all(len(line) <= width for line in terminal.getvalue().splitlines())
+    assert max(map(len, stream.getvalue().splitlines())) > 80
+
+
+def test_a_line_of_standard_output_is_wrapped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    lines.say(MESSAGE)
+    assert all(len(line) <= 80 for line in terminal.getvalue().splitlines())
+
+
+def said_on_a_terminal(command: list[str], columns: int) -> list[str]:
+    """Returns the lines that a command prints to standard error, a terminal of this width."""
+    terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (24, columns))
+    environment = {name: value for name, value in own_environment().items() if name != "COLUMNS"}
+    found = b""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, env=environment):
+        os.close(end)
+        while chunk := _read(terminal):
+            found += chunk
+    os.close(terminal)
+    return found.decode().split("\r\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # nobody has the other end open any more
+        return b""
+
+
+@pytest.mark.parametrize("columns", [50, 80])
+def test_the_width_is_that_of_the_terminal(columns: int) -> None:
+    command = [*THIS_COMMAND, "queue", "create", "orders", "--only", "topic", "--status", "ON"]
+    found = said_on_a_terminal(command, columns)
+    assert " ".join(found).strip().startswith("error: --only topic creates no definition. Remove the options that")
+    assert columns - 12 < max(map(cell_len, found)) <= columns
+
+
+def test_a_warning_that_is_logged_is_wrapped_too() -> None:
+    script = "from streaming.system import logs; logs.warn_on_screens(); logs._log.warning('many ' * 40)"
+    found = said_on_a_terminal([sys.executable, "-B", "-c", script], 60)
+    assert found[:2] == [" ".join(["many"] * 12)] * 2
+
+
+def test_no_command_prints_a_message_past_this() -> None:
+    """Typer's `echo` has no width; `say` has."""
+    root = Path(streaming.__file__).parent / "cli"
+    calls = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for path in root.rglob("*.py")
+        if path.name not in {"lines.py", "main.py"}
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and (any(each.arg == "err" for each in node.keywords) or "stderr" in ast.dump(node.func))
+        and "say" not in ast.dump(node.func)
+    ]
+    assert not calls
