@@ -4,10 +4,12 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 
 from streaming.cli.options import (
@@ -21,6 +23,7 @@ from streaming.cli.options import (
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.logs import printable
+from streaming.system.numbers import plural
 
 if TYPE_CHECKING:
     from streaming.cli.group_survey import Finding
@@ -55,8 +58,8 @@ def groups(
     told: dict[str, Any] = {}
     try:
         while True:
-            found = survey.ask(0.0 if no_wait else wait.ms / 1000, _progress)
-            _clear_progress()
+            with Console(stderr=True).status("looking") as status:  # only on a terminal
+                found = survey.ask(0.0 if no_wait else wait.ms / 1000, partial(_progress, status))
             _print([each for each in found if told.get(each.name) != _essence(each)], as_json, is_all=not told)
             if not watch:
                 return
@@ -86,7 +89,7 @@ def _print(found: Iterable["Finding"], as_json: bool, *, is_all: bool) -> None:
 def lines(finding: "Finding") -> Text:
     """Returns a group and its answer as two lines."""
     answer, style = _ANSWERS[finding.answer.verdict.one_more]
-    members = f"{finding.members:,} member{'' if finding.members == 1 else 's'}"
+    members = plural(finding.members, "member")
     text = Text.assemble((printable(finding.name), "bold"), f"  {finding.state.value}, {finding.kind}, {members}, ")
     text.append(f"backlog {finding.backlog:,}{_phantom(finding)}\n")
     text.append(f"  one more: {answer}", style)
@@ -124,15 +127,8 @@ def as_plain(finding: "Finding") -> dict[str, Any]:
     }
 
 
-def _progress(watched: int, left_s: float) -> None:
-    if sys.stderr.isatty():
-        text = f"watching what members of {watched:,} group{'' if watched == 1 else 's'} commit, {left_s:.0f} s more"
-        typer.echo(f"\r{text}\x1b[K", nl=False, err=True)
-
-
-def _clear_progress() -> None:
-    if sys.stderr.isatty():
-        typer.echo("\r\x1b[K", nl=False, err=True)
+def _progress(status: Status, watched: int, left_s: float) -> None:
+    status.update(f"watching what members of {plural(watched, 'group')} commit, {left_s:.0f} s more")
 
 
 def register(app: typer.Typer) -> None:

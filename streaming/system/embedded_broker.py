@@ -23,8 +23,9 @@ from streaming.errors import UserError
 from streaming.system import stop_signals
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
+from streaming.system.ports import HOST, bind_free
 from streaming.system.processes import ChildProcess
-from streaming.system.relay import HOST, Relay
+from streaming.system.relay import Relay
 from streaming.system.stop_signals import STOP_SIGNALS, Stopped
 
 # Measured on an otherwise idle machine with 2 cores and Java 17, with a new data directory: format 0.7 s with the JVM's
@@ -274,15 +275,15 @@ def _free_ports(wanted_port: int) -> tuple[int, int, int]:
         # Java sets it too: connections of a broker that has just ended do not block the port.
         broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            broker.bind((HOST, wanted_port))
+            port = bind_free(broker) if wanted_port == 0 else wanted_port
+            if wanted_port:
+                broker.bind((HOST, wanted_port))
         except OSError as error:
             raise UserError(
                 f"The broker cannot listen on {HOST}:{wanted_port}: {error.strerror}. "
                 "Stop the program that listens there, or choose another port (0 takes a free one)."
             ) from error
-        controller.bind((HOST, 0))
-        relayed.bind((HOST, 0))
-        return broker.getsockname()[1], controller.getsockname()[1], relayed.getsockname()[1]
+        return port, bind_free(controller), bind_free(relayed)
 
 
 def _write_settings(

@@ -6,7 +6,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
-HOST = "127.0.0.1"
+from streaming.system.ports import HOST, bind_free
+
 _CHUNK_BYTES = 65_536
 
 
@@ -24,8 +25,9 @@ class Relay:
     def __init__(self) -> None:
         """Takes a free port."""
         self.target_port = 0
-        self._listener = socket.create_server((HOST, 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = socket.socket()
+        self.port = bind_free(self._listener)
+        self._listener.listen()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = {self._listener}
         self._is_whole = threading.Event()

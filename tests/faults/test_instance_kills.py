@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from streaming.system.relay import HOST, Relay
+from streaming.system.ports import HOST
+from streaming.system.relay import Relay
 from tests.support.fault_scene import KillableBroker, Report, kill_with_java
 from tests.support.killable_programs import Program
 from tests.support.seeds import fresh_seed

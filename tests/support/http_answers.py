@@ -4,12 +4,13 @@ import socket
 from contextlib import closing
 from http.client import HTTPConnection
 
+from streaming.system.ports import bind_free
+
 
 def free_port() -> int:
     """Returns a port of this machine that no server uses."""
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+        return bind_free(free)
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.system.relay import HOST, Relay
+from streaming.system.ports import HOST
+from streaming.system.relay import Relay
 
 TIMEOUT_S = 10.0
 
