@@ -55,10 +55,11 @@ def groups(
     from streaming.cli.group_survey import GroupSurvey
 
     survey = GroupSurvey(cluster(bootstrap_servers, kafka_config), group)
+    progress = Console(stderr=True)  # shown on a terminal only
     told: dict[str, Any] = {}
     try:
         while True:
-            with Console(stderr=True).status("looking") as status:  # only on a terminal
+            with progress.status("looking") as status:
                 found = survey.ask(0.0 if no_wait else wait.ms / 1000, partial(_progress, status))
             _print([each for each in found if told.get(each.name) != _essence(each)], as_json, is_all=not told)
             if not watch:
