@@ -14,6 +14,7 @@ import pytest
 from streaming.core.activation.queue_monitor import State
 from streaming.core.times import FOREVER_MS
 from tests.support.histories import ENDED, MINUTE, SECOND
+from tests.support.monitor_in_memory import LONGEST_HOLD_MS
 from tests.support.reader_world import World
 from tests.support.readers_in_memory import KILLED, STOPPED, Habits, Program
 from tests.support.seeds import seeds
@@ -95,7 +96,7 @@ class Trouble:
         if self.random.random() < 0.2:
             self.world.drop()
             # The monitor must not read an arrival of the new queue before the command that drops the old one.
-            self.world.agenda.run(self.random.choice((SECOND, 10 * SECOND, MINUTE)))
+            self.world.agenda.run(LONGEST_HOLD_MS + self.random.choice((SECOND, 10 * SECOND, MINUTE)))
             self.world.create()
 
     def settle(self) -> None:

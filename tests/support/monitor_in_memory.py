@@ -14,6 +14,9 @@ from streaming.core.times import FOREVER_MS, iso_time
 from tests.support.agenda import Agenda
 from tests.support.histories import ENDED
 
+# How long an open transaction holds a topic back.
+LONGEST_HOLD_MS = 2_000
+
 # The time of a record, its number, and what it is.
 Record = tuple[int, int, Event]
 
@@ -97,7 +100,7 @@ class MonitorInMemory:
 
     def _taken(self, topic: str) -> list[Record]:
         """Returns the new records of a topic, but not always the very last ones."""
-        until_ms = self.agenda.now_ms - self.agenda.random.choice((0, 0, 50, 300, 2_000))
+        until_ms = self.agenda.now_ms - self.agenda.random.choice((0, 0, 50, 300, LONGEST_HOLD_MS))
         until_ms = self._read_until_ms[topic] = max(self._read_until_ms[topic], until_ms)
         records = self._topics[topic]
         taken = [each for each in records if each[0] <= until_ms]

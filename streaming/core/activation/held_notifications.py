@@ -40,7 +40,7 @@ class Held:
         blocked: The last blocking reason that was reported.
         post_time: When the monitor wrote it.
         retry_ms: When it is tried again after it was given up.
-        is_shown: The view shows its activation.
+        is_shown: The view has shown its activation.
         is_gone: The view does not show its activation any more, or does not show the queue of an old notification: the
             queue was dropped.
     """
@@ -64,8 +64,8 @@ class Held:
             if self.is_gone:
                 self.settled_ms = min(self.settled_ms, now_ms + SETTLE_MS)
             self.is_shown, self.is_gone = True, False
-        elif self.is_shown and (row is None or row.sequence < self.sequence):
-            self.is_shown, self.is_gone = False, True
+        elif self.is_shown and not self.is_gone and (row is None or row.sequence < self.sequence):
+            self.is_gone = True
             self.settled_ms = max(self.settled_ms, now_ms + SETTLE_MS)
 
     def void(self, row: ViewRow | None, now_ms: int) -> str:

@@ -64,6 +64,18 @@ def test_nothing_is_started_for_a_queue_that_was_dropped(is_created_again: bool)
     assert not queue.state.running
 
 
+def test_a_late_repeat_for_a_queue_that_was_dropped_starts_nothing() -> None:
+    queue = Queue(ONE)
+    queue.activate(1)
+    queue.activate(2, ACCUMULATING)
+    queue.row = None
+    queue.decide()
+    assert actions(queue.exit("id-1")) == ["exited", "held"]
+    assert actions(queue.after(SETTLE_MS)) == ["dropped"]
+    assert actions(queue.notify(2, ACCUMULATING)) == ["ignored"]
+    assert not queue.state.running
+
+
 def test_the_row_of_the_new_life_may_come_later_than_its_notification() -> None:
     queue = Queue(ONE)
     queue.activate(1)
