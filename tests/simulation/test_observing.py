@@ -34,7 +34,7 @@ class World:
         self.now_ms = 0
         self.numbers = iter(range(10**9))
         self.observed, self.logs = WatchedGroup(), Logs()
-        self.away_until_ms = 0
+        self.away_until_ms = self.reported_ms = 0
         self.sends = random.choice((0.01, 0.1, 0.6))
         self.is_fast = random.random() < 0.4
         self.commit_ms = random.choice((0, SECOND, 5 * SECOND, 10 * SECOND))  # all members are the same program
@@ -100,8 +100,18 @@ class World:
             found = again
         report = self.observed.report(found, self.now_ms)
         if report is not None:
+            self.reported_ms = self.now_ms
             event = GroupObserved(report.unread, report.one_more, report.members, report.received)
             self.timeline.at(self.now_ms, event)
+
+    def check_activation(self) -> None:
+        assert self.now_ms - self.reported_ms <= W + LOOK_MS, "an observer that is silent has not said yes"
+        if self.group.members:
+            late_ms = self.now_ms - self.last_wanted_ms
+            assert late_ms <= NEWS_MS, f"one more last had work {late_ms} ms ago"
+            assert not self.is_fast, "members that keep up are never helped"
+        elif not self.group.is_rebalancing(self.now_ms):
+            assert self.group.one_more_has_work(), "nobody is asked for to read offsets without content"
 
     def check_activations(self) -> None:
         if self.timeline.queue_if_any is None:
@@ -109,10 +119,8 @@ class World:
         before = len(self.timeline.written)
         self.timeline.run_until(self.now_ms + 1)
         times = self.timeline.activation_times()
-        if times and times[-1] > self.now_ms - LOOK_MS and self.group.members:
-            late_ms = self.now_ms - self.last_wanted_ms
-            assert late_ms <= NEWS_MS, f"one more last had work {late_ms} ms ago"
-            assert not self.is_fast, "members that keep up are never helped"
+        if times and times[-1] > self.now_ms - LOOK_MS:
+            self.check_activation()
         if len(self.timeline.written) > before or (times and times[-1] > self.now_ms - LOOK_MS):
             self.wanted_since_ms = None
             if self.random.random() < 0.8 and len(self.group.members) < 4:

@@ -40,6 +40,7 @@ class Held:
         blocked: The last blocking reason that was reported.
         post_time: When the monitor wrote it.
         retry_ms: When it is tried again after it was given up.
+        has_row: The view has shown the queue since it came.
         is_shown: The view has shown its activation.
         is_gone: The view does not show its activation any more, or does not show the queue of an old notification: the
             queue was dropped.
@@ -55,6 +56,7 @@ class Held:
     blocked: str = ""
     post_time: str = ""
     retry_ms: int = NEVER_MS
+    has_row: bool = False
     is_shown: bool = False
     is_gone: bool = False
 
@@ -64,9 +66,10 @@ class Held:
             if self.is_gone:
                 self.settled_ms = min(self.settled_ms, now_ms + SETTLE_MS)
             self.is_shown, self.is_gone = True, False
-        elif self.is_shown and not self.is_gone and (row is None or row.sequence < self.sequence):
+        elif not self.is_gone and (self.has_row if row is None else self.is_shown and row.sequence < self.sequence):
             self.is_gone = True
             self.settled_ms = max(self.settled_ms, now_ms + SETTLE_MS)
+        self.has_row |= row is not None
 
     def void(self, row: ViewRow | None, now_ms: int) -> str:
         """Returns why the monitor no longer waits for an answer; empty if it waits or the view may not show it yet."""

@@ -260,9 +260,9 @@ class QueueActivator:
         if held is not None:
             held.look(row, now_ms)
             if not held.is_fresh and (void := held.void(row, now_ms)):
-                if row is None and not held.is_restart and not held.is_shown:
+                if row is None and not held.is_restart and not held.has_row:
                     # A monitor that ended before it had written the row repeats the notification. If the view has shown
-                    # it, the queue was dropped, and a repeat is only late.
+                    # the queue, it was dropped, and a repeat is only late.
                     self.seen = [each for each in self.seen if each.notification_id != held.notification_id]
                 decisions.append(self._drop(void))
                 held = None

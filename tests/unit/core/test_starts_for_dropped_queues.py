@@ -76,6 +76,16 @@ def test_a_late_repeat_for_a_queue_that_was_dropped_starts_nothing() -> None:
     assert not queue.state.running
 
 
+def test_nothing_is_started_for_a_queue_that_was_dropped_before_the_view_has_shown_the_activation() -> None:
+    queue = Queue(ONE)
+    queue.activate(1)
+    assert actions(queue.notify(2, ACCUMULATING)) == ["held"]
+    queue.row = None
+    queue.decide()
+    assert actions(queue.exit("id-1")) == ["exited", "held"]
+    assert actions(queue.after(SETTLE_MS)) == ["dropped"]
+
+
 def test_the_row_of_the_new_life_may_come_later_than_its_notification() -> None:
     queue = Queue(ONE)
     queue.activate(1)
