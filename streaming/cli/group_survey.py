@@ -147,7 +147,7 @@ class GroupSurvey:
                 if (result := probed.get(place)) is None:
                     continue
                 questions[name].phantoms.is_denied |= result.is_denied
-                questions[name].phantoms.probed(place, result.empty_until, result.found)
+                questions[name].phantoms.probed(place, begins[place], result.empty_until, result.found)
                 answers[name] = questions[name].look(pictures[name], logs)
 
 
@@ -160,12 +160,19 @@ def _finding(
 ) -> Finding:
     phantom = None
     if not picture.members and not question.phantoms.is_denied:
-        has_tested = bool(question.phantoms.empty_until)
+        has_tested = bool(question.phantoms.empty)
         phantom = False if answer.verdict.one_more else (True if has_tested and not answer.waiting else None)
-    partitions = sum(len(logs.partitions_of(topic)) for topic in _topics(picture))
-    backlog = sum(each.backlog for each in answer.waiting)
-    wanted = min(-(-backlog // _KEDA_LAG_THRESHOLD), partitions)
-    return Finding(name, kind, picture.state, len(picture.members), answer, phantom, wanted)
+    readers = None if picture.state is GroupState.UNKNOWN else _lag_rule_readers(picture, logs)
+    return Finding(name, kind, picture.state, len(picture.members), answer, phantom, readers)
+
+
+def _lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
+    """Returns how many readers a rule would want that takes every offset for a message."""
+    ends = {
+        place: log.end for topic in _topics(picture) for place in logs.partitions_of(topic) if (log := logs.get(place))
+    }
+    lag = sum(max(0, end - picture.committed[place]) for place, end in ends.items() if place in picture.committed)
+    return min(-(-lag // _KEDA_LAG_THRESHOLD), len(ends))
 
 
 def _closed(finding: Finding, question: Question, limit_s: float) -> Finding:
@@ -173,7 +180,7 @@ def _closed(finding: Finding, question: Question, limit_s: float) -> Finding:
     answer, waited = finding.answer, f"{limit_s:g} s"
     verdict = answer.verdict
     if answer.to_test:
-        verdict = Verdict(None, "its backlog is too long to find out whether it has any content")
+        verdict = Verdict(None, "its backlog could not be tested in time for whether it has any content")
     elif not limit_s:
         verdict = Verdict(None, "one look does not tell whether its members are about to commit")
     elif finding.members and not question.has_advanced:

@@ -34,7 +34,7 @@ _ANSWERS = {True: ("yes", "bold yellow"), False: ("no", "green"), None: ("unknow
 
 
 def groups(
-    group: Annotated[str | None, typer.Argument(help="Only this group.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Only this group.", show_default=False)] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C; print what changes.")] = False,
     wait: Annotated[
@@ -61,25 +61,25 @@ def groups(
         while True:
             with progress.status("looking") as status:
                 found = survey.ask(0.0 if no_wait else wait.ms / 1000, partial(_progress, status))
-            _print([each for each in found if told.get(each.name) != _essence(each)], as_json, is_all=not told)
+            _print([each for each in found if told.get(each.name) != _essence(each)], as_json)
+            if not (found or told or as_json):
+                typer.echo("no consumer groups that this user may see")
             if not watch:
                 return
-            told = {each.name: _essence(each) for each in found}
+            told = {each.name: _essence(each) for each in found} or {"": ()}
             time.sleep(_WATCH_S)
     finally:
         survey.close()
 
 
 def _essence(finding: "Finding") -> tuple[Any, ...]:
+    """Returns all whose change is told: not the numbers, which change all the time."""
     verdict = finding.answer.verdict
-    return finding.state, finding.members, verdict.one_more, verdict.reason
+    return finding.state, finding.members, verdict.one_more
 
 
-def _print(found: Iterable["Finding"], as_json: bool, *, is_all: bool) -> None:
+def _print(found: Iterable["Finding"], as_json: bool) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-    found = list(found)
-    if not found and is_all and not as_json:
-        typer.echo("no consumer groups that this user may see")
     for each in found:
         if as_json:
             print(json.dumps(as_plain(each)), flush=True)  # noqa: T201
@@ -95,7 +95,7 @@ def lines(finding: "Finding") -> Text:
     text.append(f"backlog {finding.backlog:,}{_phantom(finding)}\n")
     text.append(f"  one more: {answer}", style)
     text.append(f", {printable(finding.answer.verdict.reason)}")
-    if finding.backlog and finding.lag_rule_readers is not None:
+    if finding.lag_rule_readers:
         text.append(f" (a lag rule with KEDA's defaults wants {finding.lag_rule_readers:,})", "dim")
     return text
 

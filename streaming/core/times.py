@@ -49,6 +49,11 @@ class Clock:
         self.now_ms += max(0, batch_ms - self.batch_ms)
         self.batch_ms = batch_ms
 
+    @property
+    def ahead_ms(self) -> int:
+        """By how much this clock is ahead of the wall clock: the sum of the jumps by which that was set back."""
+        return self.now_ms - self.batch_ms
+
     def wall_ms(self, instant_ms: int) -> int:
         """Converts an instant of this clock to the wall clock of the current batch."""
-        return instant_ms + self.batch_ms - self.now_ms
+        return instant_ms - self.ahead_ms

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupState, KafkaException
 from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
@@ -22,6 +22,7 @@ from streaming.kafka import client_properties
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 
+_NO_ANSWER_CODE = -1
 _NO_ANSWER = GroupPicture(GroupState.UNKNOWN)
 _CLASSIC_STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY, "Dead": GroupState.EMPTY}
 _CONSUMER_STATES = {
@@ -59,7 +60,6 @@ class GroupLooks:
         self._admin = Admin(cluster)
         self._admin.check()
         self._client = _connect(cluster)
-        self._partitions: dict[str, int] = {}
         self._ids: dict[str, str] = {}
 
     def close(self) -> None:
@@ -108,23 +108,25 @@ class GroupLooks:
     def see_topics(self, topics: Iterable[str], logs: Logs) -> None:
         """Finds out how many partitions topics have; forgets those that do not exist any more, or were made again."""
         names = sorted(topics)
-        answers = self._in_parts(
-            lambda part: {each["name"]: each for each in self._client.describe_topics(part)}, names
-        )
-        for name, answer in answers.items():
-            partitions = len(answer["partitions"])
-            if not partitions or self._ids.get(name, answer["topic_id"]) != answer["topic_id"]:
+        answers = self._in_parts(self._describe_topics, names)
+        for name in names:
+            answer = answers.get(name, {"error_code": _NO_ANSWER_CODE})
+            is_gone = answer["error_code"] == UnknownTopicOrPartitionError.errno
+            if answer["error_code"] and not is_gone:
+                logs.is_not_answered(name)
+                continue
+            if is_gone or self._ids.get(name, answer["topic_id"]) != answer["topic_id"]:
                 logs.forget(name)
-                self._partitions.pop(name, None)
-            if partitions:
-                self._partitions[name], self._ids[name] = partitions, answer["topic_id"]
+            if not is_gone:
+                self._ids[name] = answer["topic_id"]
+                logs.has(name, len(answer["partitions"]))
 
     def _describe_topics(self, names: list[str]) -> dict[str, Any]:
         return {each["name"]: each for each in self._client.describe_topics(names)}
 
     def see_logs(self, topics: Iterable[str], logs: Logs, now_ms: int) -> None:
         """Finds out where the logs of topics begin and end. What is not answered stands as it was."""
-        places = [(name, number) for name in sorted(topics) for number in range(self._partitions.get(name, 0))]
+        places = [place for name in sorted(topics) for place in logs.partitions_of(name)]
         begins = self._offsets_of(places, OffsetSpec.EARLIEST)
         ends = self._offsets_of(places, OffsetSpec.LATEST)
         for place in places:
@@ -160,7 +162,7 @@ class GroupLooks:
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: KafkaError) -> UserError:
-        return UserError(f"Kafka at {self._cluster.bootstrap_servers} does not answer: {error}")
+        return UserError(f"Kafka at {self._cluster.bootstrap_servers} does not say what its groups do: {error}")
 
 
 def _connect(cluster: Cluster) -> KafkaAdminClient:

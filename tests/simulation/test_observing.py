@@ -94,7 +94,8 @@ class World:
         found = self.observed.look(self.group.picture(self.now_ms), self.logs, self.now_ms)
         for place, begin in found.to_test:
             content = next((offset for offset in self.group.contents[place] if offset >= begin), None)
-            self.observed.phantoms.probed(place, self.group.ends[place] if content is None else content, content)
+            until = self.group.ends[place] if content is None else content
+            self.observed.phantoms.probed(place, begin, until, content)
         if found.to_test:
             again = self.observed.look(self.group.picture(self.now_ms), self.logs, self.now_ms)
             found = again

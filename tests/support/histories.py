@@ -59,8 +59,10 @@ def group(session: str = "r") -> Event:
     return events.Receive(session, ReceiveResult.GROUP)
 
 
-def observed(unread: int, one_more: bool | None, members: int = 0, received: int = 0) -> Event:
-    return events.GroupObserved(unread, one_more, members, received)
+def observed(
+    unread: int, one_more: bool | None, members: int = 0, received: int = 0, reported_ms: int = FOREVER_MS
+) -> Event:
+    return events.GroupObserved(unread, one_more, members, received, reported_ms)
 
 
 def create_queue(**options: Any) -> Event:

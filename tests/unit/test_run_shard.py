@@ -208,6 +208,13 @@ class TestTicks:
         assert len(notified) == 1
         assert 30 <= notified[0] <= 30 + 1 + CLOCK_SAVE_INTERVAL_MS // SECOND
 
+    def test_a_wall_clock_set_back_does_not_make_the_counts_of_readers_look_old(self) -> None:
+        shard = self.shard(arrival(), arrival())
+        shard.batch(-3_600 * SECOND, arrival())
+        outputs = shard.batch(-3_590 * SECOND, receive("EMPTY", unread=0))
+        [row] = of_topic(outputs, "queue-monitors")
+        assert (row.json["unread_messages"], row.json["state"]) == (0, "INACTIVE")
+
     def test_a_wall_clock_set_forward_is_an_outage(self) -> None:
         shard = self.shard(arrival())
         assert len(activations(shard.batch(10**9))) == 1

@@ -111,7 +111,8 @@ def _databases_without_routes(definitions: Definitions) -> Iterator[Fault]:
 
 
 def _create_route(database: str) -> str:
-    return hints.command("route", "create", "AutoCreatedLocal", "--database", database, "--address", "LOCAL")
+    command = hints.command("route", "create", "AutoCreatedLocal", "--database", database, "--address", "LOCAL")
+    return f"`{command}`"
 
 
 def without_topic(queue: str) -> str:

@@ -81,12 +81,14 @@ class GroupObserved:
         one_more: Whether one more reader would have work; None if that is unknown.
         members: The number of the group's members.
         received: How many messages the group has committed since the observer's last report.
+        reported_ms: When the report was written, as in `Receive`.
     """
 
     unread: int
     one_more: bool | None
     members: int
     received: int = 0
+    reported_ms: int = FOREVER_MS
 
 
 @dataclass(slots=True)

@@ -137,11 +137,11 @@ class Queue:
             self.is_count_uncertain = False
 
     def _group_observed(self, event: events.GroupObserved, now_ms: int) -> None:
-        before, monitor = self.observation, self.monitor
+        before, monitor, at_ms = self.observation, self.monitor, min(event.reported_ms, now_ms)
         if before is not None:
-            before.end_if_old(now_ms, self.settings)
+            before.end_if_old(at_ms, self.settings)
         members_before = 0 if before is None else before.members
-        self.observation = Observation(event.one_more, event.members, now_ms)
+        self.observation = Observation(event.one_more, event.members, at_ms)
         if event.received:
             monitor.work_was_found()
         if before is not None and event.members > members_before:
@@ -153,7 +153,9 @@ class Queue:
         is_first_yes = event.members > 0 and (before is None or before.one_more is not True)
         if is_first_yes or event.one_more is not True:
             monitor.quiet_window_begins(now_ms)
-        self._has_arrived |= self.unread <= 0 and not event.members and not self.tasks.running
+        is_on_empty = self._has_arrived or self.unread <= 0
+        self._has_arrived = is_on_empty and not event.members and not self.tasks.running
+        self.is_count_uncertain = False
         self._set_unread(event.unread, now_ms)
 
     def _commit(self, event: events.Commit, now_ms: int) -> None:

@@ -15,24 +15,30 @@ class Phantoms:
 
     Attributes:
         is_denied: Whether the user may not read. Then every backlog is believed.
-        empty_until: The offset of each partition up to which nothing was found.
+        empty: The offsets of each partition between which nothing was found.
         found: The offset of a record that was found in a partition.
     """
 
     is_denied: bool = False
-    empty_until: dict[Place, int] = field(default_factory=dict)
+    empty: dict[Place, tuple[int, int]] = field(default_factory=dict)
     found: dict[Place, int] = field(default_factory=dict)
 
-    def begin_of(self, place: Place, offset: int) -> int:
-        """Returns the offset behind the phantoms that begin at an offset."""
-        return max(offset, self.empty_until.get(place, offset))
+    def begin_of(self, place: Place, offset: int, end: int) -> int:
+        """Returns the offset behind the phantoms that begin at an offset.
 
-    def is_confirmed(self, place: Place, offset: int) -> bool:
-        """Returns whether there is a record at the offset or behind it, or nobody may look."""
-        return self.is_denied or self.found.get(place, -1) >= offset
+        What was found out says nothing about offsets before it, nor about another topic of the same name, which ends
+        sooner.
+        """
+        first, until = self.empty.get(place, (offset, offset))
+        return until if first <= offset <= until <= end else offset
 
-    def probed(self, place: Place, empty_until: int, found: int | None) -> None:
-        """Takes in how far a partition was read, and the first record in it."""
-        self.empty_until[place] = empty_until
+    def is_confirmed(self, place: Place, offset: int, end: int) -> bool:
+        """Returns whether there is a record from the offset on, or nobody may look."""
+        return self.is_denied or offset <= self.found.get(place, -1) < end
+
+    def probed(self, place: Place, begin: int, empty_until: int, found: int | None) -> None:
+        """Takes in from where to where a partition was read, and the first record in it."""
+        first, until = self.empty.get(place, (begin, begin))
+        self.empty[place] = (first if first <= begin <= until else begin), empty_until
         if found is not None:
             self.found[place] = found

@@ -7,6 +7,11 @@ from enum import Enum
 Place = tuple[str, int]
 
 
+def place_name(place: Place) -> str:
+    """Returns the name of a partition, as in Kafka's logs."""
+    return f"{place[0]}-{place[1]}"
+
+
 class GroupState(Enum):
     """The states of a group that make a difference to its next reader."""
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import GroupPicture, GroupState, Place
-from streaming.core.observing.verdict import Lateness, Verdict, Waiting, with_members, without_members
+from streaming.core.observing.verdict import (
+    NOT_TESTED,
+    Lateness,
+    Verdict,
+    Waiting,
+    unless_missing,
+    with_members,
+    without_members,
+)
 
 
 @dataclass(slots=True)
@@ -46,20 +54,24 @@ class Question:
 
     def look(self, group: GroupPicture, logs: Logs) -> Answer:
         """Takes in a picture of the group, and answers as well as the looks so far allow."""
-        self._see_commits(group.committed)
+        if group.state is not GroupState.UNKNOWN:
+            self._see_commits(group.committed)
         topics = group.subscribed() or {topic for topic, _ in group.committed}
         places = [place for topic in sorted(topics) for place in logs.partitions_of(topic)]
         begins = self._begins(group, logs, places)
         waiting = self._behind(group, begins, {place: log.end for place in begins if (log := logs.get(place))})
         if not group.members and group.state is GroupState.EMPTY:
-            return self._without_members(waiting, begins)
+            answer = self._without_members(waiting, begins, logs)
+            answer.verdict = unless_missing(answer.verdict, logs.missing(topics))
+            return answer
         partitions = {topic: len(logs.partitions_of(topic)) for topic in topics}
         verdict = with_members(group, partitions, self._behind(group, begins, self._first_ends), late_ms=0)
+        verdict = unless_missing(verdict, logs.missing(topics))
         return Answer(verdict, waiting, is_final=verdict.one_more is not True)
 
     def _see_commits(self, committed: dict[Place, int]) -> None:
         first = self._first_committed = committed if self._first_committed is None else self._first_committed
-        self.has_advanced |= any(offset > first.get(place, offset) for place, offset in committed.items())
+        self.has_advanced |= any(offset > first.get(place, -1) for place, offset in committed.items())
 
     def _begins(self, group: GroupPicture, logs: Logs, places: list[Place]) -> dict[Place, int]:
         """Returns where a reader of each partition goes on, and notes where the partition ended at the first look."""
@@ -69,7 +81,7 @@ class Question:
             # Nobody knows where the consumers of an empty group begin in a partition that it has never committed.
             if log is not None and (group.members or place in group.committed):
                 begin = max(group.committed.get(place, log.begin), log.begin)
-                begins[place] = begin if group.members else self.phantoms.begin_of(place, begin)
+                begins[place] = begin if group.members else self.phantoms.begin_of(place, begin, log.end)
                 self._first_ends.setdefault(place, log.end)
         return begins
 
@@ -83,9 +95,9 @@ class Question:
             if begin < ends[place]
         ]
 
-    def _without_members(self, waiting: list[Waiting], begins: dict[Place, int]) -> Answer:
+    def _without_members(self, waiting: list[Waiting], begins: dict[Place, int], logs: Logs) -> Answer:
         to_test = [(each.place, begins[each.place]) for each in waiting]
-        if not waiting or any(self.phantoms.is_confirmed(*each) for each in to_test):
+        ends = {place: log.end for place, _ in to_test if (log := logs.get(place))}
+        if not waiting or any(self.phantoms.is_confirmed(*each, ends[each[0]]) for each in to_test):
             return Answer(without_members(waiting, not self.phantoms.is_denied), waiting)
-        verdict = Verdict(None, "it is not known yet whether its backlog has any content")
-        return Answer(verdict, waiting, is_final=False, to_test=to_test)
+        return Answer(NOT_TESTED, waiting, is_final=False, to_test=to_test)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place, place_name
 
 # These assignors share out each topic on its own: a member without a partition of one topic may have one of another,
 # but no topic has more readers than partitions.
@@ -55,9 +55,14 @@ class Verdict:
     reason: str
 
 
-def place_name(place: Place) -> str:
-    """Returns the name of a partition, as in Kafka's logs."""
-    return f"{place[0]}-{place[1]}"
+NOT_TESTED = Verdict(None, "it is not known yet whether its backlog has any content")
+
+
+def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:
+    """Returns the verdict, or that it is unknown if what is missing might change it."""
+    if missing is None or verdict.one_more is not False:
+        return verdict
+    return Verdict(None, f"no answer came about {missing}")
 
 
 def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
@@ -126,7 +131,7 @@ def _why_full(group: GroupPicture, partitions: dict[str, int], late: list[Waitin
     """Returns why the assignor would leave one more member without a partition; None if it would not."""
     members = len(group.members)
     if group.assignor in _PER_TOPIC:
-        topic = max({each.place[0] for each in late}, key=lambda topic: partitions.get(topic, 0))
+        topic = max(sorted({each.place[0] for each in late}), key=lambda topic: partitions.get(topic, 0))
         if members < partitions.get(topic, 0):
             return None
         has = f"{topic} has {_of(partitions[topic], 'partition')}"

@@ -1,13 +1,21 @@
 """A consumer group that is watched: its pictures go in, and what the observer reports of it comes out."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from streaming.core.observing.logs import Logs, PartitionLog
+from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs, PartitionLog
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observing.stalls import Stalls
-from streaming.core.observing.verdict import Lateness, Verdict, Waiting, with_members, without_members
+from streaming.core.observing.verdict import (
+    NOT_TESTED,
+    Lateness,
+    Verdict,
+    Waiting,
+    unless_missing,
+    with_members,
+    without_members,
+)
 
 
 class OffsetReset(Enum):
@@ -85,6 +93,7 @@ class WatchedGroup:
     _subscribed: frozenset[str] = frozenset()
     # The owner of each partition, "" for none, and since when.
     _owners: dict[Place, tuple[str, int]] = field(default_factory=dict)
+    _last: Found = Found(Verdict(None, "no answer came"), 0)
     _received: int = 0
     _reported: Report | None = None
     _reported_ms: int = 0
@@ -92,18 +101,29 @@ class WatchedGroup:
     def look(self, group: GroupPicture, logs: Logs, now_ms: int) -> Found:
         """Takes in a picture of the group; returns what it shows together with those before."""
         if group.state is GroupState.UNKNOWN:
-            return Found(Verdict(None, "no answer came"), self._reported.members if self._reported else 0)
-        if group.members:
-            self._subscribed = group.subscribed() or self._subscribed
+            return replace(self._last, verdict=Verdict(None, "no answer came"), received=0)
+        self._see_subscription(group)
+        self._last = self._look(group, logs, now_ms)
+        return self._last
+
+    def _see_subscription(self, group: GroupPicture) -> None:
+        """Notes what members read. While a group rebalances, some of them may own nothing, or not be there."""
+        seen = group.subscribed()
+        if seen:
+            self._subscribed = seen if group.state is GroupState.STABLE else self._subscribed | seen
+
+    def _look(self, group: GroupPicture, logs: Logs, now_ms: int) -> Found:
         places = self._places(group, logs)
+        missing = logs.missing(self._topics(group))
         backlogs = {place: self._backlog(group, place, log) for place, log in places.items()}
-        received = self._see_commits(group, backlogs, now_ms)
+        received = self._see_commits(group, places, backlogs, now_ms)
         if not group.members and group.state is not GroupState.REBALANCING:
-            return self._without_members(group, places, received)
+            found = self._without_members(group, places, received)
+            return replace(found, verdict=unless_missing(found.verdict, missing))
         late_ms = self._late_after_ms(now_ms)
         waiting = self._waiting(group, places, backlogs, late_ms, now_ms)
         partitions = {topic: len(logs.partitions_of(topic)) for topic in self._subscribed}
-        verdict = with_members(group, partitions, waiting, late_ms)
+        verdict = unless_missing(with_members(group, partitions, waiting, late_ms), missing)
         return Found(verdict, len(group.members), tuple(waiting), received)
 
     def report(self, found: Found, now_ms: int) -> Report | None:
@@ -123,9 +143,11 @@ class WatchedGroup:
 
     def _places(self, group: GroupPicture, logs: Logs) -> dict[Place, PartitionLog]:
         """Returns the partitions that a reader of the group reads. A topic that nobody subscribes is nobody's."""
-        topics = self._subscribed or self.settings.topics or {topic for topic, _ in group.committed}
-        known = {place: logs.get(place) for topic in topics for place in logs.partitions_of(topic)}
+        known = {place: logs.get(place) for topic in self._topics(group) for place in logs.partitions_of(topic)}
         return {place: log for place, log in known.items() if log is not None}
+
+    def _topics(self, group: GroupPicture) -> frozenset[str]:
+        return self._subscribed or self.settings.topics or frozenset(topic for topic, _ in group.committed)
 
     def _next_offset(self, group: GroupPicture, place: Place, log: PartitionLog) -> int:
         """Returns the offset at which a reader of the partition goes on."""
@@ -138,36 +160,42 @@ class WatchedGroup:
         # Consumers that read uncommitted records may have committed more than the last stable offset.
         return max(0, log.end - self._next_offset(group, place, log))
 
-    def _see_commits(self, group: GroupPicture, backlogs: dict[Place, int], now_ms: int) -> int:
+    def _see_commits(
+        self, group: GroupPicture, places: dict[Place, PartitionLog], backlogs: dict[Place, int], now_ms: int
+    ) -> int:
         received = 0
         for place, backlog in backlogs.items():
-            if place in group.committed:
-                received += self._stalls.seen(place, group.committed[place], backlog, now_ms)
+            # A partition that was never committed is read from its beginning, so its first commit is an advance.
+            committed = group.committed.get(place, places[place].begin)
+            received += self._stalls.seen(place, committed, backlog, now_ms)
         if not group.members:
             self._stalls.nobody_commits()
         return received
 
     def _late_after_ms(self, now_ms: int) -> int | None:
         if self.settings.commit_interval_ms is not None:
-            return self.settings.commit_interval_ms * 3 // 2
+            return min(self.settings.commit_interval_ms * 3 // 2, LONGEST_LATE_AFTER_MS)
         return self._stalls.late_after_ms(self.settings.look_interval_ms, now_ms)
 
     def _without_members(self, group: GroupPicture, places: dict[Place, PartitionLog], received: int) -> Found:
         self._owners.clear()
         begins = {
-            place: self.phantoms.begin_of(place, self._next_offset(group, place, log)) for place, log in places.items()
+            place: self.phantoms.begin_of(place, self._next_offset(group, place, log), log.end)
+            for place, log in places.items()
         }
         waiting = [
             Waiting(place, log.end - begins[place], Lateness.LATE)
             for place, log in places.items()
             if begins[place] < log.end
         ]
-        if any(self.phantoms.is_confirmed(each.place, begins[each.place]) for each in waiting) or not waiting:
+        is_confirmed = any(
+            self.phantoms.is_confirmed(each.place, begins[each.place], places[each.place].end) for each in waiting
+        )
+        if is_confirmed or not waiting:
             verdict = without_members(waiting, not self.phantoms.is_denied)
             return Found(verdict, 0, tuple(waiting), received)
-        verdict = Verdict(None, "it is not known yet whether its backlog has any content")
         to_test = tuple((each.place, begins[each.place]) for each in waiting)
-        return Found(verdict, 0, tuple(waiting), received, to_test)
+        return Found(NOT_TESTED, 0, tuple(waiting), received, to_test)
 
     def _waiting(
         self,
@@ -194,11 +222,11 @@ class WatchedGroup:
         """Returns whether a partition is late, of which its owner has had L to commit something."""
         if late_ms is None:
             return Lateness.UNKNOWN
-        if now_ms - owned_since_ms < late_ms:
-            return Lateness.IN_TIME
         end = log.end_at(now_ms - late_ms)
         if end is None:
             return Lateness.UNKNOWN
+        if now_ms - owned_since_ms < late_ms:
+            return Lateness.IN_TIME
         return Lateness.LATE if offset < end else Lateness.IN_TIME
 
     def _see_owners(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.core.activation.events import Event, MessageArrived, Receive
+from streaming.core.activation.events import Event, GroupObserved, MessageArrived, Receive
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
@@ -69,7 +69,7 @@ class QueueInput:
         key: The key of the records.
         sources: The source of each record.
         values: The value of each record, possibly cut.
-        timestamps_ms: The timestamp of each record.
+        timestamps_ms: The timestamp of each record, in the shard's time.
         batch: The batch that has the records.
         positions: The position of each record in the batch.
         is_plain: Whether each record of the batch has a key and a value that is UTF-8 and certainly not too long.
@@ -151,7 +151,7 @@ def events_of(found: list[input_records.InputRecord], timestamps_ms: list[int]) 
             events.append(MessageArrived(arrived))
             arrived = 0
         event = record.event()
-        if type(event) is Receive:
+        if type(event) is Receive or type(event) is GroupObserved:
             event.reported_ms = timestamp_ms
         events.append(event)
     if arrived:
@@ -178,12 +178,13 @@ def keys_of(batch: pa.Table) -> pa.DictionaryArray:
     return batch.column("key").dictionary_encode("encode").combine_chunks()
 
 
-def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
+def by_key(batch: pa.Table, keys: pa.DictionaryArray, ahead_ms: int = 0) -> Iterator[QueueInput]:
     """Yields the records of a batch in order, key by key; the keys have the order of their first records.
 
     Args:
         batch: The records, by blocks.RECORDS.
         keys: Their keys, by `keys_of`.
+        ahead_ms: By how much the shard's clock is ahead of the wall clock.
     """
     if not len(batch):
         return
@@ -197,7 +198,7 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray) -> Iterator[QueueInput]:
     names = keys.dictionary.to_pylist()
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
-    timestamps_ms = batch.column("timestamp_ms").to_numpy()[positions].tolist()
+    timestamps_ms = (batch.column("timestamp_ms").to_numpy()[positions] + ahead_ms).tolist()
     # The values are put in order first, so that a queue's values are adjacent in memory when they are decoded. As one
     # piece they may be too long for 32-bit offsets.
     values = batch.column("value").cast(pa.large_binary()).combine_chunks().take(pa.array(positions)).to_pylist()

@@ -38,7 +38,7 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
     shard.take_up(None if is_lost else keys.dictionary.drop_null())
     due = {*shard.queues} if is_lost else shard.due()
     rows: list[OutputRow] = []
-    for given in by_key(batch, keys):
+    for given in by_key(batch, keys, shard.clock.ahead_ms):
         name, events, wrong = given.decode()
         step = None if name is None else _step_queue(shard, name, events + lost if lost else events, settings, context)
         if step is not None and step.refused:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.core.activation.events import Event
+from streaming.core.activation.events import Event, ReportsLost
 from streaming.core.activation.queue_monitor import Reason, State
 from tests.support.histories import DAY, MINUTE, SECOND, Timeline, W, activation, create_queue, observed
 
@@ -120,7 +120,34 @@ class TestSilence:
         assert any(W < now_ms <= W + 2 * SECOND for now_ms, _ in timeline.rows)
 
 
+class TestLateBatches:
+    def test_reports_count_from_when_they_were_written_however_seldom_batches_are(self) -> None:
+        timeline = Timeline()
+        for now_ms in range(0, MINUTE, W + SECOND):
+            reports = [observed(9, True, 1, reported_ms=now_ms - back_ms) for back_ms in (W, W // 2, 0)]
+            timeline.at(now_ms, *reports)
+        assert activated_s(timeline) == [5, 35]
+
+    def test_a_yes_of_an_observer_that_has_ended_since_is_not_believed_after_an_outage(self) -> None:
+        timeline = Timeline()
+        timeline.at(10 * MINUTE, observed(9, True, 1, reported_ms=SECOND))
+        timeline.run_until(DAY)
+        assert timeline.activation_times() == []
+
+    def test_a_member_that_has_come_in_the_same_batch_takes_the_message(self) -> None:
+        timeline = Timeline()
+        timeline.at(SECOND, observed(5, True), observed(5, True, 1))
+        assert timeline.activation_times() == []
+
+
 class TestTheCount:
+    def test_it_makes_an_uncertain_count_certain(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(5, False), ReportsLost())
+        assert timeline.queue.is_count_uncertain
+        timeline.at(SECOND, observed(5, False))
+        assert not timeline.queue.is_count_uncertain
+
     @pytest.mark.parametrize("unread", [0, 1, 99])
     def test_it_is_what_the_observer_says(self, unread: int) -> None:
         timeline = Timeline()

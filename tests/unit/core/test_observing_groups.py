@@ -142,7 +142,7 @@ class TestHowOftenAGroupCommits:
         world = World(Settings(commit_interval_ms=2_000))
         world.members = ALONE
         world.send()
-        assert world.look(2.5).verdict.one_more is False
+        assert world.look(2.5).verdict.one_more is None, "nobody knows how long the messages have been there"
         assert world.look(2.5).verdict.one_more is True
 
 
@@ -246,23 +246,23 @@ class TestPhantoms:
         found = world.look()
         assert (found.verdict.one_more, found.unread) == (None, 0)
         assert found.to_test == ((FIRST, 0), (SECOND_PLACE, 0))
-        world.group.phantoms.probed(FIRST, 1, 1)
+        world.group.phantoms.probed(FIRST, 0, 1, 1)
         found = world.look()
         assert (found.verdict.one_more, found.unread, found.to_test) == (True, 5, ())
 
     def test_what_is_known_to_be_empty_is_not_read_again(self) -> None:
         world = World()
         world.send(3)
-        world.group.phantoms.probed(FIRST, 3, None)
-        world.group.phantoms.probed(SECOND_PLACE, 2, None)
+        world.group.phantoms.probed(FIRST, 0, 3, None)
+        world.group.phantoms.probed(SECOND_PLACE, 0, 2, None)
         assert world.look().to_test == ((SECOND_PLACE, 2),)
-        world.group.phantoms.probed(SECOND_PLACE, 3, None)
+        world.group.phantoms.probed(SECOND_PLACE, 2, 3, None)
         assert world.look().verdict.one_more is False
 
     def test_a_record_that_was_found_and_committed_proves_nothing_about_those_behind_it(self) -> None:
         world = World()
         world.send(3)
-        world.group.phantoms.probed(FIRST, 0, 0)
+        world.group.phantoms.probed(FIRST, 0, 0, 0)
         assert world.look().verdict.one_more is True
         world.committed = {FIRST: 1, SECOND_PLACE: 3}
         assert world.look().to_test == ((FIRST, 1),)
@@ -272,6 +272,25 @@ class TestPhantoms:
         world.send(3)
         world.group.phantoms.is_denied = True
         assert world.look().verdict.one_more is True
+
+    def test_what_is_known_of_later_offsets_says_nothing_about_earlier_ones(self) -> None:
+        world = World()
+        world.send(9)
+        world.committed = dict.fromkeys(PLACES, 5)
+        for place in PLACES:
+            world.group.phantoms.probed(place, 5, 9, None)
+        assert world.look().verdict.one_more is False
+        world.committed = dict.fromkeys(PLACES, 2)
+        assert world.look().to_test == ((FIRST, 2), (SECOND_PLACE, 2)), "offsets were reset to the past"
+
+    def test_what_is_known_of_a_topic_says_nothing_about_another_one_of_its_name(self) -> None:
+        world = World()
+        world.send(9)
+        for place in PLACES:
+            world.group.phantoms.probed(place, 0, 9, 8)
+        assert world.look().verdict.one_more is False
+        world.ends = dict.fromkeys(PLACES, 3)
+        assert len(world.look().to_test) == 2
 
 
 class TestReports:
@@ -313,6 +332,45 @@ class TestReports:
     def test_no_answer_is_unknown(self) -> None:
         world = with_rhythm()
         world.group.report(world.look(), world.now_ms)
+        world.send(5)
+        unread = world.look().unread
         found = world.group.look(GroupPicture(GroupState.UNKNOWN), world.logs, world.now_ms)
-        assert (found.verdict.one_more, found.members) == (None, 1)
+        assert (found.verdict.one_more, found.members, found.unread) == (None, 1, unread), "what was known stands"
         assert WatchedGroup().look(GroupPicture(GroupState.UNKNOWN), world.logs, 0).members == 0
+
+
+def test_what_members_read_does_not_shrink_while_they_rebalance() -> None:
+    group, logs = WatchedGroup(), Logs()
+    logs.seen(("a", 0), 0, 0, 0)
+    logs.seen(("b", 0), 0, 50, 0)
+    one, two = Member("1", places=frozenset({("a", 0)})), Member("2", places=frozenset({("b", 0)}))
+    group.look(GroupPicture(GroupState.STABLE, "", (one, two)), logs, 0)
+    group.look(GroupPicture(GroupState.REBALANCING, "", (one,)), logs, LOOK_MS)
+    found = group.look(GroupPicture(GroupState.EMPTY), logs, 2 * LOOK_MS)
+    assert [each.place for each in found.waiting] == [("b", 0)]
+
+
+def test_the_first_commit_of_a_partition_is_something_received() -> None:
+    group, logs = WatchedGroup(), Logs()
+    logs.seen(FIRST, 0, 90, 0)
+    group.look(GroupPicture(GroupState.STABLE, "", members((FIRST,))), logs, 0)
+    found = group.look(GroupPicture(GroupState.STABLE, "", members((FIRST,)), {FIRST: 90}), logs, LOOK_MS)
+    assert found.received == 90
+
+
+def test_a_partition_without_an_answer_is_unknown() -> None:
+    group, logs = WatchedGroup(), Logs()
+    logs.has("t", 2)
+    logs.seen(FIRST, 0, 0, 0)
+    for state, present in ((GroupState.STABLE, ALONE), (GroupState.EMPTY, ())):
+        found = group.look(GroupPicture(state, "", present, {FIRST: 0}), logs, 0)
+        assert found.verdict.reason == "no answer came about t-1"
+
+
+def test_a_commit_interval_above_a_minute_counts_as_a_minute() -> None:
+    world = World(Settings(commit_interval_ms=90_000))
+    world.members = ALONE
+    for _ in range(120):
+        world.send()
+        found = world.look(1)
+    assert found.verdict.one_more is True

@@ -52,14 +52,14 @@ class TestWithoutMembers:
         question = Question()
         answer = asked(question, ends=(5, 9), committed=(5, 4), members=0, state=GroupState.EMPTY)
         assert (answer.verdict.one_more, answer.is_final, answer.to_test) == (None, False, [(OTHER, 4)])
-        question.phantoms.probed(OTHER, 6, 6)
+        question.phantoms.probed(OTHER, 4, 6, 6)
         answer = asked(question, ends=(5, 9), committed=(5, 4), members=0, state=GroupState.EMPTY)
         assert (answer.verdict.one_more, answer.is_final, answer.to_test) == (True, True, [])
         assert [each.backlog for each in answer.waiting] == [3]
 
     def test_a_backlog_without_content_is_none(self) -> None:
         question = Question()
-        question.phantoms.probed(OTHER, 9, None)
+        question.phantoms.probed(OTHER, 4, 9, None)
         answer = asked(question, ends=(5, 9), committed=(5, 4), members=0, state=GroupState.EMPTY)
         assert (answer.verdict.one_more, answer.waiting) == (False, [])
 
@@ -72,3 +72,44 @@ class TestWithoutMembers:
     def test_a_partition_that_was_never_committed_does_not_count(self) -> None:
         answer = asked(Question(), ends=(5, 9), committed=(5, None), members=0, state=GroupState.EMPTY)
         assert answer.verdict.one_more is False
+
+
+class TestWithoutAnAnswer:
+    def test_a_partition_that_nobody_answers_about_makes_no_unknown(self) -> None:
+        logs = Logs()
+        logs.has("t", 2)
+        logs.seen(FIRST, 0, 5, 0)
+        owner = Member("m", "m", "", frozenset({"t"}), frozenset({FIRST, OTHER}))
+        picture = GroupPicture(GroupState.STABLE, "range", (owner,), {FIRST: 5})
+        verdict = Question().look(picture, logs).verdict
+        assert (verdict.one_more, verdict.reason) == (None, "no answer came about t-1")
+
+    def test_so_does_a_topic_that_may_not_be_seen(self) -> None:
+        logs = Logs()
+        logs.is_not_answered("t")
+        picture = GroupPicture(GroupState.EMPTY, committed={FIRST: 5})
+        assert Question().look(picture, logs).verdict.reason == "no answer came about t"
+        logs.forget("t")
+        assert Question().look(picture, logs).verdict.one_more is False, "a topic that is gone has no backlog"
+
+    def test_a_yes_stays_a_yes(self) -> None:
+        logs = Logs()
+        logs.has("t", 2)
+        logs.seen(FIRST, 0, 5, 0)
+        question = Question()
+        question.phantoms.is_denied = True
+        assert question.look(GroupPicture(GroupState.EMPTY, committed={FIRST: 1}), logs).verdict.one_more is True
+
+    def test_a_group_that_is_not_described_is_unknown_and_what_comes_later_is_progress(self) -> None:
+        question, logs = Question(), Logs()
+        assert question.look(GroupPicture(GroupState.UNKNOWN), logs).verdict.one_more is None
+        asked(question, ends=(5, 5), committed=(0, None))
+        assert not question.has_advanced
+        asked(question, ends=(5, 5), committed=(0, 1))
+        assert question.has_advanced, "the first commit of a partition is one"
+
+    def test_what_was_answered_once_stands(self) -> None:
+        logs = Logs()
+        logs.seen(FIRST, 0, 5, 0)
+        logs.is_not_answered("t")
+        assert logs.missing({"t"}) is None
