@@ -136,8 +136,8 @@ class TestWithMembers:
         topic = readers.topic(1)
         readers.send(topic, 1, 50)
         with ExitStack() as stack:
-            for _ in range(2):
-                stack.enter_context(librdkafka_member(readers.servers, readers.name, [topic], 0.5, waits=False))
+            for waits in (True, False):  # the second one never gets a partition
+                stack.enter_context(librdkafka_member(readers.servers, readers.name, [topic], 0.5, waits=waits))
 
             def look() -> dict[str, Any]:
                 seen = readers.ask("--no-wait")
