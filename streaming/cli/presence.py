@@ -33,8 +33,8 @@ PROGRAMS = {
 _AGE = "the age of what follows"
 _NO_SIGN = {
     "monitor": (
-        "no monitor has left a sign of life: none has committed a batch, or that was longer ago than Kafka keeps the "
-        "offsets of consumer groups (7 days by default)"
+        "no monitor has left a sign of life: none has committed a batch, that was longer ago than Kafka keeps the "
+        "offsets of consumer groups (7 days by default), or the monitor is older than 0.3.0"
     ),
     "router": "no router has left a sign of life: none has committed a batch, or Kafka is older than version 3.0",
 }

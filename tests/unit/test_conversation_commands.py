@@ -153,6 +153,13 @@ def test_what_waits_is_summed_up_by_reason() -> None:
     ]
 
 
+def test_the_next_try_of_a_reason_is_the_first_one_also_across_midnight() -> None:
+    tries = ("2026-02-01T00:00:20.000Z", "2026-01-31T23:59:58.000Z")
+    rows = [transmission(next_try=at, held_since="2026-01-31T23:00:00.000Z") for at in tries]
+    summary = text_of(showing.transmissions_view(rows, 100)).splitlines()[-1]
+    assert summary.endswith("Next try 2026-01-31 23:59:58 UTC")
+
+
 @pytest.mark.parametrize(
     ("kind", "held", "states"),
     [

@@ -41,6 +41,10 @@ def next_try(row: TransmissionRow) -> str:
     return instant(row.next_try) if row.next_try is not None or row.held_since is None else "within 10 s"
 
 
+def _with_utc(shown: str) -> str:
+    return f"{shown} UTC" if shown[0].isdigit() else shown
+
+
 def why(number: int | None, reason: str) -> str:
     """Returns the reason for which messages are held, with its number."""
     return reason if number is None else f"{number}: {reason}"
@@ -179,8 +183,8 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
             sum(row.messages for row in held),
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
-            # "within 10 s" comes before an instant.
-            min((next_try(row) for row in held), key=lambda each: (each[0].isdigit(), each)),
+            # What has no instant is looked at within 10 s, and so before all that has one.
+            _with_utc(next_try(min(held, key=lambda row: row.next_try or ""))),
         )
         for reason, held in found.items()
     ]

@@ -29,11 +29,11 @@ _MAX_PAIRS = 200_000
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in the definitions.
+    """A fault: of a definition, a program, a queue, or of what waits.
 
     Attributes:
         kind: The kind of fault.
-        where: The route, service or database.
+        where: The thing that has it, such as a route, a queue or a program.
         problem: The fault, and what to do.
     """
 
