@@ -189,7 +189,9 @@ def test_a_message_for_a_side_that_has_ended_gets_no_answer_and_stops_no_reader(
         (8429, "END"),
     ]
     assert "does not allow MESSAGE (8429)" in scene.shell.run("dead-letters", "--services")
-    assert "`dead-letters --services` shows those of services" in scene.shell.run("dead-letters")
+    said = scene.shell.run("dead-letters")
+    assert "`queue-activation dead-letters --services --bootstrap-servers" in said
+    assert said.endswith("` shows those of services\n")
 
 
 def test_answers_come_once_and_in_order_although_a_reader_is_killed_before_its_commit(
