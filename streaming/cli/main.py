@@ -83,6 +83,7 @@ def common(
     queue-activation --config FILE monitor.
     """
     hints.begin(context.invoked_subcommand or "", None if config is None else str(config))
+    context.call_on_close(hints.forget)
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)
 
@@ -225,8 +226,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _drop_output()
         logs.report(f"The output cannot be written: {error.strerror}. Give it another place.")
         sys.exit(2)
-    finally:
-        hints.forget()
 
 
 def _drop_output() -> None:
