@@ -11,10 +11,10 @@ from rich.text import Text
 
 from streaming.cli.tables import table_of
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant, instant_utc
-from streaming.system.numbers import plural
 from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
@@ -39,10 +39,6 @@ STATES = {
 def next_try(row: TransmissionRow) -> str:
     """Returns when messages that wait are tried again. The router looks at all that is held every 10 s."""
     return instant(row.next_try) if row.next_try is not None or row.held_since is None else "within 10 s"
-
-
-def _with_utc(shown: str) -> str:
-    return f"{shown} UTC" if shown[0].isdigit() else shown
 
 
 def why(number: int | None, reason: str) -> str:
@@ -139,7 +135,7 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
         ],
         ["held since (UTC)", "why", "next try (UTC)"],
     )
-    lines = [Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.next_try}") for each in reasons(rows)]
+    lines = [Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.when}") for each in reasons(rows)]
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
 
 
@@ -167,6 +163,11 @@ class Waiting:
         return f"{plural(self.messages, 'message')} since {instant_utc(self.since)}"
 
     @property
+    def when(self) -> str:
+        """Returns when the first of them is tried again, with the time zone of an instant."""
+        return f"{self.next_try} UTC" if self.next_try[0].isdigit() else self.next_try
+
+    @property
     def to(self) -> str:
         """Returns the service, or the number of services."""
         return self.services[0] if len(self.services) == 1 else f"{len(self.services):,} services"
@@ -184,7 +185,7 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
             # What has no instant is looked at within 10 s, and so before all that has one.
-            _with_utc(next_try(min(held, key=lambda row: row.next_try or ""))),
+            next_try(min(held, key=lambda row: row.next_try or "")),
         )
         for reason, held in found.items()
     ]
