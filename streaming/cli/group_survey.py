@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Place
@@ -177,20 +177,12 @@ def _lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
 
 def _closed(finding: Finding, question: Question, limit_s: float) -> Finding:
     """Returns the answer to a question for which the time is over."""
-    answer, waited = finding.answer, f"{limit_s:g} s"
+    answer = finding.answer
     verdict = answer.verdict
     if answer.to_test:
         verdict = Verdict(None, "its backlog could not be tested in time for whether it has any content")
     elif not limit_s:
         verdict = Verdict(None, "one look does not tell whether its members are about to commit")
     elif finding.members and not question.has_advanced:
-        verdict = Verdict(None, f"its members have committed nothing for {waited}")
-    return Finding(
-        finding.name,
-        finding.kind,
-        finding.state,
-        finding.members,
-        Answer(verdict, answer.waiting),
-        finding.phantom,
-        finding.lag_rule_readers,
-    )
+        verdict = Verdict(None, f"its members have committed nothing for {limit_s:g} s")
+    return replace(finding, answer=Answer(verdict, answer.waiting))

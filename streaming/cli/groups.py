@@ -20,10 +20,10 @@ from streaming.cli.options import (
     cluster,
     duration,
 )
+from streaming.core.numbers import plural
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 
 if TYPE_CHECKING:
     from streaming.cli.group_survey import Finding

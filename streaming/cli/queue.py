@@ -21,12 +21,12 @@ from streaming.cli.options import (
     option,
     part_of_definition,
 )
+from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
-from streaming.system.numbers import plural
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
@@ -351,8 +351,7 @@ def _ask_about_unread(kafka: Cluster, topics: Topics, queue: str) -> None:
 
     row = queue_facts.row_of(kafka, topics, queue)
     if row is not None and (row["unread_messages"] > 0 or row.get("is_count_uncertain")):
-        what = f"{tables.unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
-        confirm(f"Delete topic {queue} with {what}?")
+        confirm(f"Delete topic {queue} with {tables.unread_messages(row)}?")
 
 
 def _no_queue(queue: str) -> UserError:

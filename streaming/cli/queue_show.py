@@ -13,11 +13,11 @@ from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.sessions import Session
+from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations, hints
 from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 from streaming.system.screens import Fields, Sentence
 
 

@@ -18,8 +18,8 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.core.numbers import plural
 from streaming.errors import UserError
-from streaming.system.numbers import plural
 from streaming.wire.topics import Topics
 
 # The most lines of standard input in one transaction: all of them become visible, or none.

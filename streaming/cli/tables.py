@@ -16,13 +16,13 @@ from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
+from streaming.core.numbers import plural
 from streaming.core.times import date_and_time
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system import ages, hints
 from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
 from streaming.system.wrapping import columns
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
@@ -200,6 +200,11 @@ def failure(row: dict[str, Any]) -> str | None:
 def state_name(row: dict[str, Any]) -> str:
     """Returns the state of a row of the monitors view; for a queue without a monitor, the reason why it has none."""
     return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
+
+
+def unread_messages(row: dict[str, Any]) -> str:
+    """Returns the count of `unread_count` with its noun."""
+    return f"{unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
 
 
 def unread_count(row: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
-from streaming.system.numbers import plural
+from streaming.core.numbers import plural
 from streaming.wire.topics import Topics, TopicSpec
 
 if TYPE_CHECKING:

@@ -275,9 +275,9 @@ def _free_ports(wanted_port: int) -> tuple[int, int, int]:
         # Java sets it too: connections of a broker that has just ended do not block the port.
         broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            port = bind_free(broker) if wanted_port == 0 else wanted_port
             if wanted_port:
                 broker.bind((HOST, wanted_port))
+            port = wanted_port or bind_free(broker)
         except OSError as error:
             raise UserError(
                 f"The broker cannot listen on {HOST}:{wanted_port}: {error.strerror}. "

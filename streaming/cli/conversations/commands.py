@@ -21,11 +21,11 @@ from streaming.cli.options import (
     part_of_definition,
 )
 from streaming.cli.routing.routes import Forwarding, InstanceAddress
+from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
-from streaming.system.numbers import plural
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:

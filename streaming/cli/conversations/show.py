@@ -11,10 +11,10 @@ from rich.text import Text
 from streaming.cli.conversations.showing import SIDES, next_try, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Result, Source, one_case, results
+from streaming.core.numbers import plural
 from streaming.core.routing.definitions import Definitions
 from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 from streaming.system.screens import Fields, Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 

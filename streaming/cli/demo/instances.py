@@ -27,11 +27,11 @@ from streaming.cli.demo.service_records import NO_DIFFERENCES
 from streaming.cli.demo.stage import progress
 from streaming.cli.demo.timeline import latencies
 from streaming.cli.routing.service_commands import carry_out
+from streaming.core.numbers import plural
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import stop_signals
 from streaming.system.embedded_broker import HOST, EmbeddedBroker
-from streaming.system.numbers import plural
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.system.relay import Relay
 from streaming.system.threads import WatchedThread

@@ -13,7 +13,7 @@ from rich.console import Console
 from streaming.cli.demo.service_plan import INVOICES, NORTH, ORDERS, REMINDER, ROUTE, SHOP, SOUTH, STOCKS
 from streaming.cli.demo.service_records import NO_DIFFERENCES, Delivery, ServiceRecords
 from streaming.cli.demo.timeline import TOPICS, Timeline, latencies
-from streaming.system.numbers import plural
+from streaming.core.numbers import plural
 from streaming.wire import service_commands
 from streaming.wire.decoding import decode_json
 from streaming.wire.delivered import kind_of

@@ -6,7 +6,7 @@ import time
 from rich.console import Console
 
 from streaming.cli.demo.timeline import Timeline, latencies, percentile
-from streaming.system.numbers import plural
+from streaming.core.numbers import plural
 
 # The default interval at which KEDA's Kafka scaler looks at the lag (its documentation, pollingInterval).
 LAG_POLL_INTERVAL_S = 30.0

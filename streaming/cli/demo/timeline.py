@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.core.activation.session_ids import program_of
+from streaming.core.numbers import plural
 from streaming.daemons.host.start_records import decode_task
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 from streaming.wire import input_records, notifications
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback

@@ -76,8 +76,9 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) ->
     if (failure := tables.failure(row)) is not None:
         yield Fault("tasks fail", "", failure)
     if not row["is_receive_enabled"] and row["unread_messages"] > 0:
-        unread = f"{tables.unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
-        why = " ".join([f"{unread}.", *queue_show.explanation(QueueFacts(row["queue"], None, None, row))])
+        why = " ".join(
+            [f"{tables.unread_messages(row)}.", *queue_show.explanation(QueueFacts(row["queue"], None, None, row))]
+        )
         yield Fault("queue OFF", "", why)
 
 

@@ -12,6 +12,7 @@ from streaming.cli.presence import PROGRAMS, absence, last_sign, lateness
 from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
+from streaming.core.numbers import plural
 from streaming.core.routing.conversation import Conversation
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import iso_time
@@ -21,7 +22,6 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system import hints
 from streaming.system.ages import instant_utc
-from streaming.system.numbers import plural
 from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark
