@@ -7,6 +7,22 @@ this module remembers what it has found.
 from dataclasses import dataclass, field
 
 from streaming.core.observing.pictures import Place
+from streaming.core.observing.verdict import NOT_TESTED, Lateness, Verdict, Waiting, without_members
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The backlog of a group that has no members.
+
+    Attributes:
+        verdict: Whether one more reader would have work, and why.
+        waiting: The partitions with a backlog.
+        to_test: Those whose backlog may be a phantom, with the offsets to read from; empty if that is known.
+    """
+
+    verdict: Verdict
+    waiting: list[Waiting]
+    to_test: list[tuple[Place, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -35,6 +51,16 @@ class Phantoms:
     def is_confirmed(self, place: Place, offset: int, end: int) -> bool:
         """Returns whether there is a record from the offset on, or nobody may look."""
         return self.is_denied or offset <= self.found.get(place, -1) < end
+
+    def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:
+        """Returns the backlog between these offsets, which begin behind what is known to be empty."""
+        waiting = [
+            Waiting(place, ends[place] - begin, Lateness.LATE) for place, begin in begins.items() if begin < ends[place]
+        ]
+        to_test = [(each.place, begins[each.place]) for each in waiting]
+        if not waiting or any(self.is_confirmed(place, begin, ends[place]) for place, begin in to_test):
+            return Backlog(without_members(waiting, not self.is_denied), waiting)
+        return Backlog(NOT_TESTED, waiting, to_test)
 
     def probed(self, place: Place, begin: int, empty_until: int, found: int | None) -> None:
         """Takes in from where to where a partition was read, and the first record in it."""

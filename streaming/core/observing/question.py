@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import GroupPicture, GroupState, Place
-from streaming.core.observing.verdict import (
-    NOT_TESTED,
-    Lateness,
-    Verdict,
-    Waiting,
-    unless_missing,
-    with_members,
-    without_members,
-)
+from streaming.core.observing.verdict import Lateness, Verdict, Waiting, unless_missing, with_members
 
 
 @dataclass(slots=True)
@@ -59,14 +51,16 @@ class Question:
         topics = group.subscribed() or {topic for topic, _ in group.committed}
         places = [place for topic in sorted(topics) for place in logs.partitions_of(topic)]
         begins = self._begins(group, logs, places)
-        waiting = self._behind(group, begins, {place: log.end for place in begins if (log := logs.get(place))})
+        ends = {place: log.end for place in begins if (log := logs.get(place))}
+        missing = logs.missing(topics)
         if not group.members and group.state is GroupState.EMPTY:
-            answer = self._without_members(waiting, begins, logs)
-            answer.verdict = unless_missing(answer.verdict, logs.missing(topics))
-            return answer
+            backlog = self.phantoms.backlog(begins, ends)
+            verdict = unless_missing(backlog.verdict, missing)
+            return Answer(verdict, backlog.waiting, is_final=not backlog.to_test, to_test=backlog.to_test)
+        waiting = self._behind(group, begins, ends)
         partitions = {topic: len(logs.partitions_of(topic)) for topic in topics}
         verdict = with_members(group, partitions, self._behind(group, begins, self._first_ends), late_ms=0)
-        verdict = unless_missing(verdict, logs.missing(topics))
+        verdict = unless_missing(verdict, missing)
         return Answer(verdict, waiting, is_final=verdict.one_more is not True)
 
     def _see_commits(self, committed: dict[Place, int]) -> None:
@@ -94,10 +88,3 @@ class Question:
             for place, begin in begins.items()
             if begin < ends[place]
         ]
-
-    def _without_members(self, waiting: list[Waiting], begins: dict[Place, int], logs: Logs) -> Answer:
-        to_test = [(each.place, begins[each.place]) for each in waiting]
-        ends = {place: log.end for place, _ in to_test if (log := logs.get(place))}
-        if not waiting or any(self.phantoms.is_confirmed(*each, ends[each[0]]) for each in to_test):
-            return Answer(without_members(waiting, not self.phantoms.is_denied), waiting)
-        return Answer(NOT_TESTED, waiting, is_final=False, to_test=to_test)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from streaming.core.numbers import plural
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place, place_name
 
 # These assignors share out each topic on its own: a member without a partition of one topic may have one of another,
@@ -76,7 +77,7 @@ def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
         return Verdict(False, "nothing is unread")
     most = max(waiting, key=lambda each: each.backlog)
     untested = "" if is_tested else "; these may be markers without content, which only a user who may read can tell"
-    return Verdict(True, f"nobody reads, and {most.name} holds {_messages(most.backlog)}{untested}")
+    return Verdict(True, f"nobody reads, and {most.name} holds {plural(most.backlog, 'message')}{untested}")
 
 
 def with_members(
@@ -113,7 +114,7 @@ def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting],
         return Verdict(False, full)
     unowned = [each for each in late if each.owner is None and each.unowned_ms >= late_ms]
     if unowned:
-        return Verdict(True, f"{unowned[0].name} holds {_messages(unowned[0].backlog)} and has no owner")
+        return Verdict(True, f"{unowned[0].name} holds {plural(unowned[0].backlog, 'message')} and has no owner")
     by_owner: dict[str, list[Waiting]] = {}
     for each in late:
         if each.owner is not None:
@@ -134,21 +135,13 @@ def _why_full(group: GroupPicture, partitions: dict[str, int], late: list[Waitin
         topic = max(sorted({each.place[0] for each in late}), key=lambda topic: partitions.get(topic, 0))
         if members < partitions.get(topic, 0):
             return None
-        has = f"{topic} has {_of(partitions[topic], 'partition')}"
-        return f"{_of(members, 'member')} and the assignor {group.assignor}: {has}"
+        has = f"{topic} has {plural(partitions[topic], 'partition')}"
+        return f"{plural(members, 'member')} and the assignor {group.assignor}: {has}"
     total = sum(partitions.values())
-    return None if members < total else f"{_of(members, 'member')} and {_of(total, 'partition')}"
+    return None if members < total else f"{plural(members, 'member')} and {plural(total, 'partition')}"
 
 
 def _why_no_help(late: Waiting) -> str:
     if late.owner is None:
         return f"messages wait in {late.name}, which has had an owner until a moment ago"
     return f"messages wait in {late.name}, but {late.owner.name} owns no other partition with messages that wait"
-
-
-def _messages(count: int) -> str:
-    return _of(count, "message")
-
-
-def _of(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -7,15 +7,7 @@ from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs, Partition
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observing.stalls import Stalls
-from streaming.core.observing.verdict import (
-    NOT_TESTED,
-    Lateness,
-    Verdict,
-    Waiting,
-    unless_missing,
-    with_members,
-    without_members,
-)
+from streaming.core.observing.verdict import Lateness, Verdict, Waiting, unless_missing, with_members
 
 
 class OffsetReset(Enum):
@@ -183,19 +175,8 @@ class WatchedGroup:
             place: self.phantoms.begin_of(place, self._next_offset(group, place, log), log.end)
             for place, log in places.items()
         }
-        waiting = [
-            Waiting(place, log.end - begins[place], Lateness.LATE)
-            for place, log in places.items()
-            if begins[place] < log.end
-        ]
-        is_confirmed = any(
-            self.phantoms.is_confirmed(each.place, begins[each.place], places[each.place].end) for each in waiting
-        )
-        if is_confirmed or not waiting:
-            verdict = without_members(waiting, not self.phantoms.is_denied)
-            return Found(verdict, 0, tuple(waiting), received)
-        to_test = tuple((each.place, begins[each.place]) for each in waiting)
-        return Found(NOT_TESTED, 0, tuple(waiting), received, to_test)
+        backlog = self.phantoms.backlog(begins, {place: log.end for place, log in places.items()})
+        return Found(backlog.verdict, 0, tuple(backlog.waiting), received, tuple(backlog.to_test))
 
     def _waiting(
         self,

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterable
 
+from streaming.core.numbers import plural
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.step import Step
 from streaming.kafka.admin import Admin
-from streaming.system.numbers import plural
 from streaming.wire.topics import Topics, topic_name_problem
 
 # Partitions are added seldom, and nothing is lost meanwhile.

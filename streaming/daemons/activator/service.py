@@ -16,6 +16,7 @@ from typing import Self
 
 from confluent_kafka import Message
 
+from streaming.core.numbers import plural
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications
@@ -38,7 +39,6 @@ from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.system.logs import utf8
-from streaming.system.numbers import plural
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
 from streaming.wire.topics import Topics

@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.rows import Rows
@@ -16,7 +17,6 @@ from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
 from streaming.system.ages import age, as_of, instant, instant_utc
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 from streaming.system.screens import Column, RecordTable, Sentence, cell
 from streaming.wire.activator_rows import ActivatorRow
 

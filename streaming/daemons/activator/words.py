@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from streaming.core.numbers import plural
 from streaming.system.ages import instant_utc
-from streaming.system.numbers import plural
 from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.

@@ -16,6 +16,7 @@ from typing import Self
 from streaming.core.activation.task_handlers import Duty, TaskHandlers
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import RESTART_TASK_HANDLERS
+from streaming.core.numbers import plural
 from streaming.core.times import readable_time
 from streaming.daemons.host.config import HostConfig
 from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
@@ -29,7 +30,6 @@ from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
-from streaming.system.numbers import plural
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile

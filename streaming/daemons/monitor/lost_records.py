@@ -11,12 +11,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST
 from streaming.kafka.asked_offsets import AskedOffsets, Place
 from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
 from streaming.spark.activation.lost_mark import LostMark
-from streaming.system.numbers import plural
 from streaming.wire.ticks import REPORTS_LOST
 from streaming.wire.topics import Topics
 

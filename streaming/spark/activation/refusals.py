@@ -5,10 +5,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
+from streaming.core.numbers import plural
 from streaming.spark.row_counts import CounterParam
 from streaming.system import hints
 from streaming.system.logs import printable
-from streaming.system.numbers import plural
 from streaming.wire.output_records import OutputRow
 
 # Interval between two log lines for one reason, and the most reasons that are counted separately. There may be any

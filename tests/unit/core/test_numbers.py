@@ -1,6 +1,6 @@
 """Numbers for people."""
 
-from streaming.system.numbers import plural
+from streaming.core.numbers import plural
 
 
 def test_a_noun_has_the_form_that_its_number_needs() -> None:
