@@ -180,6 +180,9 @@ class QueueActivator:
         elif row is None and new.is_old:
             # The queue was dropped, or else the monitor ended before it had written the row, and goes on some time.
             held.is_gone, held.settled_ms = True, now_ms + RETRY_MS
+        elif row is None and any(each.sequence < new.sequence for each in self.seen):
+            # The view has had a row since the activation before, so the queue was dropped since the monitor wrote this.
+            held.is_gone = True
         return self._hold(held)
 
     def _known(self, new: Notified) -> Decision | None:

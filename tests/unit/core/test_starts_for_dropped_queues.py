@@ -97,3 +97,26 @@ def test_the_row_of_the_new_life_may_come_later_than_its_notification() -> None:
     queue.view(1)
     queue.after(1)
     assert list(queue.state.running) == ["new"]
+
+
+def test_nothing_is_started_for_a_queue_that_was_dropped_before_its_notification_came() -> None:
+    queue = Queue(ONE)
+    queue.activate(1)
+    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    queue.row = None
+    assert actions(queue.notify(2)) == ["dropped", "held"]
+    assert actions(queue.after(SETTLE_MS)) == ["dropped"]
+    assert actions(queue.after(60 * SECOND)) == []
+    assert not queue.state.running
+
+
+def test_a_notification_that_comes_before_the_row_of_its_queue_is_started_after_the_back_off() -> None:
+    queue = Queue(ONE)
+    queue.activate(1)
+    queue.exit("id-1", 1)
+    queue.row = None
+    queue.notify(2)
+    queue.after(SETTLE_MS // 2)
+    queue.view(2)
+    queue.after(2 * SECOND)
+    assert list(queue.state.running) == ["id-2"]
