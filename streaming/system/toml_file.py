@@ -18,7 +18,7 @@ _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTAL
 _IN_LIST = re.compile(r"(?P<list>\w+)\[(?P<number>\d+)\]\.?(?P<rest>.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 # The keys that name an entry of a list.
-_NAMES = ("queue", "name", "address")
+_NAMES = ("queue", "group", "name", "address")
 
 
 def read(path: Path) -> dict[str, Any]:

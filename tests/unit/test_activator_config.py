@@ -71,6 +71,27 @@ def test_an_entry_of_0_2_0_does_not_count_as_changed(tmp_path: Path) -> None:
     assert [*kept] == [*names.split(), "fatal_exit_codes", "backoff", "max_backoff", "max_restarts"]
 
 
+def test_the_queue_of_a_group_has_its_name(tmp_path: Path) -> None:
+    text = '[[programs]]\ngroup = "orders-readers"\ncommand = "read"\n'
+    [found] = load(tmp_path, text).programs
+    assert found.queue == "orders-readers"
+    assert found.watches("orders-readers")
+    assert not found.watches("orders")
+    assert found.policy(SALT).startup_grace_ms == 60_000
+    [named] = load(tmp_path, text + 'queue = "orders"\nstartup_grace = "5s"\n').programs
+    assert named.queue == "orders"
+    assert named.watches("orders-readers")
+    assert named.policy(SALT).startup_grace_ms == 5_000
+    assert not load(tmp_path, entry()).programs[0].watches("q")
+
+
+def test_a_pattern_of_groups_is_one_of_queues_too(tmp_path: Path) -> None:
+    [found] = load(tmp_path, '[[programs]]\ngroup = "orders-*"\ncommand = "read {queue}"\n').programs
+    assert found.watches("orders-eu")
+    assert found.matches("orders-eu")
+    assert found.command_for("orders-eu") == ["read", "orders-eu"]
+
+
 def test_a_log_file_stays_in_its_folder(tmp_path: Path) -> None:
     found = load(tmp_path, entry(queue="*", log_file="logs/{queue}.log")).entry_for("a/../b")
     assert found is not None
@@ -107,6 +128,14 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"directory": "/nowhere/at/all"}, "`directory` does not exist: /nowhere/at/all"),
         ({"startup_grace": "10"}, "`startup_grace`: '10' is not a duration"),
         ({"max_backoff": "1ms"}, "`max_backoff` must not be shorter than `backoff`, which is 1s"),
+        ({"group": ""}, "`group` must not be empty"),
+        ({"group": "g*"}, "`queue` must not be given beside a pattern"),
+        ({"group": "g", "queue": "q*"}, "`queue` must be a name, because `group` is one"),
+        ({"group": "a.b.c.d", "queue": ""}, "`group`: 'a.b.c.d' is no valid name of a queue; name one with `queue`"),
+        ({"group": "g", "queue": "a..b"}, "`queue`: 'a..b' is no valid name of a queue"),
+        ({"group": "g", "commit_interval": "x"}, "`commit_interval`: 'x' is not a duration"),
+        ({"group": "g", "offset_reset": "none"}, "Invalid enum value 'none'"),
+        ({"topics": ["t"]}, "`topics` needs a `group`"),
         ({"comand": "x"}, "Object contains unknown field `comand`. Did you mean `command`?"),
     ],
 )

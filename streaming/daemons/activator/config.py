@@ -4,6 +4,7 @@ import fnmatch
 import hmac
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -12,9 +13,23 @@ from streaming.core.activation.settings import MAX_QUEUE_READERS
 from streaming.core.activation.start_policy import Policy
 from streaming.daemons.activator.programs import log_file_of
 from streaming.system import command_template, durations
+from streaming.wire.input_records import is_queue_name
 
 _PATTERN_CHARACTERS = frozenset("*?[")
-_DURATIONS = ("startup_grace", "backoff", "max_backoff")
+_DURATIONS = ("startup_grace", "backoff", "max_backoff", "commit_interval")
+# Nobody knows of a plain consumer that starts until it is a member of its group. A start within the external
+# activation time-out (30 s) and one more look later would be a second one.
+_STARTUP_GRACE, _STARTUP_GRACE_OF_GROUPS = "10s", "60s"
+# The keys that 0.2.0 does not have, with their defaults. An entry with others would count as changed after an upgrade.
+_NEW_KEYS: dict[str, Any] = {
+    "show_last_line": True,
+    "group": None,
+    "topics": [],
+    "offset_reset": "earliest",
+    "commit_interval": None,
+}
+# The keys that only an entry with a group may have.
+_OF_GROUPS = ("topics", "offset_reset", "commit_interval")
 # A shell returns 128 + signal. A process that a signal ended has the negative signal number, down to -64.
 _EXIT_CODES = range(-64, 256)
 
@@ -23,7 +38,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     """A `[[programs]]` entry: a reader program and the queues that it is for.
 
     Attributes:
-        queue: A queue's name, or an fnmatch pattern.
+        queue: A queue's name, or an fnmatch pattern. That of an entry with a group is the group's, if none is given.
         command: The command line. `{queue}` becomes the queue's name; `command_template` has the rules.
         notification: The event notification whose records count; None: all records count.
         min: Number of programs that are kept running for the queue.
@@ -38,10 +53,15 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         backoff: The pause after a first crash.
         max_backoff: The longest pause after crashes.
         max_restarts: Restarts in a row after crashes, before the activator gives up.
+        group: A consumer group that reports nothing, which the observer watches, or an fnmatch pattern. None: the
+            readers of the queue report.
+        topics: The topics that the group reads while it has neither members nor committed offsets.
+        offset_reset: Where its consumers begin in a partition without a committed offset.
+        commit_interval: How often its consumers commit. None: the observer finds out.
     """
 
-    queue: str
-    command: str | list[str]
+    queue: str = ""
+    command: str | list[str] = ""
     notification: str | None = None
     min: int = 0
     max: int = 1
@@ -49,29 +69,57 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     environment: dict[str, str] = {}
     log_file: str | None = None
     show_last_line: bool = True
-    startup_grace: str = "10s"
+    startup_grace: str = ""
     success_exit_codes: list[int] = field(default_factory=lambda: [0])
     fatal_exit_codes: list[int] = []
     backoff: str = "1s"
     max_backoff: str = "1m"
     max_restarts: int = 5
+    group: str | None = None
+    topics: list[str] = []
+    offset_reset: Literal["earliest", "latest"] = "earliest"
+    commit_interval: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks the values beyond their types. Each error message begins with the key."""
+        """Fills in what depends on the group, and checks the values. Each error message begins with the key."""
+        if (problem := self._wrong_group()) is not None:
+            raise ValueError(problem)
+        if self.group is not None and not self.queue:
+            msgspec.structs.force_setattr(self, "queue", self.group)
+        if not self.startup_grace:
+            grace = _STARTUP_GRACE if self.group is None else _STARTUP_GRACE_OF_GROUPS
+            msgspec.structs.force_setattr(self, "startup_grace", grace)
         for problem in (self._wrong_command(), self._wrong_numbers(), self._wrong_codes(), self._wrong_directory()):
             if problem is not None:
                 raise ValueError(problem)
         for name in _DURATIONS:
             try:
-                durations.parse(getattr(self, name))
+                durations.parse(getattr(self, name) or "1s")
             except ValueError as error:
                 raise ValueError(f"`{name}`: {error}") from None
         if durations.parse(self.max_backoff).ms < durations.parse(self.backoff).ms:
             raise ValueError(f"`max_backoff` must not be shorter than `backoff`, which is {self.backoff}")
 
+    def _wrong_group(self) -> str | None:
+        if self.group is None:
+            given = next((key for key in _OF_GROUPS if getattr(self, key) != _NEW_KEYS[key]), None)
+            return None if given is None else f"`{given}` needs a `group`"
+        if not self.group:
+            return "`group` must not be empty"
+        if not _is_pattern(self.group):
+            queue, key = (self.queue, "queue") if self.queue else (self.group, "group")
+            if _is_pattern(queue):
+                return "`queue` must be a name, because `group` is one"
+            if not is_queue_name(queue):
+                return f"`{key}`: {queue!r} is no valid name of a queue; name one with `queue`"
+            return None
+        return (
+            "`queue` must not be given beside a pattern: each queue has the name of its group" if self.queue else None
+        )
+
     def _wrong_command(self) -> str | None:
         if not self.queue:
-            return "`queue` must not be empty"
+            return "`queue` must not be empty, unless there is a `group`"
         try:
             words = self.words
         except ValueError as error:
@@ -111,7 +159,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     @property
     def is_pattern(self) -> bool:
         """Returns whether `queue` may match more than one queue."""
-        return not _PATTERN_CHARACTERS.isdisjoint(self.queue)
+        return _is_pattern(self.queue)
 
     @cached_property
     def words(self) -> list[str]:
@@ -147,9 +195,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         The environment may contain secrets, so only its digest is kept. The digest is keyed with the salt, because a
         digest without a key would confirm a correct guess.
         """
-        fields = msgspec.to_builtins(self)
-        if self.show_last_line:
-            del fields["show_last_line"]  # unknown to 0.2.0: the entry would count as changed after an upgrade
+        kept = msgspec.to_builtins(self)
+        fields = {key: kept[key] for key in kept if key not in _NEW_KEYS or kept[key] != _NEW_KEYS[key]}
         if self.environment:
             fields["environment"] = hmac.new(salt.encode(), msgspec.json.encode(self.environment), "sha256").hexdigest()
         return msgspec.json.encode(fields).decode()
@@ -157,6 +204,12 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     def matches(self, queue: str) -> bool:
         """Returns whether the program is for this queue."""
         return fnmatch.fnmatchcase(queue, self.queue) if self.is_pattern else queue == self.queue
+
+    def watches(self, group: str) -> bool:
+        """Returns whether the program's consumers are this group."""
+        if self.group is None:
+            return False
+        return fnmatch.fnmatchcase(group, self.group) if _is_pattern(self.group) else group == self.group
 
     def wants(self, notification: str | None) -> bool:
         """Returns whether records for this event notification count.
@@ -180,6 +233,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     def log_file_for(self, queue: str) -> Path | None:
         """Returns the file for a queue's output, if the entry names one."""
         return None if self.log_file is None else log_file_of(self.log_file, Path(), queue)
+
+
+def _is_pattern(name: str) -> bool:
+    return not _PATTERN_CHARACTERS.isdisjoint(name)
 
 
 def refusal_of(command: str | list[str], queue: str) -> str | None:
