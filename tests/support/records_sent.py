@@ -36,6 +36,7 @@ _TYPES = {
     events.Rollback: "ROLLBACK",
     events.SessionAlive: "SESSION_ALIVE",
     events.SessionEnded: "SESSION_ENDED",
+    events.GroupObserved: "OBSERVED",
     events.TaskStarted: "TASK_STARTED",
     events.TaskExited: "TASK_EXITED",
     events.TaskFailedToStart: "TASK_FAILED_TO_START",
@@ -43,14 +44,15 @@ _TYPES = {
 
 
 def _fields(event: Event) -> dict[str, Any]:
-    values = {name: getattr(event, name) for name in event.__slots__}
+    # The time of a report is that of its record.
+    values = {name: getattr(event, name) for name in event.__slots__ if name != "reported_ms"}
     if isinstance(event, events.Receive):
         values["result"] = event.result.value
         if event.result is not ReceiveResult.MESSAGES:
             del values["messages"]
         if event.result is ReceiveResult.GROUP:
             del values["where"]
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None or name == "one_more"}
 
 
 def _options(options: QueueOptions) -> dict[str, Any]:
