@@ -105,6 +105,8 @@ class Trouble:
         if self.random.random() < 0.5:
             world.agenda.run(11 * MINUTE)  # everybody is up again
         for minutes in (12, 15):  # twice, because the activator may come back
+            if world.readers.habits.count:
+                world.activator.take_exits(is_code_known=True)  # see end_programs
             world.activator.is_up = False
             self.end_programs()
             world.agenda.run(minutes * MINUTE)

@@ -65,7 +65,7 @@ class ActivatorInMemory:
         """Starts the activator."""
         self.is_up, self._since_ms = True, self.agenda.now_ms
         self._state.resumed(self.agenda.now_ms)
-        self._take_exits(is_code_known=False)
+        self.take_exits(is_code_known=False)
         self.wake()
 
     def _step(self) -> None:
@@ -74,7 +74,7 @@ class ActivatorInMemory:
         inbox, self._inbox = self._inbox, []
         for each in inbox:
             self._take(each)
-        self._take_exits(is_code_known=True)
+        self.take_exits(is_code_known=True)
         self._decide()
         due_ms = self._state.next_ms(POLICY, self.agenda.now_ms)
         if due_ms < FOREVER_MS:
@@ -89,7 +89,8 @@ class ActivatorInMemory:
         new = Notified(notice.notification_id, one.sequence, notice.post_time, reason, one.unread_messages, is_old)
         self._state.notified(new, self._row, self.agenda.now_ms)
 
-    def _take_exits(self, *, is_code_known: bool) -> None:
+    def take_exits(self, *, is_code_known: bool) -> None:
+        """Takes the ends of programs that it does not know of yet."""
         for program in self.readers.programs:
             if not program.is_running and program.session_id in self._state.running:
                 self._take_exit(program, program.exit_code if is_code_known else None)
