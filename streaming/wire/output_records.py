@@ -89,7 +89,7 @@ class MonitorRow(Struct, omit_defaults=True):
 
 
 class BatchRecord(Struct):
-    """A record of queue-batches: the events of one queue in one batch, and both clocks. For audits and tests.
+    """A record of queue-batches: the events of one queue in one batch, their times, and both clocks. For audits.
 
     Events that do not fit into one record are split among several: `part` counts these from 1 to `parts`.
     """
@@ -100,3 +100,4 @@ class BatchRecord(Struct):
     part: int
     parts: int
     events: list[tuple[str, msgspec.Raw]]
+    times_ms: list[int]

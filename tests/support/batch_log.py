@@ -42,5 +42,8 @@ def merged_batches(log: Iterable[tuple[bytes, bytes]]) -> dict[str, list[dict[st
         numbers = sorted(by_number)
         first = by_number[numbers[0]]
         assert numbers == [*range(1, first["parts"] + 1)], f"a part is missing: {queue}, {batch_ms}: {numbers}"
-        merged[queue].append(first | {"events": [event for number in numbers for event in by_number[number]["events"]]})
+        whole = {
+            name: [each for number in numbers for each in by_number[number][name]] for name in ("events", "times_ms")
+        }
+        merged[queue].append(first | whole)
     return dict(merged)

@@ -21,6 +21,7 @@ from streaming.core.activation.settings import CoreSettings
 from streaming.core.activation.shard import step_queue
 from streaming.core.times import Clock
 from streaming.kafka.clients import Cluster
+from streaming.spark.activation.input_batch import events_of
 from streaming.spark.activation.output_rows import (
     OutputContext,
     OutputRow,
@@ -51,6 +52,7 @@ SETTINGS = CoreSettings(
     task_lease_ms=3_000,
     check_interval_ms=500,
 )
+NAMES = ServerNames("queue-activation", "kafka")  # the monitor's defaults
 OPTIONS = ["--quiet-window", "1s", "--external-activation-timeout", "3s", "--session-lease", "2s"]
 OPTIONS += ["--transaction-lease", "2s", "--task-lease", "3s", "--check-interval", "500ms", "--log-batches"]
 
@@ -204,7 +206,7 @@ def compare(monitored: Monitored, sent: Values) -> Comparison:
     names = [topics.activations, topics.tasks, topics.monitors, topics.activated_tasks]
     for topic, key, value in _read_all(monitored, names):
         found.add(topics, topic, key, value)
-    return Comparison(sent, _given(batches, topics), _run_core_on(batches, topics), found)
+    return Comparison(sent, _given(batches, topics), run_core_on(batches, topics), found)
 
 
 def _read_all(monitored: Monitored, names: list[str]) -> list[tuple[str, bytes, bytes | None]]:
@@ -243,7 +245,7 @@ def _given(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Values:
     return given
 
 
-def _run_core_on(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Written:
+def run_core_on(batches: dict[str, list[dict[str, Any]]], topics: Topics) -> Written:
     """Runs the core on the same batches; returns its output."""
     written = Written()
     for name, of_queue in batches.items():
@@ -266,8 +268,9 @@ def _step(
         topics.commands: input_records.commands_decoder,
     }
     clock = Clock(batch["clock_ms"], batch["batch_ms"])
-    context = OutputContext(topics, ServerNames("queue-activation", "kafka"), ActivationFormat.JSON, clock)
-    events = [decoders[topic].decode(json.dumps(value)).event() for topic, value in batch["events"]]
+    context = OutputContext(topics, NAMES, ActivationFormat.JSON, clock)
+    records = [decoders[topic].decode(json.dumps(value)) for topic, value in batch["events"]]
+    events = events_of(records, batch["times_ms"])
     done = step_queue(queue, events, clock.now_ms, SETTINGS, partial(name_task, name, context))
     rows = activation_rows(name, done.notifications, context)
     rows += task_rows(name, done.tasks, SETTINGS.task_lease_ms, context)

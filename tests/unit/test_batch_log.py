@@ -2,12 +2,31 @@
 
 import json
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
+from streaming.spark.activation.input_batch import Source
+from streaming.wire.topics import Topics
+from tests.support import differential
 from tests.support.batch_log import merged_batches
-from tests.support.fake_spark import SETTINGS, FakeGroupState, FakeShard, Output, Record, arrival, of_topic, receive
+from tests.support.fake_spark import (
+    SETTINGS,
+    TICK,
+    FakeGroupState,
+    FakeShard,
+    Output,
+    Record,
+    arrival,
+    frame,
+    of_topic,
+    receive,
+    record,
+)
+from tests.support.histories import random_event
+from tests.support.records_sent import record_of
+from tests.support.seeds import fresh_seed
 
 LOGGING = replace(SETTINGS, logs_batches=True)
 # Kafka's default limit is 1 MiB for a record with its key, headers and framing.
@@ -100,3 +119,24 @@ class TestReading:
         changed = json.dumps(json.loads(value) | {"clock_ms": 5}).encode()
         with pytest.raises(AssertionError, match="has the same input"):
             merged_batches([(key, value), (key, changed)])
+
+
+def test_the_log_has_all_that_the_core_has_decided_on() -> None:
+    seed = fresh_seed("LOG_SEED")
+    random = Random(seed)  # noqa: S311  (no secret)
+    shard, outputs = FakeShard(replace(LOGGING, core=differential.SETTINGS, names=differential.NAMES)), list[Output]()
+    sources = {f"queue-{each.name.lower()}": each for each in Source}
+    for batch_ms in range(10_000, 200_000, 900):
+        records = []
+        for _ in range(random.randint(0, 8)):
+            topic, value = record_of(random_event(random), "Q")
+            value |= {"task_id": f"Q {value['task_id']}"} if "task_id" in value else {}
+            # Reports may come late: how old they are decides whether their counts count.
+            timestamp_ms = batch_ms - random.choice((0, 5, 200, 2_000))
+            records.append(record(sources[topic], value, offset=shard.offset, timestamp_ms=timestamp_ms))
+            shard.offset += 1
+        outputs += shard.batch_as_is(batch_ms, [frame([*records, TICK])])
+    log = [(one.key or b"", one.value or b"") for one in of_topic(outputs, "queue-batches")]
+    again = differential.run_core_on(merged_batches(log), Topics(""))
+    for topic, written in (("queue-activations", again.activations), ("queue-monitors", again.monitors)):
+        assert [one.value for one in of_topic(outputs, topic)] == written["Q"], f"LOG_SEED={seed}"

@@ -8,6 +8,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,8 +32,8 @@ from streaming.wire.topics import Topics
 # The most bytes of encoded events in a record of queue-batches. Each event fits, because it is an input record of at
 # most 64 KiB. A topic that accepts the longest dead letter accepts this log too.
 BATCH_EVENTS_BYTES = DEAD_LETTER_VALUE_BYTES
-# The bytes around topic and value of an event there: ["topic",value],
-_BATCH_EVENT_FRAME_BYTES = 6
+# The bytes around topic and value of an event there, ["topic",value], and those of its time.
+_BATCH_EVENT_FRAME_BYTES = 6 + 14
 
 # Namespace of the name-based notification and task ids (RFC 9562). Any fixed UUID would do.
 _IDS = uuid.UUID("6f0c9f0e-7f0b-5c0e-9a5e-9f2f0d1c7a11").bytes
@@ -208,37 +209,40 @@ def _time_or_none(clock: Clock, instant_ms: int) -> str | None:
     return None if known_ms is None else iso_time(clock.wall_ms(known_ms))
 
 
-def batch_rows(queue: str, events: list[tuple[str, msgspec.Raw]], context: OutputContext) -> list[OutputRow]:
+class LoggedRecord(NamedTuple):
+    """A record of a queue's input: its topic, its value, and its timestamp in the shard's time."""
+
+    topic: str
+    value: msgspec.Raw
+    timestamp_ms: int
+
+
+def batch_rows(queue: str, records: list[LoggedRecord], context: OutputContext) -> list[OutputRow]:
     """Returns the log of a queue's input in a batch, in as many parts as Kafka's limit for a record requires.
 
     Args:
         queue: The queue.
-        events: Topic and value of each of its records, in order; empty if the queue was only due.
+        records: Its records, in order; empty if the queue was only due.
         context: The batch.
     """
-    clock, key = context.clock, queue.encode()
-    parts = _parts(events)
-    return [
-        (
-            context.topics.batches,
-            key,
-            _encoder.encode(BatchRecord(queue, clock.batch_ms, clock.now_ms, number, len(parts), part)),
-            None,
-            None,
-        )
-        for number, part in enumerate(parts, 1)
-    ]
+    clock, key, parts = context.clock, queue.encode(), _parts(records)
+    rows: list[OutputRow] = []
+    for number, part in enumerate(parts, 1):
+        events, times_ms = [(each.topic, each.value) for each in part], [each.timestamp_ms for each in part]
+        record = BatchRecord(queue, clock.batch_ms, clock.now_ms, number, len(parts), events, times_ms)
+        rows.append((context.topics.batches, key, _encoder.encode(record), None, None))
+    return rows
 
 
-def _parts(events: list[tuple[str, msgspec.Raw]]) -> list[list[tuple[str, msgspec.Raw]]]:
-    """Splits events into parts of at most BATCH_EVENTS_BYTES. Returns at least one part."""
-    parts: list[list[tuple[str, msgspec.Raw]]] = [[]]
+def _parts(records: list[LoggedRecord]) -> list[list[LoggedRecord]]:
+    """Splits records into parts of at most BATCH_EVENTS_BYTES. Returns at least one part."""
+    parts: list[list[LoggedRecord]] = [[]]
     part_bytes = 0
-    for event in events:
-        event_bytes = len(event[0]) + len(event[1]) + _BATCH_EVENT_FRAME_BYTES
-        if part_bytes + event_bytes > BATCH_EVENTS_BYTES:
+    for record in records:
+        record_bytes = len(record.topic) + len(record.value) + _BATCH_EVENT_FRAME_BYTES
+        if part_bytes + record_bytes > BATCH_EVENTS_BYTES:
             parts.append([])
             part_bytes = 0
-        parts[-1].append(event)
-        part_bytes += event_bytes
+        parts[-1].append(record)
+        part_bytes += record_bytes
     return parts

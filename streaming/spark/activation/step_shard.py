@@ -12,6 +12,7 @@ from streaming.core.activation.room import room_of
 from streaming.core.activation.shard import Step, step_queue
 from streaming.spark.activation.input_batch import QueueInput, by_key, keys_of, topic_of, without_ticks
 from streaming.spark.activation.output_rows import (
+    LoggedRecord,
     OutputContext,
     activation_rows,
     batch_rows,
@@ -33,7 +34,7 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
     batch, is_lost = without_ticks(batch)
     # Last in the batch: its empty results may be older than what is lost.
     lost: list[Event] = [ReportsLost()] if is_lost else []
-    logged_lost = [(context.topics.ticks, msgspec.Raw(REPORTS_LOST))] if is_lost else []
+    logged_lost = [LoggedRecord(context.topics.ticks, msgspec.Raw(REPORTS_LOST), shard.clock.now_ms)] if is_lost else []
     keys = keys_of(batch)
     shard.take_up(None if is_lost else keys.dictionary.drop_null())
     due = {*shard.queues} if is_lost else shard.due()
@@ -87,10 +88,11 @@ def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext
     return rows
 
 
-def _logged(given: QueueInput, wrong: Container[int], topics: Topics) -> list[tuple[str, msgspec.Raw]]:
+def _logged(given: QueueInput, wrong: Container[int], topics: Topics) -> list[LoggedRecord]:
     """Returns a queue's valid input in a batch, in order, so that the core can run again on exactly the same input."""
+    records = zip(given.sources, given.values, given.timestamps_ms, strict=True)
     return [
-        (topic_of(source, topics), msgspec.Raw(value or b""))
-        for number, (source, value) in enumerate(zip(given.sources, given.values, strict=True))
+        LoggedRecord(topic_of(source, topics), msgspec.Raw(value or b""), timestamp_ms)
+        for number, (source, value, timestamp_ms) in enumerate(records)
         if number not in wrong
     ]
