@@ -23,6 +23,7 @@ from streaming.cli import (
     host,
     maintenance,
     monitor,
+    observe,
     options_file,
     prepare,
     queue,
@@ -66,7 +67,7 @@ def common(
         typer.Option(
             "--config",
             help="TOML file with options. Keys at the top apply to all commands, a table such as [monitor] to one. "
-            "The --config of `activator` and `host`, after the command, names another file.",
+            "The --config of `activator`, `observe` and `host`, after the command, names another file.",
             envvar="QUEUE_ACTIVATION_OPTIONS",
             dir_okay=False,
         ),
@@ -115,6 +116,7 @@ for family in (
     dead_letters,
     activator,
     groups,
+    observe,
     host,
     router,
     transport,

@@ -105,9 +105,10 @@ class GroupLooks:
         state = _CONSUMER_STATES.get(found.state, GroupState.REBALANCING)
         return GroupPicture(state, found.partition_assignor, members, _offsets(committed))
 
-    def see_topics(self, topics: Iterable[str], logs: Logs) -> None:
-        """Finds out how many partitions topics have; forgets those that do not exist any more, or were made again."""
+    def see_topics(self, topics: Iterable[str], logs: Logs) -> list[str]:
+        """Finds out how many partitions topics have; forgets and returns those that are gone, or were made again."""
         names = sorted(topics)
+        forgotten = []
         answers = self._in_parts(self._describe_topics, names)
         for name in names:
             answer = answers.get(name, {"error_code": _NO_ANSWER_CODE})
@@ -117,9 +118,12 @@ class GroupLooks:
                 continue
             if is_gone or self._ids.get(name, answer["topic_id"]) != answer["topic_id"]:
                 logs.forget(name)
+                if self._ids.pop(name, None) is not None:
+                    forgotten.append(name)
             if not is_gone:
                 self._ids[name] = answer["topic_id"]
                 logs.has(name, len(answer["partitions"]))
+        return forgotten
 
     def _describe_topics(self, names: list[str]) -> dict[str, Any]:
         return {each["name"]: each for each in self._client.describe_topics(names)}
@@ -132,6 +136,20 @@ class GroupLooks:
         for place in places:
             if place in begins and place in ends:
                 logs.seen(place, begins[place], ends[place], now_ms)
+
+    def see_ends(self, topics: Iterable[str], logs: Logs, now_ms: Callable[[], int]) -> set[str]:
+        """Finds out where logs end whose beginnings are known; returns the topics of those that have moved."""
+        known = {
+            place: log for name in sorted(topics) for place in logs.partitions_of(name) if (log := logs.get(place))
+        }
+        ends = self._offsets_of(list(known), OffsetSpec.LATEST)
+        answered_ms = now_ms()  # an end is never taken for an older one than it is
+        moved = set()
+        for place, end in ends.items():
+            if end != known[place].end:
+                moved.add(place[0])
+            logs.seen(place, known[place].begin, end, answered_ms)
+        return moved
 
     def _offsets_of(self, places: list[Place], spec: Any) -> dict[Place, int]:
         def ask(part: list[Place]) -> dict[Place, int]:

@@ -3,12 +3,14 @@
 import time
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from streaming.core.observing.pictures import Place
 from streaming.kafka.clients import Cluster
 
-_POLL_S = 0.1
+_POLL_S = 0.05
+# A backlog whose test takes longer is believed: nothing is found out about it any more that is worth the reading.
+_BELIEVED_AFTER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Probed:
 
     Attributes:
         empty_until: The offset before which there is no record.
-        found: The offset of the first record; None: there is none before the end, or the time was over.
+        found: The offset of the first record; None: there is none before the end.
         is_denied: Whether the user may not read the topic.
     """
 
@@ -41,33 +43,58 @@ class PhantomProbe:
                 "queued.max.messages.kbytes": 1024,
             }
         )
+        # The partitions that are read: from where, and since when.
+        self._asked: dict[Place, tuple[int, float]] = {}
 
     def close(self) -> None:
         """Closes the connections."""
         self._consumer.close()
 
     def probe(self, begins: dict[Place, int], limit_s: float) -> dict[Place, Probed]:
-        """Reads each partition from its offset until it finds a record, or the end; leaves out what takes too long."""
-        self._consumer.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
+        """Reads each partition from its offset until it finds a record, or the end.
+
+        Args:
+            begins: The partitions and their offsets.
+            limit_s: The longest time. What takes longer is left out, and goes on when it is asked for again.
+        """
+        self._ask(begins)
         found: dict[Place, Probed] = {}
         end_s = time.monotonic() + limit_s
-        while len(found) < len(begins) and time.monotonic() < end_s:
-            message = self._consumer.poll(_POLL_S)
-            if message is None:
-                continue
-            topic, partition, error = message.topic(), message.partition(), message.error()
-            if topic is None or partition is None:
-                continue
-            place, offset = (topic, partition), message.offset()
-            if place in found:
-                continue
-            if error is None and offset is not None:
-                found[place] = Probed(offset, offset)
-            elif error is not None and error.code() == KafkaError._PARTITION_EOF and offset is not None:
-                found[place] = Probed(offset)
-            elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found[place] = Probed(begins[place], is_denied=True)
-            if place in found:
-                self._consumer.incremental_unassign([TopicPartition(*place)])
-        self._consumer.unassign()
+        while self._asked and (now_s := time.monotonic()) < end_s:
+            message = self._consumer.poll(min(_POLL_S, end_s - now_s))
+            if message is not None and (read := self._read(message)) is not None:
+                place, result = read
+                found[place] = result
+                self._drop([place])
+        late_s = time.monotonic() - _BELIEVED_AFTER_S
+        for place, (begin, since_s) in [*self._asked.items()]:
+            if since_s < late_s:
+                found[place] = Probed(begin, begin)
+                self._drop([place])
         return found
+
+    def _ask(self, begins: dict[Place, int]) -> None:
+        """Goes on with the partitions that are asked for again, drops others, and begins with new ones."""
+        self._drop([place for place, (begin, _) in self._asked.items() if begins.get(place) != begin])
+        new = {place: begin for place, begin in begins.items() if place not in self._asked}
+        if new:
+            self._consumer.incremental_assign([TopicPartition(*place, begin) for place, begin in new.items()])
+            self._asked |= {place: (begin, time.monotonic()) for place, begin in new.items()}
+
+    def _drop(self, places: list[Place]) -> None:
+        if places:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
+        for place in places:
+            del self._asked[place]
+
+    def _read(self, message: Message) -> tuple[Place, Probed] | None:
+        """Returns what a message or an error says about a partition that is asked for; None: nothing."""
+        topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if topic is None or partition is None or (topic, partition) not in self._asked:
+            return None
+        place = topic, partition
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return place, Probed(self._asked[place][0], is_denied=True)
+        if offset is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
+            return None
+        return place, Probed(offset, offset if error is None else None)

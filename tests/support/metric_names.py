@@ -14,7 +14,7 @@ DASHBOARD = ROOT / "monitoring" / "grafana-dashboard.json"
 DOCUMENT = ROOT / "docs" / "metrics.md"
 
 # The beginnings of the names of the metrics of other programs than the monitor.
-_OTHERS = ("queue_activation_router_", "queue_activation_transport_")
+_OTHERS = ("queue_activation_router_", "queue_activation_transport_", "queue_activation_observer_")
 
 # The words of PromQL that the files use. All other words in an expression are metrics.
 _WORDS = frozenset(("absent", "and", "deriv", "histogram_quantile", "increase", "max", "or", "rate", "sum"))
@@ -62,6 +62,11 @@ def documented_metrics() -> set[str]:
 def documented_transport_metrics() -> set[str]:
     """Returns the metrics of a transport that have a row in the document's table."""
     return {name for name in _documented() if name.startswith(_OTHERS[1])}
+
+
+def documented_observer_metrics() -> set[str]:
+    """Returns the metrics of an observer that have a row in the document's table."""
+    return {name for name in _documented() if name.startswith(_OTHERS[2])}
 
 
 def documented_router_metrics() -> set[str]:

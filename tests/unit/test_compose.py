@@ -89,8 +89,8 @@ def check_config(service: dict[str, Any], config: Path) -> None:
 
 
 def test_a_wrong_command_would_be_noticed() -> None:
-    with pytest.raises(LookupError, match="observe"):
-        parse(["observe"])
+    with pytest.raises(LookupError, match="watch-groups"):
+        parse(["watch-groups"])
     with pytest.raises(Exception, match="No such option"):
         parse(["monitor", "--partitions", "2"])
     with pytest.raises(Exception, match="is not a duration"):

@@ -133,6 +133,11 @@ class WatchedGroup:
         self._reported, self._reported_ms, self._received = new, now_ms, 0
         return new
 
+    def not_sent(self, report: Report) -> None:
+        """Takes back a report that has not arrived, so that the next look makes another one."""
+        self._reported = None
+        self._received += report.received
+
     def _places(self, group: GroupPicture, logs: Logs) -> dict[Place, PartitionLog]:
         """Returns the partitions that a reader of the group reads. A topic that nobody subscribes is nobody's."""
         known = {place: logs.get(place) for topic in self._topics(group) for place in logs.partitions_of(topic)}

@@ -273,6 +273,10 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
         """Returns the entry for a queue, or None if there is none."""
         return next((entry for entry in self.programs if entry.matches(queue)), None)
 
+    def entry_of_group(self, group: str) -> ProgramEntry | None:
+        """Returns the entry whose consumers are this group, or None if there is none."""
+        return next((entry for entry in self.programs if entry.watches(group)), None)
+
     def program_for(self, queue: str) -> tuple[ProgramEntry | None, str | None]:
         """Returns the entry for a queue, and why it starts nothing for a queue of this name; None if it starts some."""
         entry = self.entry_for(queue)

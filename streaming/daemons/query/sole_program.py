@@ -69,12 +69,14 @@ class Kind:
         group_id: The consumer group of the programs of a topic prefix; the prefix is put before it.
         harm: The harm that two of them would do, as a sentence.
         ready: The line that it prints when it is ready.
+        waits: Whether a second one waits until it has the place, instead of ending.
     """
 
     name: str
     group_id: str
     harm: str
     ready: str
+    waits: bool = False
 
 
 def client_id(location: str) -> str:
@@ -232,11 +234,11 @@ class SoleProgram:
                 continue
             next_look_s = now_s + _LOOK_INTERVAL_S
             others = self._others()
-            if others and now_s >= begin_s + self._patience_s():
+            if others and now_s >= begin_s + self._patience_s() and not self._kind.waits:
                 raise UserError(
                     f"Another {self._kind.name} runs on the same topics: {_names(others)}. {self._kind.harm} {_ADVICE}"
                 )
-            if now_s >= begin_s + _JOIN_TIMEOUT_S:
+            if now_s >= begin_s + _JOIN_TIMEOUT_S and not (others and self._kind.waits):
                 raise UserError(
                     f"Kafka has not let this {self._kind.name} into the consumer group {self._group_id} for "
                     f"{_JOIN_TIMEOUT_S:.0f} s. Check that the brokers are healthy, and start the {self._kind.name} "
@@ -245,10 +247,10 @@ class SoleProgram:
             if others and not is_told:
                 is_told = True
                 _log.warning(
-                    "Another %s runs on the same topics: %s. Waiting up to %.0f s for it to end",
+                    "Another %s runs on the same topics: %s. Waiting %sfor it to end",
                     self._kind.name,
                     _names(others),
-                    self._patience_s(),
+                    "" if self._kind.waits else f"up to {self._patience_s():.0f} s ",
                 )
 
     def check(self) -> None:

@@ -1,0 +1,83 @@
+"""The command `queue-activation observe`: watches consumer groups that report nothing."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    KafkaConfig,
+    LogFormatOption,
+    MetricsHost,
+    MetricsPort,
+    TopicPrefix,
+    cluster,
+    duration,
+    option,
+)
+from streaming.daemons.observer.settings import DEFAULT_INTERVAL_MS, DEFAULT_REPORT_INTERVAL_MS, ObserverSettings
+from streaming.errors import UserError
+from streaming.system import durations, logs, stop_signals
+from streaming.system.durations import Duration
+from streaming.system.logs import LogFormat
+
+_log = logging.getLogger(__name__)
+
+
+@stop_signals.orderly("observer")
+def observe(
+    config: Annotated[
+        Path | None,
+        option("--config", "The activator's TOML file: its entries with `group` are watched. Changes are picked up."),
+    ] = None,
+    interval: Annotated[Duration, duration("--interval", "Time from one look at the groups to the next.")] = (
+        durations.of(DEFAULT_INTERVAL_MS)
+    ),
+    report_interval: Annotated[
+        Duration,
+        duration(
+            "--report-interval",
+            "Longest time between two reports about a group with members or a backlog; half of the monitor's "
+            "--quiet-window at most.",
+        ),
+    ] = durations.of(DEFAULT_REPORT_INTERVAL_MS),
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    topic_prefix: TopicPrefix = "",
+    log_format: LogFormatOption = LogFormat.TEXT,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Watch consumer groups that report nothing, until Ctrl-C or SIGTERM, so that the monitor activates them.
+
+    The entries of --config with `group` name the groups. The observer tells the monitor of each whether one more reader
+    would have work; an activator with the same file starts these readers. Prints `observer ready` after its first look.
+    A second observer of the same topic prefix waits until the first one ends.
+    """
+    if config is None:
+        raise UserError("--config FILE is missing: a TOML file whose entries [[programs]] name the groups")
+    from streaming.daemons.observer.observer import Observer
+    from streaming.daemons.observer.sole_observer import READY
+
+    logs.configure(log_format)
+    settings = ObserverSettings(
+        cluster(bootstrap_servers, kafka_config),
+        config,
+        topic_prefix,
+        interval.ms,
+        report_interval.ms,
+        metrics_port,
+        metrics_host,
+    )
+    say = logs.line_printer(_log, log_format, READY)
+    with stop_signals.taken() as signals, Observer(settings, say) as running:
+        signals.only_note()
+        running.run(signals.stop)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command of this module."""
+    app.command()(observe)

@@ -1,0 +1,1 @@
+"""The observer: watches consumer groups that report nothing, and reports for them."""

@@ -1,0 +1,90 @@
+"""The groups that the entries of the activator's file name, and the queues that stand for them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from streaming.core.observing.watched_group import OffsetReset, Settings
+from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.observer.settings import ObserverSettings
+from streaming.kafka.group_looks import GroupKind
+from streaming.system import durations
+from streaming.wire.input_records import is_queue_name
+from streaming.wire.topics import Topics
+
+# Groups of this project's own programs begin with this, after the topic prefix.
+_OWN = "queue-activation-"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A group to watch.
+
+    Attributes:
+        kind: Its protocol.
+        queue: The queue that stands for it.
+        settings: Its settings.
+    """
+
+    kind: GroupKind
+    queue: str
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Watches:
+    """The groups to watch, and why others are not watched.
+
+    Attributes:
+        by_group: The groups to watch.
+        refused: Group -> why it is not watched although an entry names it.
+    """
+
+    by_group: Mapping[str, Watch]
+    refused: Mapping[str, str]
+
+
+def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSettings) -> Watches:
+    """Returns the groups to watch. The first entry that names a group applies to it.
+
+    Args:
+        config: The file.
+        kinds: The groups that exist. One that an entry names without a pattern is watched even if it does not.
+        settings: The observer's settings.
+    """
+    own = Topics(settings.topic_prefix).prefix + _OWN
+    named = {entry.group for entry in config.programs if entry.group is not None and not entry.is_pattern}
+    found: dict[str, Watch] = {}
+    refused: dict[str, str] = {}
+    by_queue: dict[str, str] = {}
+    for group, entry in _entries(config, sorted(kinds.keys() | named)):
+        kind = kinds.get(group, GroupKind.CLASSIC)
+        queue = group if entry.is_pattern else entry.queue
+        if group.startswith(own):
+            continue
+        if kind is GroupKind.SHARE:
+            refused[group] = "it is a share group: Kafka tells no client how many messages wait in it"
+        elif not is_queue_name(queue):
+            refused[group] = "its name is no valid name of a queue. Write an entry for it alone, with `queue`"
+        elif queue in by_queue:
+            refused[group] = f"its queue {queue} stands for the group {by_queue[queue]}"
+        else:
+            by_queue[queue] = group
+            found[group] = Watch(kind, queue, _settings(entry, settings))
+    return Watches(found, refused)
+
+
+def _entries(config: Config, groups: Iterable[str]) -> Iterator[tuple[str, ProgramEntry]]:
+    """Yields the groups that an entry names: first those with an entry of their own, whose queue may have any name."""
+    found = [(group, entry) for group in groups if (entry := config.entry_of_group(group)) is not None]
+    yield from sorted(found, key=lambda each: each[1].is_pattern)
+
+
+def _settings(entry: ProgramEntry, settings: ObserverSettings) -> Settings:
+    interval = entry.commit_interval
+    return Settings(
+        settings.interval_ms,
+        settings.report_interval_ms,
+        frozenset(entry.topics),
+        OffsetReset(entry.offset_reset),
+        None if interval is None else durations.parse(interval).ms,
+    )

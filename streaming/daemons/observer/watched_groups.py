@@ -1,0 +1,236 @@
+"""The groups that an observer watches: looks at those that may have changed, and returns what is to be reported."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from streaming.core.numbers import plural
+from streaming.core.observing.logs import Logs
+from streaming.core.observing.pictures import GroupPicture, GroupState, Place, place_name
+from streaming.core.observing.watched_group import Found, Report, WatchedGroup
+from streaming.daemons.activator.config import Config
+from streaming.daemons.observer.counts import Counts
+from streaming.daemons.observer.entries import Watch, watches
+from streaming.daemons.observer.settings import ObserverSettings
+from streaming.kafka.group_looks import GroupLooks
+from streaming.kafka.phantom_probe import PhantomProbe
+
+# New groups, new partitions, and beginnings of logs are looked for at this interval.
+FULL_LOOK_INTERVAL_MS = 10_000
+# What a look waits for the tests of backlogs. A test that takes longer goes on in the next look.
+_PROBE_S = 0.2
+# An answer that stays unknown for so long is told, such as that of members which commit nothing.
+_LONG_UNKNOWN_MS = 60_000
+_MAX_NAMES = 10
+
+
+@dataclass
+class Watched:
+    """A group.
+
+    Attributes:
+        watch: The group's settings, and its queue.
+        group: What was seen of it.
+        picture: The last answer about it.
+        found: What the last look has found; None: there was none.
+        told: The answer that was told last.
+        unknown_since_ms: Since when the answer is unknown; None if it is known, or that was told.
+        hints: The other sentences that were told, each once.
+    """
+
+    watch: Watch
+    group: WatchedGroup
+    picture: GroupPicture = field(default_factory=lambda: GroupPicture(GroupState.UNKNOWN))
+    found: Found | None = None
+    told: bool | None = None
+    unknown_since_ms: int | None = None
+    hints: set[str] = field(default_factory=set)
+
+    @property
+    def is_active(self) -> bool:
+        """Returns whether its members may commit something, or a message waits in it."""
+        return self.found is None or bool(self.found.members or self.found.waiting) or self.is_unknown
+
+    @property
+    def is_unknown(self) -> bool:
+        """Returns whether it is not known whether one more reader would have work."""
+        return self.found is None or self.found.verdict.one_more is None
+
+    def topics(self) -> set[str]:
+        """Returns the topics whose logs matter."""
+        committed = {topic for topic, _ in self.picture.committed}
+        return {*self.picture.subscribed(), *committed, *self.watch.settings.topics}
+
+
+class WatchedGroups:
+    """The groups that an observer watches."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (what it asks, and whom it tells)
+        self,
+        settings: ObserverSettings,
+        looks: GroupLooks,
+        probe: PhantomProbe,
+        counts: Counts,
+        say: Callable[[str], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._looks = looks
+        self._probe = probe
+        self._counts = counts
+        self._say = say
+        self._now_ms = now_ms
+        self._by_name: dict[str, Watched] = {}
+        self._refused: dict[str, str] = {}
+        self._logs = Logs()
+        self._asked: set[str] = set()
+        self._looked_ms: int | None = None
+
+    def look(self, config: Config, *, is_changed: bool = False) -> list[tuple[str, Report]]:
+        """Looks once; returns the queues of which there is something to report.
+
+        Args:
+            config: The file with the groups.
+            is_changed: Whether it has changed since the last look.
+
+        Raises:
+            UserError: Kafka does not answer.
+        """
+        begin_ms = self._now_ms()
+        is_full = is_changed or self._looked_ms is None or begin_ms - self._looked_ms >= FULL_LOOK_INTERVAL_MS
+        if is_full:
+            self._find(config)
+            due, moved = self._by_name, self._asked
+        else:
+            moved = self._looks.see_ends(self._asked, self._logs, self._now_ms)
+            due = {name: each for name, each in self._by_name.items() if each.is_active or each.topics() & moved}
+        before = {name: each.picture for name, each in due.items()}
+        for name, picture in self._looks.pictures({name: each.watch.kind for name, each in due.items()}).items():
+            due[name].picture = picture
+        self._see_logs(due.values(), is_full)
+        for name, each in due.items():
+            each.found = each.group.look(each.picture, self._logs, self._now_ms())
+            self._tell_of_commits(name, before[name], each.picture)
+        self._test(due)
+        self._looked_ms = begin_ms if is_full else self._looked_ms
+        self._count(due)
+        return self._reports(due)
+
+    def not_sent(self, queue: str, report: Report) -> None:
+        """Notes that Kafka has not taken a report; the next look makes another one."""
+        for each in self._by_name.values():
+            if each.watch.queue == queue:
+                each.group.not_sent(report)
+
+    def _find(self, config: Config) -> None:
+        """Finds the groups to watch."""
+        found = watches(config, self._looks.kinds(), self._settings)
+        is_new = found.by_group.keys() != self._by_name.keys() or self._looked_ms is None
+        for name in self._by_name.keys() - found.by_group.keys():
+            del self._by_name[name]
+        for name, watch in found.by_group.items():
+            known = self._by_name.get(name)
+            if known is None or known.watch.queue != watch.queue:
+                self._by_name[name] = Watched(watch, WatchedGroup(watch.settings))
+            else:
+                known.watch, known.group.settings = watch, watch.settings
+        if is_new:
+            names = ", ".join(sorted(self._by_name)[:_MAX_NAMES])
+            rest = ", ..." if len(self._by_name) > _MAX_NAMES else ""
+            self._say(f"watches {plural(len(self._by_name), 'consumer group')}{': ' if names else ''}{names}{rest}")
+        for name, why in found.refused.items():
+            if self._refused.get(name) != why:
+                self._say(f"{name}: not watched: {why}")
+        self._refused = dict(found.refused)
+
+    def _see_logs(self, groups: Iterable[Watched], is_full: bool) -> None:
+        """Looks at the logs of topics: at all in a full look, otherwise at those that are new."""
+        topics = {topic for each in groups for topic in each.topics()}
+        new = topics if is_full else topics - self._asked
+        if is_full:
+            self._asked = topics
+        else:
+            self._asked |= new
+        for topic in self._looks.see_topics(new, self._logs):
+            self._say(f"topic {topic} was deleted, or made again")
+        self._looks.see_logs(new, self._logs, self._now_ms())
+
+    def _test(self, due: dict[str, Watched]) -> None:
+        """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
+        begins: dict[Place, int] = {}
+        asking: dict[str, Place] = {}
+        for name, each in due.items():
+            for place, begin in each.found.to_test if each.found is not None else ():
+                if place not in begins:  # another group waits for the next look
+                    begins[place], asking[name] = begin, place
+                    break
+        probed = self._probe.probe(begins, _PROBE_S)
+        self._counts.probes += len(probed)
+        for name, place in asking.items():
+            if (result := probed.get(place)) is None:
+                continue
+            each = due[name]
+            each.group.phantoms.is_denied = result.is_denied
+            each.group.phantoms.probed(place, begins[place], result.empty_until, result.found)
+            again = each.group.look(each.picture, self._logs, self._now_ms())
+            each.found = replace(again, received=each.found.received if each.found is not None else 0)
+            self._tell_of_test(each, name, place, begins[place], result.found, result.is_denied)
+
+    def _reports(self, due: dict[str, Watched]) -> list[tuple[str, Report]]:
+        reports = []
+        for name, each in due.items():
+            now_ms = self._now_ms()
+            if each.found is None:
+                continue
+            self._tell_answer(name, each, now_ms)
+            if (report := each.group.report(each.found, now_ms)) is not None:
+                reports.append((each.watch.queue, report))
+        return reports
+
+    def _tell_answer(self, name: str, each: Watched, now_ms: int) -> None:
+        assert each.found is not None  # noqa: S101 - for the type checker
+        verdict = each.found.verdict
+        if verdict.one_more is None:
+            since_ms = each.unknown_since_ms = now_ms if each.unknown_since_ms is None else each.unknown_since_ms
+            if now_ms - since_ms >= _LONG_UNKNOWN_MS:
+                self._hint(each, name, f"one more: unknown for {_LONG_UNKNOWN_MS // 1000} s, {verdict.reason}")
+            return
+        each.unknown_since_ms = None
+        if verdict.one_more is not each.told:
+            each.told = verdict.one_more
+            self._say(f"{name}: one more: {'yes' if verdict.one_more else 'no'}, {verdict.reason}")
+
+    def _tell_of_commits(self, name: str, before: GroupPicture, now: GroupPicture) -> None:
+        back = [
+            f"{place_name(place)} from {before.committed[place]} to {offset}"
+            for place, offset in sorted(now.committed.items())
+            if offset < before.committed.get(place, 0)
+        ]
+        if back:
+            rest = ", ..." if len(back) > _MAX_NAMES else ""
+            self._say(f"{name}: offsets were set back: {', '.join(back[:_MAX_NAMES])}{rest}")
+
+    def _tell_of_test(  # noqa: PLR0913, PLR0917  (the test and its result)
+        self, each: Watched, name: str, place: Place, begin: int, found: int | None, is_denied: bool
+    ) -> None:
+        if is_denied:
+            self._hint(each, name, f"may not read {place[0]}, so offsets without content count as messages")
+        elif found is None:
+            self._counts.phantoms += 1
+            self._hint(each, name, f"{place_name(place)} holds only offsets without content from {begin} on")
+
+    def _hint(self, each: Watched, name: str, text: str) -> None:
+        """Says something about a group that it does not say again; what differs in numbers is the same."""
+        key = "".join(character for character in text if not character.isdigit())
+        if key not in each.hints:
+            each.hints.add(key)
+            self._say(f"{name}: {text}")
+
+    def _count(self, due: dict[str, Watched]) -> None:
+        counts = self._counts
+        counts.groups, counts.refused = len(self._by_name), len(self._refused)
+        counts.looked_at += len(due)
+        counts.unknown = sum(each.is_unknown for each in self._by_name.values())
+        counts.wanted = sum(
+            each.found is not None and each.found.verdict.one_more is True for each in self._by_name.values()
+        )
+        counts.backlog = sum(each.found.unread for each in self._by_name.values() if each.found is not None)
