@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupState, KafkaException
 from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import GroupIdNotFoundError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
@@ -80,7 +80,11 @@ class GroupLooks:
         classic = [name for name, kind in kinds.items() if kind is GroupKind.CLASSIC]
         described = self._in_parts(self._client.describe_groups, classic)
         committed = self._in_parts(self._client.list_group_offsets, list(kinds))
-        pictures = {name: _classic_picture(described.get(name), committed.get(name)) for name in classic}
+        pictures = {
+            name: _classic_picture(described.get(name), committed.get(name))
+            for name in classic
+            if not _is_not_found(described.get(name))
+        }
         for name in kinds.keys() - pictures.keys():
             pictures[name] = self._consumer_picture(name, committed.get(name))
         return pictures
@@ -192,6 +196,11 @@ def _connect(cluster: Cluster) -> KafkaAdminClient:
         )
     except KafkaError as error:
         raise UserError(f"kafka-python cannot connect to Kafka at {cluster.bootstrap_servers}: {error}") from None
+
+
+def _is_not_found(described: dict[str, Any] | None) -> bool:
+    """Returns whether there is no group of the classic protocol: it may have become one of the new protocol."""
+    return described is not None and str(described["error"]).startswith(f"[Error {GroupIdNotFoundError.errno}]")
 
 
 def _classic_picture(described: dict[str, Any] | None, committed: Any) -> GroupPicture:
