@@ -13,8 +13,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.wire.topics import Topics
 
-# Queues with one fault that are named, and faults of one kind that are told.
-_EXAMPLES = 3
+# The faults of one kind that are told.
 _MAX_FAULTS = 10
 
 
@@ -50,7 +49,7 @@ def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], n
     for fault, queues in sorted(found.items(), key=lambda each: (-len(each[1]), each[1][0])):
         told_of[fault.kind] += 1
         if told_of[fault.kind] <= _MAX_FAULTS:
-            yield Fault(fault.kind, _name(queues), f"{fault.problem}{more}")
+            yield Fault(fault.kind, tables.queue_names(queues), f"{fault.problem}{more}")
 
 
 def _is_of_interest(row: Mapping[str, Any]) -> bool:
@@ -80,10 +79,3 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) ->
             [f"{tables.unread_messages(row)}.", *queue_show.explanation(QueueFacts(row["queue"], None, None, row))]
         )
         yield Fault("queue OFF", "", why)
-
-
-def _name(queues: Sequence[str]) -> str:
-    if len(queues) == 1:
-        return f"queue {queues[0]}"
-    named, more = ", ".join(queues[:_EXAMPLES]), len(queues) - _EXAMPLES
-    return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"

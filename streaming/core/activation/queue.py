@@ -359,7 +359,7 @@ class Queue:
             monitor.last_empty_ms,
             monitor.last_activated_ms,
             self.is_count_uncertain,
-            *((-1, -1) if self.observation is None else self.observation.counts()),
+            *((-1, -1, NEVER_MS) if self.observation is None else self.observation.counts()),
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:

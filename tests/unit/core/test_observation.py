@@ -9,6 +9,7 @@ import pytest
 
 from streaming.core.activation.events import Event, ReportsLost
 from streaming.core.activation.queue_monitor import Reason, State
+from streaming.core.times import NEVER_MS
 from tests.support.histories import DAY, MINUTE, SECOND, Timeline, W, activation, create_queue, observed
 
 EVERY = W // 2
@@ -117,7 +118,20 @@ class TestSilence:
         observation = timeline.queue.observation
         assert observation is not None
         assert observation.one_more is None
+        assert observation.silent_since_ms == 0
         assert any(W < now_ms <= W + 2 * SECOND for now_ms, _ in timeline.rows)
+
+    @pytest.mark.parametrize("answer", [True, False, None])
+    def test_the_view_says_since_when_whatever_the_observer_has_said_last(self, answer: bool | None) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(9, answer, 1))
+        timeline.at(SECOND, observed(9, answer, 1))
+        timeline.at(MINUTE)
+        assert any(SECOND + W < written_ms <= 3 * SECOND + W for written_ms, _ in timeline.rows)
+        assert timeline.queue.observation is not None
+        assert timeline.queue.observation.silent_since_ms == SECOND
+        timeline.at(MINUTE + 1, observed(9, answer, 1))
+        assert timeline.queue.observation.silent_since_ms == NEVER_MS
 
 
 class TestLateBatches:
