@@ -182,6 +182,16 @@ def test_diagnose_finds_a_monitor_that_hangs(kafka: Kafka) -> None:
     assert found() == [], "its options let it commit every minute"
 
 
+@pytest.mark.parametrize("ago_ms", [5_000, 29_000, 31_000, 61_000, None])
+def test_views_and_diagnose_call_a_router_late_after_the_same_time(kafka: Kafka, said: Any, ago_ms: int | None) -> None:
+    kafka.signs["router"] = None if ago_ms is None else NOW_MS - ago_ms
+    _, told = said("router")
+    running = RunningInstance(Cluster("localhost:1"), TOPICS, pytest.fail, NOW_MS)
+    found = [fault.problem for fault in running._stuck("router")]
+    assert found == [line.removesuffix(".") for line in told.splitlines()]
+    assert bool(found) == (ago_ms is None or ago_ms > 30_000)
+
+
 def test_diagnose_names_the_monitor_first_and_goes_on_with_what_it_may_look_at(kafka: Kafka) -> None:
     kafka.members = []
     definitions = scene(service("A", "Orders"))
