@@ -16,11 +16,11 @@ from streaming.core.routing.definition_rules import RefusedDefinitionError, requ
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.resolving import NO_ROUTE, resolve
 from streaming.core.routing.routing_table import Route
-from streaming.core.times import iso_time, readable_time
+from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
-from streaming.system.logs import printable
+from streaming.system.ages import instant_utc
 from streaming.wire.topics import Topics, topic_name_problem
 
 # Databases that send, times services: some seconds.
@@ -43,7 +43,7 @@ class Fault:
 
     def as_text(self) -> str:
         """Returns a line for people."""
-        return printable(f"{self.kind}: {self.where}: {self.problem}")
+        return f"{self.kind}: {self.where}: {self.problem}"
 
     def as_json(self) -> str:
         """Returns one line of JSON."""
@@ -161,7 +161,7 @@ def _expired_routes_that_are_needed(
             count = sum(found for each, found in needed_by.items() if decisions[each].outcome is Outcome.DELAYED)
             of_open = f" of {count:,} open conversations" if count else ""
             problem = (
-                f"expired at {readable_time(iso_time(route.expires_at_ms or 0))}, and without it messages{of_open} to "
+                f"expired at {instant_utc(iso_time(route.expires_at_ms or 0))}, and without it messages{of_open} to "
                 f"{route.service_name} wait ({numbers[0]}). Give it a new --lifetime, or create another route"
             )
             yield Fault("expired route", _name(route), problem)

@@ -1,8 +1,9 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +26,9 @@ from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
+
+if TYPE_CHECKING:
+    from streaming.cli.routing import diagnosing
 
 routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
 
@@ -313,12 +317,7 @@ def diagnose(
         message_forwarding is OnOff.ON,
     )
 
-    def tell(faults: Iterable[diagnosing.Fault]) -> bool:
-        told = [*faults]
-        for fault in told:
-            typer.echo(fault.as_json() if as_json else fault.as_text())
-        return bool(told)
-
+    tell = partial(_tell, as_json=as_json)
     if kafka is None:
         is_faulty = tell(diagnosing.faults(source, None, topics, {}))
     else:
@@ -334,6 +333,17 @@ def diagnose(
     if not is_faulty and not as_json:
         typer.echo("no faults found")
     raise typer.Exit(1 if is_faulty else 0)
+
+
+def _tell(faults: "Iterable[diagnosing.Fault]", *, as_json: bool) -> bool:
+    """Prints faults; returns whether there are any."""
+    told = [*faults]
+    for fault in told:
+        if as_json:
+            typer.echo(fault.as_json())
+        else:
+            say(fault.as_text())
+    return bool(told)
 
 
 def _seconds(lifetime: Duration | None) -> int | None:
