@@ -30,7 +30,6 @@ PROGRAMS = {
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
 }
 
-_AGE = "the age of what follows"
 _NO_SIGN = {
     "monitor": (
         "no monitor has left a sign of life: none has committed a batch, that was longer ago than Kafka keeps the "
@@ -78,7 +77,14 @@ def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: s
     return True
 
 
-def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) -> bool:
+def introduce(
+    kafka: Cluster,
+    topics: Topics,
+    program: str,
+    *,
+    as_json: bool,
+    without: str = " What follows is what the last one has written.",
+) -> bool:
     """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
 
     Returns whether the program may run.
@@ -88,14 +94,15 @@ def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) ->
         topics: The topics.
         program: The program that writes the view: `monitor` or `router`.
         as_json: Whether the view is for programs. Its rows have times of their own.
+        without: What follows if no such program runs.
     """
-    may_run = warn_of_absence(kafka, topics, program, " What follows is what the last one has written.")
-    with _told_if_denied(_AGE):
+    may_run = warn_of_absence(kafka, topics, program, without)
+    with _told_if_denied(_last_batch(program)):
         sign, now_ms = last_sign(kafka, topics, program), _now_ms()
         if may_run and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
         elif sign is None:
-            say(f"{_AGE} is unknown: {_NO_SIGN[program]}.", err=True)
+            say(f"{_last_batch(program)} is unknown: {_NO_SIGN[program]}.", err=True)
         if sign is not None and not as_json:
             typer.echo(as_of(sign.committed_ms, now_ms))
     return may_run
@@ -103,7 +110,7 @@ def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) ->
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
     """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
-    with _told_if_denied(_AGE):
+    with _told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
             typer.echo(as_of(sign.committed_ms, _now_ms()))
 
@@ -140,6 +147,10 @@ def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
         f"the {program}'s last sign of life is {age(sign.committed_ms, now_ms)} old, and there should be one every "
         f"{every}. {advice}"
     )
+
+
+def _last_batch(program: str) -> str:
+    return f"when a {program} last committed a batch"
 
 
 @contextmanager

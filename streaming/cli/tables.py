@@ -38,7 +38,7 @@ _REASON_STYLES = {
 }
 
 # Queues of which one thing is true that are named.
-_EXAMPLES = 3
+EXAMPLES = 3
 # From this width on, tables and lines have all columns.
 _WIDE = 110
 # Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
@@ -214,7 +214,7 @@ def queue_names(queues: Sequence[str]) -> str:
     """Returns the names of queues for a sentence; of many, their number and the first ones."""
     if len(queues) == 1:
         return f"queue {queues[0]}"
-    named, more = ", ".join(queues[:_EXAMPLES]), len(queues) - _EXAMPLES
+    named, more = ", ".join(queues[:EXAMPLES]), len(queues) - EXAMPLES
     return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
 
 

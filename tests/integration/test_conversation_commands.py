@@ -225,7 +225,7 @@ def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedB
     for words, empty in ((("conversation", "list"), "no endpoints"), (("transmissions",), "nothing waits")):
         first, age, rows, *_ = run(alone, *words).splitlines()
         assert first.startswith("no router is in the consumer group")
-        assert age.startswith("the age of what follows is unknown: no router has left a sign of life")
+        assert age.startswith("when a router last committed a batch is unknown: no router has left a sign of life")
         assert rows == empty
         said = run(alone, *words, "--service", "//nosuch")
         assert said.splitlines()[2] == empty

@@ -33,13 +33,14 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
 
 
 def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], nobody: str | None) -> Iterator[Fault]:
-    """Yields the faults of queues, those first that most of them have.
+    """Yields the faults of queues, first that they are OFF, then what most of them have.
 
     Args:
         rows: Rows of the monitors view.
         told: Queue -> what the activators say about it.
         nobody: The sentence about activators of which none runs; None if one runs, or this is not known.
     """
+    yield from _off([row for row in rows if not row["is_receive_enabled"] and row["unread_messages"] > 0])
     found: dict[Fault, list[str]] = defaultdict(list)
     for row in rows:
         for fault in dict.fromkeys(_faults_of(row, told.get(row["queue"], ()), nobody)):
@@ -74,8 +75,22 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) ->
         yield Fault("no reader", "", f"no activator starts a reader: {nobody}")
     if (failure := tables.failure(row)) is not None:
         yield Fault("tasks fail", "", failure)
-    if not row["is_receive_enabled"] and row["unread_messages"] > 0:
-        why = " ".join(
-            [f"{tables.unread_messages(row)}.", *queue_show.explanation(QueueFacts(row["queue"], None, None, row))]
-        )
-        yield Fault("queue OFF", "", why)
+
+
+def _off(rows: Sequence[dict[str, Any]]) -> Iterator[Fault]:
+    """Yields the faults of queues that are OFF: one for each, or one for all of them if they are many."""
+    names = [row["queue"] for row in rows]
+    if len(rows) <= tables.EXAMPLES:
+        for row in rows:
+            yield Fault("queue OFF", tables.queue_names([row["queue"]]), _why_off(row))
+        return
+    unread = sum(row["unread_messages"] for row in rows)
+    is_uncertain = any(row.get("is_count_uncertain") for row in rows)
+    one = rows[0] | {"queue": "QUEUE", "unread_messages": unread, "is_count_uncertain": is_uncertain}
+    why = f"{_why_off(one)} All queues: `{hints.command('queues')}`"
+    yield Fault("queue OFF", tables.queue_names(names), why)
+
+
+def _why_off(row: dict[str, Any]) -> str:
+    why = queue_show.explanation(QueueFacts(row["queue"], None, None, row))
+    return " ".join([f"{tables.unread_messages(row)}.", *why])
