@@ -4,7 +4,6 @@ Each program is a member of a consumer group. Monitor and router leave a sign of
 committed.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,7 +16,7 @@ from streaming.daemons.transport import transport
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.ages import age, as_of
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
@@ -98,7 +97,7 @@ def introduce(
     """
     may_run = warn_of_absence(kafka, topics, program, without)
     with _told_if_denied(_last_batch(program)):
-        sign, now_ms = last_sign(kafka, topics, program), _now_ms()
+        sign, now_ms = last_sign(kafka, topics, program), wall_clock.now_ms()
         if may_run and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
         elif sign is None:
@@ -112,7 +111,7 @@ def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
     """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
     with _told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
-            typer.echo(as_of(sign.committed_ms, _now_ms()))
+            typer.echo(as_of(sign.committed_ms, wall_clock.now_ms()))
 
 
 def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None:
@@ -159,7 +158,3 @@ def _told_if_denied(what: str) -> Iterator[None]:
         yield
     except AccessDeniedError as error:
         say(f"{what} is unknown: {error}", err=True)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,7 +8,6 @@ from itertools import islice
 from confluent_kafka.admin import AclOperation
 
 from streaming.cli.routing.explaining import Source
-from streaming.cli.routing.service_commands import now_ms
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Conversation, Outcome
 from streaming.core.routing.databases import Service
@@ -19,7 +18,7 @@ from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.ages import instant_utc
 from streaming.wire.topics import Topics, topic_name_problem
 
@@ -65,7 +64,7 @@ def faults(
         UserError: Kafka cannot be reached or refuses.
     """
     definitions = source.load()
-    definitions.advance(now_ms())
+    definitions.advance(wall_clock.now_ms())
     found = [
         *_disabled_brokers(definitions),
         *_msdb_without_routes(definitions),

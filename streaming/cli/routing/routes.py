@@ -23,7 +23,7 @@ from streaming.cli.options import (
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations, hints
+from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -162,11 +162,11 @@ def list_routes(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """List the routes, expired ones too."""
-    from streaming.cli.routing.service_commands import now_ms, read_definitions
+    from streaming.cli.routing.service_commands import read_definitions
     from streaming.wire.service_definitions import rows_of
 
     definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
-    definitions.advance(now_ms())
+    definitions.advance(wall_clock.now_ms())
     rows = [row for row in rows_of(definitions)["routes"] if database in (None, row["database"])]
     for row in rows:
         row["is_expired"] = row["name"] not in definitions.tables[row["database"]].live
@@ -305,7 +305,6 @@ def diagnose(
     """
     from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, explaining, running_faults
-    from streaming.cli.routing.service_commands import now_ms
 
     topics = Topics(topic_prefix)
     kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
@@ -323,7 +322,7 @@ def diagnose(
     else:
         found = source.load()
         running = running_faults.RunningInstance(
-            kafka, topics, lambda line: say(f"warning: {line}", err=True), now_ms()
+            kafka, topics, lambda line: say(f"warning: {line}", err=True), wall_clock.now_ms()
         )
         is_faulty = tell(running.programs(found))
         if not as_json:
