@@ -68,6 +68,21 @@ def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:
     return Verdict(None, f"no answer came about {missing}")
 
 
+def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
+    """Returns the verdict about a group without members, or that it is unknown if it has partitions without a commit.
+
+    Args:
+        verdict: The verdict by its committed offsets.
+        sizes: The numbers of offsets in the partitions that it has never committed, although it reads their topics.
+    """
+    if verdict.one_more is not False or not sizes:
+        return verdict
+    most = max(sizes, key=lambda place: sizes[place])
+    holds = f"{place_name(most)}, which it has never committed, holds {plural(sizes[most], 'offset')}"
+    begin = "whether its consumers begin before or behind them (auto.offset.reset), only they know"
+    return Verdict(None, f"{verdict.reason}, but {holds}: {begin}")
+
+
 def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
     """Decides for a group that nobody is a member of.
 
