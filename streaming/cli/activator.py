@@ -3,7 +3,6 @@
 import json
 import logging
 import signal
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +20,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.errors import UserError
-from streaming.system import logs, stop_signals
+from streaming.system import logs, stop_signals, wall_clock
 from streaming.system.logs import LogFormat
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
     from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show
 
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock.now_ms()
     found = read_status(state_directory, now_ms)
     if as_json:
         typer.echo(json.dumps(found))

@@ -1,6 +1,5 @@
 """Reads what the activators have published about queues, and whether they run; and says it in sentences."""
 
-import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.ages import age, instant_utc
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
@@ -51,7 +50,7 @@ class Told:
         last = [f"the last one ended at {instant_utc(ended.at)}: {ended.how}"] if ended is not None else []
         if self.is_running is False:
             left = [f"entry {row.entry}", words.programs(row), *last]
-            return [*self.why(), f"when it last wrote, {age(self.at_ms, _now_ms())} ago: {'; '.join(left)}"]
+            return [*self.why(), f"when it last wrote, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(left)}"]
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
 
     def as_json(self) -> dict[str, Any]:
@@ -154,8 +153,4 @@ def _members(kafka: Cluster, group_id: str) -> set[str] | None:
 
 
 def _now() -> str:
-    return iso_time(_now_ms())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return iso_time(wall_clock.now_ms())

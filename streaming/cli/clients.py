@@ -48,7 +48,8 @@ def watch(
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
         with suppress(UserError):  # it waits for Kafka, whatever happens
-            introduce(kafka, topics, "monitor", as_json=as_json)
+            news = {} if from_beginning else {"without": " Nothing is shown before one runs."}
+            introduce(kafka, topics, "monitor", as_json=as_json, **news)
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 

@@ -24,6 +24,8 @@ from streaming.core.numbers import plural
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.logs import printable
+from streaming.system.screens import FILE_WIDTH, Sentence
+from streaming.system.wrapping import columns
 
 if TYPE_CHECKING:
     from streaming.cli.group_survey import Finding
@@ -79,10 +81,13 @@ def _essence(finding: "Finding") -> tuple[Any, ...]:
 
 
 def _print(found: Iterable["Finding"], as_json: bool) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    is_screen = sys.stdout.isatty()
+    console = Console(highlight=False, width=columns(sys.stdout) if is_screen else FILE_WIDTH)
     for each in found:
         if as_json:
             print(json.dumps(as_plain(each)), flush=True)  # noqa: T201
+        elif is_screen:
+            console.print(Sentence(lines(each)), crop=False)
         else:
             console.print(lines(each), soft_wrap=True)
 

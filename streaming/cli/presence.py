@@ -4,7 +4,6 @@ Each program is a member of a consumer group. Monitor and router leave a sign of
 committed.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,7 +16,7 @@ from streaming.daemons.transport import transport
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.ages import age, as_of
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
@@ -30,7 +29,6 @@ PROGRAMS = {
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
 }
 
-_AGE = "the age of what follows"
 _NO_SIGN = {
     "monitor": (
         "no monitor has left a sign of life: none has committed a batch, that was longer ago than Kafka keeps the "
@@ -78,7 +76,14 @@ def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: s
     return True
 
 
-def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) -> bool:
+def introduce(
+    kafka: Cluster,
+    topics: Topics,
+    program: str,
+    *,
+    as_json: bool,
+    without: str = " What follows is what the last one has written.",
+) -> bool:
     """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
 
     Returns whether the program may run.
@@ -88,14 +93,15 @@ def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) ->
         topics: The topics.
         program: The program that writes the view: `monitor` or `router`.
         as_json: Whether the view is for programs. Its rows have times of their own.
+        without: What follows if no such program runs.
     """
-    may_run = warn_of_absence(kafka, topics, program, " What follows is what the last one has written.")
-    with _told_if_denied(_AGE):
-        sign, now_ms = last_sign(kafka, topics, program), _now_ms()
+    may_run = warn_of_absence(kafka, topics, program, without)
+    with _told_if_denied(_last_batch(program)):
+        sign, now_ms = last_sign(kafka, topics, program), wall_clock.now_ms()
         if may_run and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
         elif sign is None:
-            say(f"{_AGE} is unknown: {_NO_SIGN[program]}.", err=True)
+            say(f"{_last_batch(program)} is unknown: {_NO_SIGN[program]}.", err=True)
         if sign is not None and not as_json:
             typer.echo(as_of(sign.committed_ms, now_ms))
     return may_run
@@ -103,9 +109,9 @@ def introduce(kafka: Cluster, topics: Topics, program: str, *, as_json: bool) ->
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
     """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
-    with _told_if_denied(_AGE):
+    with _told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
-            typer.echo(as_of(sign.committed_ms, _now_ms()))
+            typer.echo(as_of(sign.committed_ms, wall_clock.now_ms()))
 
 
 def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None:
@@ -142,13 +148,13 @@ def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
     )
 
 
+def _last_batch(program: str) -> str:
+    return f"when a {program} last committed a batch"
+
+
 @contextmanager
 def _told_if_denied(what: str) -> Iterator[None]:
     try:
         yield
     except AccessDeniedError as error:
         say(f"{what} is unknown: {error}", err=True)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,6 +1,5 @@
 """Collects all that is known about a queue from the records of commands, of the monitor and of readers."""
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import wall_clock
 from streaming.wire import input_records, notifications
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation
@@ -146,7 +146,7 @@ def topic_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, int] | N
 
 def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session]:
     """Applies the recent reports of readers as the monitor does, and returns the sessions that result."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock.now_ms()
     definition = QueueDefinition.automatic(True)
     definition.handles_poison = False
     state = Queue(definition, CoreSettings())

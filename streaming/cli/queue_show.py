@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import UNCERTAIN, failure, state_name, unread_count
+from streaming.cli.tables import UNCERTAIN, failure, observed, state_name, unread_count
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
@@ -44,6 +44,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             is_topic=facts.partitions is not None,
             is_watched=facts.is_watched,
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
+            observed=observed(row),
         )
     )
 

@@ -15,6 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.lines import say
+from streaming.core.activation.explanation import Observed
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.numbers import plural
 from streaming.core.times import date_and_time
@@ -36,6 +37,8 @@ _REASON_STYLES = {
     "TIMEOUT_EXPIRED": "bold red",
 }
 
+# Queues of which one thing is true that are named.
+EXAMPLES = 3
 # From this width on, tables and lines have all columns.
 _WIDE = 110
 # Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
@@ -147,13 +150,17 @@ def _warn(line: str) -> None:
 # The meanings of the states, for the legend below the table.
 _STATES = {
     "INACTIVE": "nothing to receive",
-    "NOTIFIED": "a reader was requested, and no RECEIVE has come since",
-    "RECEIVES_OCCURRING": "readers are receiving; one more is requested when it would have work",
+    "NOTIFIED": "a reader was requested, and has not come yet",
+    "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
     "queue OFF": "no notification is written, and no task is started",
     "no monitor": "no notification can be written, and no task can be started",
 }
 
 
+_ONE_MORE = (
+    "one more: of a queue whose readers report nothing, whether one more would have work, as an observer sees their "
+    "consumer group; one is requested only while it says yes"
+)
 UNCERTAIN = (
     "reports were deleted by Kafka before the monitor has read them, so this count is uncertain until a reader finds "
     "the queue empty"
@@ -173,9 +180,42 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> G
         Text(),
         *(Sentence(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
-        *(Sentence(line, "red") for line in (*failures(rows), *troubles)),
+        *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
+        *(Sentence(line, "red") for line in (*failures(rows), *_without_observer(rows), *troubles)),
         Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
     )
+
+
+def observed(row: Mapping[str, Any]) -> Observed | None:
+    """Returns what an observer says of the readers of a row of the monitors view; None if they report."""
+    if (members := row.get("members")) is None:
+        return None
+    since = row.get("observer_silent_since")
+    start = hints.command("observe", "--config", "FILE")
+    return Observed(members, row.get("one_more"), instant_utc(since) if since else None, start)
+
+
+def _without_observer(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yields a line about the queues whose observer should have reported, if there are some."""
+    missing = [
+        (row["queue"], seen)
+        for row in rows
+        if (seen := observed(row)) is not None and seen.is_missing(row["unread_messages"])
+    ]
+    if missing:
+        names = queue_names([name for name, _ in missing])
+        yield printable(
+            f"{names}: nothing has been heard of an observer, so no reader is requested. Does one run? One is started "
+            f"with: `{missing[0][1].start}`"
+        )
+
+
+def queue_names(queues: Sequence[str]) -> str:
+    """Returns the names of queues for a sentence; of many, their number and the first ones."""
+    if len(queues) == 1:
+        return f"queue {queues[0]}"
+    named, more = ", ".join(queues[:EXAMPLES]), len(queues) - EXAMPLES
+    return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def failures(rows: list[dict[str, Any]]) -> list[str]:
@@ -216,7 +256,14 @@ def unread_count(row: dict[str, Any]) -> str:
 def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
     """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
-    counts = ("unread\nmessages", "readers\nwaiting", *(["tasks\nrunning"] if has_tasks else []), "times\nactivated")
+    has_groups = any(map(observed, rows))
+    counts = (
+        "unread\nmessages",
+        "readers\nwaiting",
+        *(["group's\nmembers", "one\nmore"] if has_groups else []),
+        *(["tasks\nrunning"] if has_tasks else []),
+        "times\nactivated",
+    )
     columns_of_rows = [
         *map(Column, ("queue", "state")),
         *(Column(name, is_number=True) for name in counts),
@@ -228,6 +275,7 @@ def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
             cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
             Text(unread_count(row)),
             Text(str(row["tasks_waiting"])),
+            *(_group_cells(observed(row)) if has_groups else []),
             *([_tasks_cell(row)] if has_tasks else []),
             Text(f"{row['activation_sequence']:,}"),
             cell(instant(row["last_activated_time"])),
@@ -285,6 +333,14 @@ def width() -> int:
 def is_narrow() -> bool:
     """Returns whether standard output has no room for all columns of a wide table."""
     return width() < _WIDE
+
+
+def _group_cells(seen: Observed | None) -> list[Text]:
+    """Returns the number of a consumer group's members, and whether one more would have work."""
+    if seen is None:
+        return [Text("-"), Text("-")]
+    answer = "unknown" if seen.one_more is None else _word(seen.one_more)
+    return [Text(f"{seen.members:,}"), Text(answer, "" if seen.silent_since is None else "yellow")]
 
 
 def _tasks_cell(row: dict[str, Any]) -> Text:

@@ -28,7 +28,10 @@ def date_and_time(iso: str) -> tuple[str, str]:
 
 
 def readable_time(iso: str) -> str:
-    """Returns such an instant for people, as `2026-01-31 14:03:12 UTC`."""
+    """Returns such an instant for a text that is kept or the same at any time, as `2026-01-31 14:03:12 UTC`.
+
+    What is shown at once leaves out the date of today (streaming.system.ages).
+    """
     return " ".join((*date_and_time(iso), "UTC"))
 
 

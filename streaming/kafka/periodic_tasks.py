@@ -15,7 +15,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, encode_program
 from streaming.wire.topics import Topics
 
@@ -39,7 +39,7 @@ class Clock:
     @staticmethod
     def iso_time(instant_ms: int) -> str:
         """Returns an instant by the wall clock, as ISO 8601."""
-        return iso_time(time.time_ns() // 1_000_000 + instant_ms - Clock.now_ms())
+        return iso_time(wall_clock.now_ms() + instant_ms - Clock.now_ms())
 
 
 class Publisher:

@@ -1,8 +1,7 @@
 """Instants and ages for people: when something was or will be, and how long ago that is."""
 
-import time
-
 from streaming.core.times import date_and_time, iso_time
+from streaming.system import wall_clock
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 
@@ -19,7 +18,7 @@ def instant_utc(iso: str | None) -> str:
 
 def today() -> str:
     """Returns the date of today in UTC."""
-    return date_and_time(iso_time(time.time_ns() // 1_000_000))[0]
+    return date_and_time(iso_time(wall_clock.now_ms()))[0]
 
 
 def as_of(at_ms: int, now_ms: int) -> str:

@@ -27,6 +27,7 @@ from streaming.system.ports import HOST, bind_free
 from streaming.system.processes import ChildProcess
 from streaming.system.relay import Relay
 from streaming.system.stop_signals import STOP_SIGNALS, Stopped
+from streaming.system.wrapping import fitted
 
 # Measured on an otherwise idle machine with 2 cores and Java 17, with a new data directory: format 0.7 s with the JVM's
 # defaults and 0.5 s with these options, start 1.7 s, stop 0.2 to 0.4 s. Other options for the broker, one run each:
@@ -222,9 +223,14 @@ def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int
         sys.stdout.write(f"broker ready {broker.bootstrap_servers}\n")
         sys.stdout.flush()
         if data_dir is None:
-            sys.stderr.write("warning: without --data-dir, all topics and records are lost when this broker stops\n")
+            warn("without --data-dir, all topics and records are lost when this broker stops")
         broker.wait()
     return 0
+
+
+def warn(problem: str) -> None:
+    """Prints a warning to the standard error."""
+    sys.stderr.write(fitted(f"warning: {problem}", sys.stderr) + "\n")
 
 
 @contextlib.contextmanager

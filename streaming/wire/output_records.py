@@ -58,7 +58,8 @@ class MonitorRow(Struct, omit_defaults=True):
 
     `is_count_uncertain` is present only if it is true. The fields after it are present only if tasks of the queue fail:
     how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
-    started. The last two are present only for a queue that an observer reports; the last one only if it is known.
+    started. The last three are present only for a queue that an observer reports: the group's members, what it says of
+    one more, if that is known, and since when it has been silent, if it is.
     """
 
     database_name: str
@@ -86,6 +87,7 @@ class MonitorRow(Struct, omit_defaults=True):
     next_start_time: Short | None = None
     members: Int64 | None = None
     one_more: bool | None = None
+    observer_silent_since: Short | None = None
 
 
 class BatchRecord(Struct):

@@ -207,11 +207,11 @@ def test_diagnose_finds_programs_that_do_not_get_on(broker: SharedBroker, tmp_pa
     stuck = Scene(broker.bootstrap_servers, tmp_path)
     topics, at_ms = stuck.topics, time.time_ns() // 1_000_000
     instance = RunningInstance(stuck.cluster, topics, pytest.fail, at_ms + 120_000)
-    assert [*instance._stuck_router(), *instance._stuck_transport()] == []
+    assert [*instance._stuck_transport()] == []
     progress = ProgressRecord(1, 1, {}, iso_time(at_ms))
     stuck.write(topics.service_progress, 0, encode_progress(progress), KEY)
     stuck.decide(1, CleanUp(0, 0))
-    found = [*instance._stuck_router(), *instance._stuck_transport()]
+    found = [*instance._stuck("router"), *instance._stuck_transport()]
     assert [(each.kind, each.where) for each in found] == [("program stuck", "router"), ("program stuck", "transport")]
     assert found[1].problem.startswith("decisions of more than a minute ago are not carried out in 1 partition of")
     assert "(1)" in found[1].problem
@@ -225,7 +225,7 @@ def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedB
     for words, empty in ((("conversation", "list"), "no endpoints"), (("transmissions",), "nothing waits")):
         first, age, rows, *_ = run(alone, *words).splitlines()
         assert first.startswith("no router is in the consumer group")
-        assert age.startswith("the age of what follows is unknown: no router has left a sign of life")
+        assert age.startswith("when a router last committed a batch is unknown: no router has left a sign of life")
         assert rows == empty
         said = run(alone, *words, "--service", "//nosuch")
         assert said.splitlines()[2] == empty

@@ -1,15 +1,16 @@
-"""A consumer group in memory that knows nothing of this project, its topic, and the truth about who has work.
+"""A consumer group in memory that knows nothing of this project, its topics, and the truth about who has work.
 
 Members own partitions, work at their own speed, and commit by the clock or after each message. Records of aborted
 transactions, and markers, take offsets and have no content.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 
-TOPIC = "t"
+TOPICS = ("t", "u")
 
 
 @dataclass
@@ -37,9 +38,10 @@ class PlainMember:
 
 
 class PlainGroup:
-    """The group and its topic.
+    """The group and its topics.
 
     Attributes:
+        assignor: The name of its assignor.
         members: Its members.
         rebalances_until_ms: Until when it rebalances.
         positions: Up to which offset each partition was worked on.
@@ -48,11 +50,12 @@ class PlainGroup:
         ends: The last stable offsets.
     """
 
-    def __init__(self, random: Random, partitions: int) -> None:
+    def __init__(self, random: Random, partitions: Mapping[str, int], assignor: str = "cooperative-sticky") -> None:
         self.random = random
+        self.assignor = assignor
         self.members: list[PlainMember] = []
         self.rebalances_until_ms = 0
-        places = [(TOPIC, number) for number in range(partitions)]
+        places = [(topic, number) for topic, count in partitions.items() for number in range(count)]
         self.ends = dict.fromkeys(places, 0)
         self.positions, self.committed = dict(self.ends), dict(self.ends)
         self.contents: dict[Place, list[int]] = {place: [] for place in places}
@@ -83,10 +86,24 @@ class PlainGroup:
         for member in self.members:
             self._commit(member, now_ms)
             member.places = []
-        for number, place in enumerate(self.ends):
+        for place in self.ends:
             self.positions[place] = self.committed[place]
-            if self.members:
-                self.members[number % len(self.members)].places.append(place)
+        for member, places in zip(self.members, self._shares(len(self.members)), strict=True):
+            member.places = places
+
+    def _shares(self, members: int) -> list[list[Place]]:
+        """Returns the partitions of each of so many members."""
+        places = [*self.ends]
+        if self.assignor != "range":
+            return [places[number::members] for number in range(members)]
+        shares: list[list[Place]] = [[] for _ in range(members)]
+        for topic in dict.fromkeys(topic for topic, _ in places):
+            left = [place for place in places if place[0] == topic]
+            for number, share in enumerate(shares):
+                count = -(-len(left) // (members - number))
+                share.extend(left[:count])
+                left = left[count:]
+        return shares
 
     def _commit(self, member: PlainMember, now_ms: int) -> None:
         member.committed_ms = now_ms
@@ -131,9 +148,15 @@ class PlainGroup:
         """Returns the truth: whether one more reader would take work from somebody, or work that nobody does."""
         if not self.members:
             return any(self.waiting(place) for place in self.ends)
-        if len(self.members) >= len(self.ends):
+        if not all(member.places for member in self.members):
             return False
-        return any(sum(self._is_behind(member, place) for place in member.places) >= 2 for member in self.members)
+        behind = {place for member in self.members for place in member.places if self._is_behind(member, place)}
+        if self.assignor == "range":
+            shares = self._shares(len(self.members) + 1)
+            have_work = sum(not behind.isdisjoint(member.places) for member in self.members)
+            return sum(not behind.isdisjoint(share) for share in shares) > have_work
+        is_full = len(self.members) >= len(self.ends)
+        return not is_full and any(len(behind.intersection(member.places)) >= 2 for member in self.members)
 
     def _is_behind(self, member: PlainMember, place: Place) -> bool:
         # Where there are members, content is not tested: a member that is not stuck passes offsets without content.
@@ -144,7 +167,6 @@ class PlainGroup:
         state = GroupState.STABLE if self.members else GroupState.EMPTY
         if self.is_rebalancing(now_ms) and self.members:
             state = GroupState.REBALANCING
-        members = tuple(
-            Member(each.name, each.name, "", frozenset({TOPIC}), frozenset(each.places)) for each in self.members
-        )
-        return GroupPicture(state, "cooperative-sticky", members, dict(self.committed))
+        topics = frozenset(topic for topic, _ in self.ends)
+        members = tuple(Member(each.name, each.name, "", topics, frozenset(each.places)) for each in self.members)
+        return GroupPicture(state, self.assignor, members, dict(self.committed))

@@ -140,7 +140,9 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     described = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
     documented = [(client, name) for client, name in described if client.startswith("`diagnose`")]
     groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID, DEFAULT_GROUP_ID)
-    assert documented == [("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, *groups)]
+    assert documented == [
+        ("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, Topics().service_progress, *groups)
+    ]
 
 
 def test_the_rights_of_a_transport() -> None:

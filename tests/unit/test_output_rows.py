@@ -328,6 +328,16 @@ class TestMonitors:
         row = rows(shard.batch(START + 8 * SECOND, receive("MESSAGES", messages=1)))["Q"]
         assert not {"task_failures", "task_failure", "failing_since", "next_start_time"} & row.keys()
 
+    def test_what_an_observer_says_and_since_when_it_is_silent(self) -> None:
+        shard = FakeShard()
+        report = {"type": "OBSERVED", "queue": "Q", "unread": 5, "one_more": True, "members": 2}
+        row = rows(shard.batch(START, record(Source.RECEIVES, report, timestamp_ms=START)))["Q"]
+        assert (row["members"], row["one_more"], row["unread_messages"]) == (2, True, 5)
+        assert "observer_silent_since" not in row
+        row = rows(shard.batch(START + W + SECOND))["Q"]
+        assert (row["members"], row["observer_silent_since"]) == (2, iso_time(START))
+        assert "one_more" not in row
+
     def test_a_queue_that_is_off(self) -> None:
         shard = FakeShard()
         shard.batch(START, command("CREATE_QUEUE"), arrival(count=2))

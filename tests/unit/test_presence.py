@@ -4,14 +4,18 @@ import json
 import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from streaming.cli import presence
+from streaming.cli import presence, tables
+from streaming.cli.main import app
 from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.routing.definitions import Definitions
+from streaming.kafka import topic_follower
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -129,6 +133,22 @@ def test_of_a_program_that_does_not_run_the_age_is_said_too_and_nothing_of_its_l
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("is_from_beginning", [True, False])
+def test_watch_says_that_what_follows_is_old_only_if_something_follows(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, is_from_beginning: bool
+) -> None:
+    kafka.members = []
+    monkeypatch.setattr(topic_follower, "TopicFollower", lambda *_: nullcontext())
+    monkeypatch.setattr(tables, "watch", lambda *_: None)
+    shown = CliRunner().invoke(
+        app, ["watch", "--topic-prefix", "p-", *(["--from-beginning"] if is_from_beginning else [])]
+    )
+    assert shown.exit_code == 0
+    assert "no monitor is in the consumer group" in shown.output
+    assert ("follows" in shown.output) == is_from_beginning
+    assert ("Nothing is shown before one runs." in shown.output) != is_from_beginning
+
+
 @pytest.mark.parametrize("program", ["monitor", "router"])
 def test_of_a_program_that_never_ran_the_age_is_said_to_be_unknown(kafka: Kafka, said: Any, program: str) -> None:
     kafka.members = []
@@ -136,14 +156,14 @@ def test_of_a_program_that_never_ran_the_age_is_said_to_be_unknown(kafka: Kafka,
     absence, age = err.splitlines()
     assert out == ""
     assert absence.startswith(f"no {program} is in the consumer group")
-    assert age.startswith(f"the age of what follows is unknown: no {program} has left a sign of life")
+    assert age.startswith(f"when a {program} last committed a batch is unknown: no {program} has left a sign of life")
 
 
 def test_what_the_user_may_not_look_at_is_said_to_be_unknown(kafka: Kafka, said: Any) -> None:
     kafka.members = kafka.refusal = RightMissingError("no right.")
     assert said() == (
         "",
-        "whether a monitor runs is unknown: no right.\nthe age of what follows is unknown: no right.\n",
+        "whether a monitor runs is unknown: no right.\nwhen a monitor last committed a batch is unknown: no right.\n",
     )
 
 
@@ -180,6 +200,16 @@ def test_diagnose_finds_a_monitor_that_hangs(kafka: Kafka) -> None:
     assert found() == []
     kafka.monitor_committed(40_000, next_within_ms=60_000)
     assert found() == [], "its options let it commit every minute"
+
+
+@pytest.mark.parametrize("ago_ms", [5_000, 29_000, 31_000, 61_000, None])
+def test_views_and_diagnose_call_a_router_late_after_the_same_time(kafka: Kafka, said: Any, ago_ms: int | None) -> None:
+    kafka.signs["router"] = None if ago_ms is None else NOW_MS - ago_ms
+    _, told = said("router")
+    running = RunningInstance(Cluster("localhost:1"), TOPICS, pytest.fail, NOW_MS)
+    found = [fault.problem for fault in running._stuck("router")]
+    assert found == [line.removesuffix(".") for line in told.splitlines()]
+    assert bool(found) == (ago_ms is None or ago_ms > 30_000)
 
 
 def test_diagnose_names_the_monitor_first_and_goes_on_with_what_it_may_look_at(kafka: Kafka) -> None:

@@ -109,6 +109,19 @@ def test_one_fault_of_many_queues_is_told_once() -> None:
     assert fault.where == "2 queues: a, b"
 
 
+def test_many_queues_that_are_off_are_told_together() -> None:
+    def off(count: int) -> list[Fault]:
+        return found([row(f"q{number}", None, is_receive_enabled=False) for number in range(count)])
+
+    assert [fault.where for fault in off(3)] == ["queue q0", "queue q1", "queue q2"]
+    assert "`queue-activation queue alter q2 --status ON`" in off(3)[2].problem
+    [fault] = off(40)
+    assert (fault.kind, fault.where) == ("queue OFF", "40 queues: q0, q1, q2 and 37 more")
+    assert fault.problem.startswith("120 unread messages. The queue is OFF: no notification is written")
+    assert "`queue-activation queue alter QUEUE --status ON` sets it ON again." in fault.problem
+    assert fault.problem.endswith("All queues: `queue-activation queues`")
+
+
 def test_of_many_faults_some_are_told_with_the_command_that_shows_all() -> None:
     failing = [row(f"q{number}", task_failures=number, failing_procedure="read") for number in range(1, 30)]
     told = found(failing)

@@ -114,3 +114,14 @@ def test_an_uncertain_count_is_called_so() -> None:
     assert "queue OFF, 3? unread" in text
     assert "this count is uncertain until a reader finds the queue empty" in text
     assert "?" not in shown(OFF)
+
+
+def test_a_queue_whose_readers_report_nothing_is_explained_by_what_its_observer_says() -> None:
+    seen = {"state": "RECEIVES_OCCURRING", "is_receive_enabled": True, "members": 2, "one_more": False}
+    text = shown(OFF | seen)
+    assert "An observer says that their consumer group has 2 members." in text
+    assert "one more reader would have no work" in text
+    silent = seen | {"one_more": None, "observer_silent_since": "2026-01-02T03:04:05.678Z"}
+    text = shown(OFF | silent)
+    assert "had 2 members at 2026-01-02 03:04:05 UTC." in text
+    assert "One is started with: `queue-activation observe --config FILE`" in " ".join(text.split())

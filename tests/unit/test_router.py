@@ -144,7 +144,7 @@ class TestProgress:
     def producer(self, monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
         producer = FakeProducer()
         monkeypatch.setattr(Cluster, "producer", lambda _self, _config: producer)
-        monkeypatch.setattr(progress_module.time, "time_ns", lambda: 0)
+        monkeypatch.setattr(progress_module.wall_clock, "now_ms", lambda: 0)
         return producer
 
     def test_a_committed_batch_is_written_without_the_prefix(self, producer: FakeProducer) -> None:

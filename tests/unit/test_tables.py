@@ -176,3 +176,28 @@ def test_a_task_that_no_host_has_taken_is_called_so_since_when_and_with_what_to_
     assert f"no host has taken 2 tasks, the first since 2026-01-02 03:03:59 UTC. {what_to_do}" in shown(
         waiting, earlier
     )
+
+
+SEEN = {"members": 2, "one_more": True}
+UNHEARD = {"members": 2, "one_more": None, "observer_silent_since": "2026-01-02T03:04:05.678Z"}
+
+
+def test_queues_whose_readers_report_nothing_have_members_and_an_answer_beside_their_state() -> None:
+    text = shown(ROW | SEEN, ROW | {"queue": "told"}, ROW | SEEN | {"queue": "idle", "one_more": False, "members": 0})
+    assert "one more: of a queue whose readers report nothing, whether one more would have work" in text
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if "NOTIFIED " in line}
+    assert lines["orders"][4:6] == ["2", "yes"]
+    assert lines["told"][4:6] == ["-", "-"]
+    assert lines["idle"][4:6] == ["0", "no"]
+    assert "one more" not in shown(ROW)
+
+
+def test_queues_of_which_no_observer_reports_are_named_with_what_to_do() -> None:
+    text = shown(*(ROW | UNHEARD | {"queue": f"q{number}"} for number in range(5)), ROW | SEEN)
+    assert (
+        "5 queues: q0, q1, q2 and 2 more: nothing has been heard of an observer, so no reader is requested. Does one "
+        "run? One is started with: `queue-activation observe --config FILE`"
+    ) in " ".join(text.split())
+    assert "unknown" in text
+    idle = UNHEARD | {"members": 0, "unread_messages": 0}
+    assert "nothing has been heard" not in shown(ROW | idle, ROW | SEEN), "it reports nothing of such a group"

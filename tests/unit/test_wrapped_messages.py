@@ -4,6 +4,7 @@ import ast
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
@@ -14,9 +15,16 @@ import pytest
 from rich.cells import cell_len
 
 import streaming
-from streaming.cli import lines, main
+from streaming.cli import groups, lines, main
+from streaming.cli.group_survey import Finding
+from streaming.cli.routing import routes
+from streaming.cli.routing.diagnosing import Fault
+from streaming.core.observing.pictures import GroupState
+from streaming.core.observing.question import Answer
+from streaming.core.observing.verdict import Verdict
 from streaming.daemons.query import running
-from streaming.system import logs
+from streaming.kafka.group_looks import GroupKind
+from streaming.system import embedded_broker, logs
 from streaming.system.processes import THIS_COMMAND, own_environment
 
 IDENTIFIER = "/srv/queue-activation/production/readers/customer-orders.log"
@@ -38,6 +46,7 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 WAYS: dict[str, Callable[[], None]] = {
     "an error": lambda: logs.report(MESSAGE),
     "a warning": lambda: lines.say(f"warning: {MESSAGE}", err=True),
+    "a broker without a folder": lambda: embedded_broker.warn(MESSAGE),
     "a hint of a start": lambda: running._say_to_user(MESSAGE),
 }
 
@@ -78,6 +87,36 @@ def test_a_line_of_standard_output_is_wrapped_too(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", terminal)
     lines.say(MESSAGE)
     assert all(len(line) <= 80 for line in terminal.getvalue().splitlines())
+
+
+FAULT = Fault("no reader", "queue orders", MESSAGE)
+REASON = f"orders at {IDENTIFIER} owns 3 partitions in which messages wait (orders-0, orders-1, orders-2, ...)"
+FINDING = Finding(
+    "orders-readers",
+    GroupKind.CLASSIC,
+    GroupState.STABLE,
+    1,
+    Answer(Verdict(True, REASON), []),
+    lag_rule_readers=4,
+)
+VIEWS: dict[str, Callable[[], object]] = {
+    "a fault of diagnose": lambda: routes._tell([FAULT], as_json=False),
+    "a group": lambda: groups._print([FINDING], as_json=False),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_line_of_a_view_is_wrapped_and_stays_whole_elsewhere(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        monkeypatch.setattr(sys, "stdout", stream)
+        VIEWS[name]()
+    plain = [re.sub("\x1b[^m]*m", "", line) for line in terminal.getvalue().splitlines()]
+    assert all(cell_len(line) <= width or line.strip("; ") in {IDENTIFIER, COMMAND} for line in plain)
+    assert len(plain) > len(pipe.getvalue().splitlines())
+    assert " ".join(" ".join(plain).split()) == " ".join(pipe.getvalue().split())
 
 
 def said_on_a_terminal(command: list[str], columns: int) -> list[str]:

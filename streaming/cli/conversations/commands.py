@@ -1,7 +1,6 @@
 """The commands `queue-activation conversation ...` and `queue-activation transmissions`."""
 
 import json
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,7 @@ from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations, hints
+from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
@@ -122,7 +121,7 @@ def list_conversations(
     viewed = views.read_endpoints(kafka, topics, selection)
     introduce(kafka, topics, "router", as_json=as_json)
     if counts:
-        found = showing.counts(viewed.endpoints.values(), _now_ms())
+        found = showing.counts(viewed.endpoints.values(), wall_clock.now_ms())
         tables.print_rows(found, showing.counts_view, "no endpoints", as_json)
     elif not as_json and not viewed.endpoints:
         typer.echo("no endpoints")
@@ -341,7 +340,7 @@ def _selection(
         service,
         far_service,
         frozenset(state.value for state in states or ()),
-        None if idle is None else views.idle_before(_now_ms(), idle.ms),
+        None if idle is None else views.idle_before(wall_clock.now_ms(), idle.ms),
     )
 
 
@@ -372,10 +371,6 @@ def _no_conversation(conversation: str, *, is_filtered: bool = False) -> UserErr
         f"There is no conversation {conversation!r}{among}. `{hints.command('conversation', 'list')}` lists all; one "
         "that has ended is forgotten after half an hour."
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def register(parent: typer.Typer) -> None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streaming.cli.routing.explaining import Result, Source, read_json, results
-from streaming.cli.routing.service_commands import now_ms
 from streaming.errors import UserError
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.logs import printable
 from streaming.wire.service_definitions import Case, DefinitionsFile, check_decoder, definitions_decoder
 
@@ -70,7 +69,7 @@ def check(source: Source, cases: list[Case]) -> Report:
         if differences:
             lines += [f"        {line.strip()}" for line in result.as_text().splitlines()[1:]]
     definitions = source.load()
-    definitions.advance(now_ms())
+    definitions.advance(wall_clock.now_ms())
     routes = [(name, route) for name, table in definitions.tables.items() for route in sorted(table.live)]
     unreached = [f"{route} of database {database}" for database, route in routes if (database, route) not in reached]
     if unreached:

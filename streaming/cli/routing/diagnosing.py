@@ -8,7 +8,6 @@ from itertools import islice
 from confluent_kafka.admin import AclOperation
 
 from streaming.cli.routing.explaining import Source
-from streaming.cli.routing.service_commands import now_ms
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Conversation, Outcome
 from streaming.core.routing.databases import Service
@@ -16,11 +15,11 @@ from streaming.core.routing.definition_rules import RefusedDefinitionError, requ
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.resolving import NO_ROUTE, resolve
 from streaming.core.routing.routing_table import Route
-from streaming.core.times import iso_time, readable_time
+from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
-from streaming.system.logs import printable
+from streaming.system import hints, wall_clock
+from streaming.system.ages import instant_utc
 from streaming.wire.topics import Topics, topic_name_problem
 
 # Databases that send, times services: some seconds.
@@ -43,7 +42,7 @@ class Fault:
 
     def as_text(self) -> str:
         """Returns a line for people."""
-        return printable(f"{self.kind}: {self.where}: {self.problem}")
+        return f"{self.kind}: {self.where}: {self.problem}"
 
     def as_json(self) -> str:
         """Returns one line of JSON."""
@@ -65,7 +64,7 @@ def faults(
         UserError: Kafka cannot be reached or refuses.
     """
     definitions = source.load()
-    definitions.advance(now_ms())
+    definitions.advance(wall_clock.now_ms())
     found = [
         *_disabled_brokers(definitions),
         *_msdb_without_routes(definitions),
@@ -161,7 +160,7 @@ def _expired_routes_that_are_needed(
             count = sum(found for each, found in needed_by.items() if decisions[each].outcome is Outcome.DELAYED)
             of_open = f" of {count:,} open conversations" if count else ""
             problem = (
-                f"expired at {readable_time(iso_time(route.expires_at_ms or 0))}, and without it messages{of_open} to "
+                f"expired at {instant_utc(iso_time(route.expires_at_ms or 0))}, and without it messages{of_open} to "
                 f"{route.service_name} wait ({numbers[0]}). Give it a new --lifetime, or create another route"
             )
             yield Fault("expired route", _name(route), problem)

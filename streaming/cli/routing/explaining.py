@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from streaming.cli.routing.service_commands import fold, now_ms, read_commands
+from streaming.cli.routing.service_commands import fold, read_commands
 from streaming.core.routing.addresses import normal_form
 from streaming.core.routing.conversation import Decision, Instance
 from streaming.core.routing.definitions import Definitions
@@ -15,7 +15,7 @@ from streaming.core.routing.explanation import Explanation
 from streaming.core.routing.resolving import resolve
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.logs import printable
 from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
 from streaming.wire.service_definitions import (
@@ -177,7 +177,7 @@ def results(source_of: Source, cases: list[Case]) -> Iterator[Result]:
     Raises:
         UserError: A case is invalid.
     """
-    present_ms = now_ms()
+    present_ms = wall_clock.now_ms()
     loaded: dict[int, Definitions] = {}
     for case in cases:
         try:

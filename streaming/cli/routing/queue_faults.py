@@ -13,8 +13,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.wire.topics import Topics
 
-# Queues with one fault that are named, and faults of one kind that are told.
-_EXAMPLES = 3
+# The faults of one kind that are told.
 _MAX_FAULTS = 10
 
 
@@ -34,13 +33,14 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
 
 
 def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], nobody: str | None) -> Iterator[Fault]:
-    """Yields the faults of queues, those first that most of them have.
+    """Yields the faults of queues, first that they are OFF, then what most of them have.
 
     Args:
         rows: Rows of the monitors view.
         told: Queue -> what the activators say about it.
         nobody: The sentence about activators of which none runs; None if one runs, or this is not known.
     """
+    yield from _off([row for row in rows if not row["is_receive_enabled"] and row["unread_messages"] > 0])
     found: dict[Fault, list[str]] = defaultdict(list)
     for row in rows:
         for fault in dict.fromkeys(_faults_of(row, told.get(row["queue"], ()), nobody)):
@@ -50,7 +50,7 @@ def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], n
     for fault, queues in sorted(found.items(), key=lambda each: (-len(each[1]), each[1][0])):
         told_of[fault.kind] += 1
         if told_of[fault.kind] <= _MAX_FAULTS:
-            yield Fault(fault.kind, _name(queues), f"{fault.problem}{more}")
+            yield Fault(fault.kind, tables.queue_names(queues), f"{fault.problem}{more}")
 
 
 def _is_of_interest(row: Mapping[str, Any]) -> bool:
@@ -75,15 +75,22 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) ->
         yield Fault("no reader", "", f"no activator starts a reader: {nobody}")
     if (failure := tables.failure(row)) is not None:
         yield Fault("tasks fail", "", failure)
-    if not row["is_receive_enabled"] and row["unread_messages"] > 0:
-        why = " ".join(
-            [f"{tables.unread_messages(row)}.", *queue_show.explanation(QueueFacts(row["queue"], None, None, row))]
-        )
-        yield Fault("queue OFF", "", why)
 
 
-def _name(queues: Sequence[str]) -> str:
-    if len(queues) == 1:
-        return f"queue {queues[0]}"
-    named, more = ", ".join(queues[:_EXAMPLES]), len(queues) - _EXAMPLES
-    return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
+def _off(rows: Sequence[dict[str, Any]]) -> Iterator[Fault]:
+    """Yields the faults of queues that are OFF: one for each, or one for all of them if they are many."""
+    names = [row["queue"] for row in rows]
+    if len(rows) <= tables.EXAMPLES:
+        for row in rows:
+            yield Fault("queue OFF", tables.queue_names([row["queue"]]), _why_off(row))
+        return
+    unread = sum(row["unread_messages"] for row in rows)
+    is_uncertain = any(row.get("is_count_uncertain") for row in rows)
+    one = rows[0] | {"queue": "QUEUE", "unread_messages": unread, "is_count_uncertain": is_uncertain}
+    why = f"{_why_off(one)} All queues: `{hints.command('queues')}`"
+    yield Fault("queue OFF", tables.queue_names(names), why)
+
+
+def _why_off(row: dict[str, Any]) -> str:
+    why = queue_show.explanation(QueueFacts(row["queue"], None, None, row))
+    return " ".join([f"{tables.unread_messages(row)}.", *why])

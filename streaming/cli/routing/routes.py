@@ -1,8 +1,9 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,9 +23,12 @@ from streaming.cli.options import (
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
-from streaming.system import durations, hints
+from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
+
+if TYPE_CHECKING:
+    from streaming.cli.routing import diagnosing
 
 routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
 
@@ -158,11 +162,11 @@ def list_routes(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """List the routes, expired ones too."""
-    from streaming.cli.routing.service_commands import now_ms, read_definitions
+    from streaming.cli.routing.service_commands import read_definitions
     from streaming.wire.service_definitions import rows_of
 
     definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
-    definitions.advance(now_ms())
+    definitions.advance(wall_clock.now_ms())
     rows = [row for row in rows_of(definitions)["routes"] if database in (None, row["database"])]
     for row in rows:
         row["is_expired"] = row["name"] not in definitions.tables[row["database"]].live
@@ -301,7 +305,6 @@ def diagnose(
     """
     from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, explaining, running_faults
-    from streaming.cli.routing.service_commands import now_ms
 
     topics = Topics(topic_prefix)
     kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
@@ -313,18 +316,13 @@ def diagnose(
         message_forwarding is OnOff.ON,
     )
 
-    def tell(faults: Iterable[diagnosing.Fault]) -> bool:
-        told = [*faults]
-        for fault in told:
-            typer.echo(fault.as_json() if as_json else fault.as_text())
-        return bool(told)
-
+    tell = partial(_tell, as_json=as_json)
     if kafka is None:
         is_faulty = tell(diagnosing.faults(source, None, topics, {}))
     else:
         found = source.load()
         running = running_faults.RunningInstance(
-            kafka, topics, lambda line: say(f"warning: {line}", err=True), now_ms()
+            kafka, topics, lambda line: say(f"warning: {line}", err=True), wall_clock.now_ms()
         )
         is_faulty = tell(running.programs(found))
         if not as_json:
@@ -334,6 +332,17 @@ def diagnose(
     if not is_faulty and not as_json:
         typer.echo("no faults found")
     raise typer.Exit(1 if is_faulty else 0)
+
+
+def _tell(faults: "Iterable[diagnosing.Fault]", *, as_json: bool) -> bool:
+    """Prints faults; returns whether there are any."""
+    told = [*faults]
+    for fault in told:
+        if as_json:
+            typer.echo(fault.as_json())
+        else:
+            say(fault.as_text())
+    return bool(told)
 
 
 def _seconds(lifetime: Duration | None) -> int | None:

@@ -15,21 +15,17 @@ from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.numbers import plural
 from streaming.core.routing.conversation import Conversation
 from streaming.core.routing.definitions import Definitions
-from streaming.core.times import iso_time
 from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system import hints
-from streaming.system.ages import instant_utc
-from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark
-from streaming.wire.service_progress import ProgressRecord, decode_progress
 from streaming.wire.service_views import EndpointRow
 from streaming.wire.topics import HOUR_MS, Topics
 
-# A router commits a batch at least every 10 s, and a transport carries out a decision within a second.
+# A transport carries out a decision within a second.
 _LATE_MS = 60_000
 _RECENT_MS = HOUR_MS
 # The dead letters that are looked at, and the reasons that are told. A dead letter has up to 256 KiB.
@@ -95,34 +91,16 @@ class RunningInstance:
                 self._warn(f"not looked at: {error}")
 
     def _program(self, program: str) -> Iterator[Fault]:
-        stuck = {"monitor": self._stuck_monitor, "router": self._stuck_router, "transport": self._stuck_transport}
         problem = absence(self.kafka, self.topics, program)
         if problem is not None:
             yield Fault("program down", program, problem)
         else:
-            yield from stuck[program]()
+            yield from self._stuck_transport() if program == "transport" else self._stuck(program)
 
-    def _stuck_monitor(self) -> Iterator[Fault]:
-        sign = last_sign(self.kafka, self.topics, "monitor")
-        if (late := lateness("monitor", sign, self._at_ms)) is not None:
-            yield Fault("program stuck", "monitor", late)
-
-    def _stuck_router(self) -> Iterator[Fault]:
-        topic = self.topics.service_progress
-        Admin(self.kafka).require_topics(rights(reads=[topic]))
-        newest: ProgressRecord | None = None
-        for record in last_records(self.kafka, topic, 1, _LOOKED_AT):
-            if record.key() == service_progress.KEY:
-                try:
-                    newest = decode_progress(record.value())
-                except InvalidRecordError:
-                    continue
-        if newest is not None and newest.update_time < iso_time(self._at_ms - _LATE_MS):
-            problem = (
-                f"the last batch was committed at {instant_utc(newest.update_time)}, and there should be one every "
-                "10 s. Look at the end of the router's log"
-            )
-            yield Fault("program stuck", "router", problem)
+    def _stuck(self, program: str) -> Iterator[Fault]:
+        sign = last_sign(self.kafka, self.topics, program)
+        if (late := lateness(program, sign, self._at_ms)) is not None:
+            yield Fault("program stuck", program, late)
 
     def _stuck_transport(self) -> Iterator[Fault]:
         admin, topics = Admin(self.kafka), self.topics

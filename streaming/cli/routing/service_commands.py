@@ -16,7 +16,7 @@ from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
 from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.service_commands import ServiceCommand
@@ -30,11 +30,6 @@ _POLL_S = 0.05
 # A row of service-definitions.
 _Row = Mapping[str, Any]
 _row_decoder = msgspec.json.Decoder(dict[str, Any])
-
-
-def now_ms() -> int:
-    """Returns the present, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def read_commands(kafka: Cluster, topics: Topics) -> list[tuple[ServiceCommand, int]]:
@@ -79,7 +74,7 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
     before = view_of(definitions)
     try:
         for command in commands:
-            command.apply(definitions, now_ms())
+            command.apply(definitions, wall_clock.now_ms())
     except RefusedDefinitionError as error:
         raise refusal(error) from None
     send_commands(

@@ -3,6 +3,28 @@
 from dataclasses import dataclass
 
 from streaming.core.activation.queue_monitor import State
+from streaming.core.numbers import plural
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All that an observer says of the consumer group that reads a queue, whose members report nothing themselves.
+
+    Attributes:
+        members: The number of its members.
+        one_more: Whether one more reader would have work; None: unknown.
+        silent_since: When the observer last reported, if that was longer ago than the quiet window.
+        start: The command line that starts an observer.
+    """
+
+    members: int
+    one_more: bool | None
+    silent_since: str | None
+    start: str
+
+    def is_missing(self, unread: int) -> bool:
+        """Returns whether an observer that runs would have reported. It is silent about a group that has nothing."""
+        return self.silent_since is not None and (self.members > 0 or unread > 0)
 
 
 @dataclass(frozen=True)
@@ -26,6 +48,7 @@ class Situation:
         is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
         is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
         switch_on: The command line that sets the queue ON.
+        observed: What an observer says of its readers; None if they report.
     """
 
     state: State
@@ -44,6 +67,7 @@ class Situation:
     is_topic: bool
     is_watched: bool
     switch_on: str
+    observed: Observed | None = None
 
 
 def why(now: Situation) -> list[str]:
@@ -54,6 +78,8 @@ def why(now: Situation) -> list[str]:
 def _state(now: Situation) -> list[str]:
     if now.state is State.ABSENT:
         return _absent(now)
+    if now.observed is not None and not (now.state is State.INACTIVE and now.waiting > 0):
+        return _observed(now, now.observed)
     if now.state is State.INACTIVE:
         return _inactive(now)
     if now.state is State.NOTIFIED:
@@ -102,7 +128,8 @@ def _who_waits(readers: int) -> str:
 
 
 def _notified(now: Situation) -> list[str]:
-    sentences = [f"Activation {now.activations} was at {now.activated_at}, and no RECEIVE has come since"]
+    answer = "RECEIVE" if now.observed is None else "new member"
+    sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} has come since"]
     most = now.max_queue_readers
     if most is None:
         sentences[0] += ": that reader is still expected, so no other is requested"
@@ -111,15 +138,15 @@ def _notified(now: Situation) -> list[str]:
         sentences.append("Nothing is unread any more.")
     if now.failures and now.next_start_at is not None:
         start = _when(now, "a monitor", now.next_start_at)
-        sentences.append(f"The task has failed. If no RECEIVE comes first, the next one starts {start}.")
+        sentences.append(f"The task has failed. If no {answer} comes first, the next one starts {start}.")
     elif most is not None and now.tasks_running >= most:
         sentences.append(
             f"No task is started before one exits, because max_queue_readers, {most}, tasks run or wait for a host."
         )
     elif now.next_check_at is not None:
-        sentences.append(f"If no RECEIVE comes first, {_looks(now, 'again', now.next_check_at)}.")
+        sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
     else:
-        sentences.append("It stays so until a RECEIVE comes: its time-out never expires.")
+        sentences.append(f"It stays so until a {answer} comes: its time-out never expires.")
     return sentences
 
 
@@ -133,7 +160,7 @@ def _receives_occurring(now: Situation) -> list[str]:
         )
     elif now.unread <= 0:
         sentences.append("Nothing is unread.")
-    elif now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers and not now.has_notifications:
+    elif _is_at_limit(now):
         sentences.append(f"One more would have work, but max_queue_readers, {now.max_queue_readers}, tasks run.")
     elif now.next_check_at is not None:
         since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
@@ -145,10 +172,83 @@ def _receives_occurring(now: Situation) -> list[str]:
     return sentences
 
 
+def _is_at_limit(now: Situation) -> bool:
+    return (
+        now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers and not now.has_notifications
+    )
+
+
 def _waiting_in_vain(now: Situation) -> str:
     they, have, do, them = ("it", "has", "does", "it") if now.waiting == 1 else ("they", "have", "do", "them")
     free = f"{they} {have} no partition with messages" if now.is_topic else f"nothing that is unread is free for {them}"
     return (
         f"{_who_waits(now.waiting)} in RECEIVE although {now.unread:,} messages are unread. If {they} {do} not take "
         f"them at once, {free}, and one more reader would have no work either."
+    )
+
+
+# a queue that is observed
+
+
+def _observed(now: Situation, seen: Observed) -> list[str]:
+    if now.state is State.NOTIFIED:
+        return [_group(seen), *_notified(now), *_answer(now, seen)]
+    if now.state is State.INACTIVE and not seen.is_missing(now.unread):
+        return [_group(seen), _nothing_for_group(now, seen)]
+    sentences = [_group(seen), *_answer(now, seen)]
+    if now.state is State.INACTIVE or seen.one_more is not True:
+        return sentences
+    if now.waiting > 0:
+        sentences.append(f"{_who_waits(now.waiting)} in RECEIVE, so no other is requested.")
+    elif _is_at_limit(now):
+        sentences.append(f"No task is started, because max_queue_readers, {now.max_queue_readers}, tasks run.")
+    else:
+        sentences.append("One more is requested once the observer has said so for a whole quiet window.")
+        if now.next_check_at is not None:
+            looks = _looks(now, "next", now.next_check_at)
+            sentences.append(f"{looks[0].upper()}{looks[1:]}.")
+    return sentences
+
+
+def _group(seen: Observed) -> str:
+    members = plural(seen.members, "member") if seen.members else "no members"
+    has = f"has {members}" if seen.silent_since is None else f"had {members} at {seen.silent_since}"
+    return f"Its readers report nothing. An observer says that their consumer group {has}."
+
+
+def _answer(now: Situation, seen: Observed) -> list[str]:
+    """Returns what the observer says of one more reader; nothing if it need not say anything."""
+    if seen.is_missing(now.unread):
+        return [
+            "Nothing has been heard of the observer since. So it is unknown whether one more reader would have work, "
+            f"and none is requested. Does an observer run? One is started with: `{seen.start}`."
+        ]
+    if seen.silent_since is not None:
+        return []
+    if seen.one_more is None:
+        return [
+            "The observer does not know whether one more reader would have work, as while the group rebalances. None "
+            "is requested before it says yes."
+        ]
+    if not seen.one_more:
+        return ["The observer says that one more reader would have no work. None is requested before it says yes."]
+    only = " Another one is requested only while it does." if now.state is State.NOTIFIED else ""
+    return [f"The observer says that one more reader would have work.{only}"]
+
+
+def _nothing_for_group(now: Situation, seen: Observed) -> str:
+    """Returns what the next message would cause."""
+    if seen.members:
+        return (
+            "There is nothing to receive. One more reader is requested once the observer has said for a whole quiet "
+            "window that it would have work."
+        )
+    sees = "the observer sees it" if now.is_watched else "the observer sees it and a monitor runs"
+    sentence = f"There is nothing to receive. The next message activates the queue as soon as {sees}"
+    sentence += "." if now.max_queue_readers is None else ", unless a task still runs."
+    if seen.silent_since is None:
+        return sentence
+    return (
+        f"{sentence} An observer reports nothing of a group that has neither members nor messages, so this does not "
+        f"show whether it runs. One is started with: `{seen.start}`."
     )

@@ -16,7 +16,14 @@ from streaming.core.activation.poison import PoisonCount
 from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
 from streaming.core.activation.sessions import Sessions
-from streaming.core.activation.settings import MARK_LIFETIME_MS, MAX_MESSAGES, TASK_RETRY_MS, CoreSettings, Semantics
+from streaming.core.activation.settings import (
+    MARK_LIFETIME_MS,
+    MAX_MESSAGES,
+    OBSERVER_GONE_MS,
+    TASK_RETRY_MS,
+    CoreSettings,
+    Semantics,
+)
 from streaming.core.activation.tasks import NameTask, Tasks
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -104,6 +111,7 @@ class Queue:
             self.monitor.fire(Trigger.NOTHING_UNREAD, now_ms)
 
     def _message_arrived(self, event: events.MessageArrived, now_ms: int) -> None:
+        self._end_observation(now_ms, max(OBSERVER_GONE_MS, self.settings.quiet_window_ms))
         self._has_arrived |= self.unread <= 0 and not self.tasks.running
         self._add(event.count, now_ms)
 
@@ -115,6 +123,7 @@ class Queue:
         transaction_id = event.transaction_id if event.messages else None
         if begins_to_wait or transaction_id is not None:
             sessions.require_room(event.session_id, transaction_id, event.messages, begins_to_wait)
+        self._end_observation(min(event.reported_ms, now_ms), self.settings.quiet_window_ms)
         if sessions.by_id:  # most queues have none
             sessions.received_or_waits(event.session_id, is_wait, now_ms)
         if begins_to_wait:
@@ -157,6 +166,11 @@ class Queue:
         self._has_arrived = is_on_empty and not event.members and not self.tasks.running
         self.is_count_uncertain = False
         self._set_unread(event.unread, now_ms)
+
+    def _end_observation(self, reported_ms: int, silence_ms: int) -> None:
+        """Makes the queue one whose readers report again, if an observer was silent for so long before a report."""
+        if self.observation is not None and reported_ms - self.observation.at_ms > silence_ms:
+            self.observation = None
 
     def _commit(self, event: events.Commit, now_ms: int) -> None:
         self.sessions.heard(event.session_id, now_ms)
@@ -359,7 +373,7 @@ class Queue:
             monitor.last_empty_ms,
             monitor.last_activated_ms,
             self.is_count_uncertain,
-            *((-1, -1) if self.observation is None else self.observation.counts()),
+            *((-1, -1, NEVER_MS) if self.observation is None else self.observation.counts()),
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:

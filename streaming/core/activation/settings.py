@@ -15,6 +15,9 @@ ONE_CAUSE_MS = 1_000
 USELESS_ACTIVATIONS_TOLERATED = 2
 MAX_QUIET_WINDOW_MS = 600_000
 
+# An observer that has been silent for so long may have been given up: senders that report count again.
+OBSERVER_GONE_MS = 600_000
+
 # Transactions that were given back: the most marks of a queue, and their lifetime. A lease overdue by more than
 # LEASE_OVERDUE_MS proves that the monitor was not running.
 MAX_MARKS = 1_000

@@ -49,7 +49,7 @@ def take(queue: Queue) -> Snapshot:
         queue.view_written_ms,
         queue.is_view_stale,
         queue.is_count_uncertain,
-        None if seen is None else [seen.one_more, seen.members, seen.at_ms],
+        None if seen is None else [seen.one_more, seen.members, seen.at_ms, seen.is_silent],
         [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
         [[*key, mark.messages, mark.given_back_ms, mark.missing] for key, mark in queue.sessions.marks.by_key.items()],
         _take_tasks(queue.tasks),

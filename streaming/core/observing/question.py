@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import GroupPicture, GroupState, Place
-from streaming.core.observing.verdict import Lateness, Verdict, Waiting, unless_missing, with_members
+from streaming.core.observing.verdict import (
+    Lateness,
+    Verdict,
+    Waiting,
+    unless_missing,
+    unless_uncommitted,
+    with_members,
+)
 
 
 @dataclass(slots=True)
@@ -55,7 +62,9 @@ class Question:
         missing = logs.missing(topics)
         if not group.members and group.state is GroupState.EMPTY:
             backlog = self.phantoms.backlog(begins, ends)
-            verdict = unless_missing(backlog.verdict, missing)
+            sizes = {place: log.end - log.begin for place in places if (log := logs.get(place))}
+            uncommitted = {place: size for place, size in sizes.items() if size and place not in group.committed}
+            verdict = unless_missing(unless_uncommitted(backlog.verdict, uncommitted), missing)
             return Answer(verdict, backlog.waiting, is_final=not backlog.to_test, to_test=backlog.to_test)
         waiting = self._behind(group, begins, ends)
         partitions = {topic: len(logs.partitions_of(topic)) for topic in topics}

@@ -9,6 +9,8 @@ from streaming.core.observing.pictures import GroupPicture, GroupState, Member, 
 # These assignors share out each topic on its own: a member without a partition of one topic may have one of another,
 # but no topic has more readers than partitions.
 _PER_TOPIC = frozenset({"range"})
+# The id of the member that is not there yet. Its place among the others matters only if not all subscribe the same.
+_ONE_MORE = ""
 
 
 class Lateness(Enum):
@@ -64,6 +66,21 @@ def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:
     if missing is None or verdict.one_more is not False:
         return verdict
     return Verdict(None, f"no answer came about {missing}")
+
+
+def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
+    """Returns the verdict about a group without members, or that it is unknown if it has partitions without a commit.
+
+    Args:
+        verdict: The verdict by its committed offsets.
+        sizes: The numbers of offsets in the partitions that it has never committed, although it reads their topics.
+    """
+    if verdict.one_more is not False or not sizes:
+        return verdict
+    most = max(sizes, key=lambda place: sizes[place])
+    holds = f"{place_name(most)}, which it has never committed, holds {plural(sizes[most], 'offset')}"
+    begin = "whether its consumers begin before or behind them (auto.offset.reset), only they know"
+    return Verdict(None, f"{verdict.reason}, but {holds}: {begin}")
 
 
 def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
@@ -125,7 +142,27 @@ def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting],
     owner = crowded[0].owner
     assert owner is not None  # noqa: S101 - for the type checker
     names = ", ".join(each.name for each in crowded[:3]) + (", ..." if len(crowded) > 3 else "")
-    return Verdict(True, f"{owner.name} owns {len(crowded)} partitions in which messages wait ({names})")
+    owns = f"{owner.name} owns {len(crowded)} partitions in which messages wait ({names})"
+    owned = [each.place for each in late if each.owner is not None]
+    if group.assignor in _PER_TOPIC and _owners_with_one_more(group, partitions, owned) <= len(by_owner):
+        what = f"the assignor {group.assignor} would not share them out to more members if there was one more"
+        return Verdict(False, f"{owns}, but {what}")
+    return Verdict(True, owns)
+
+
+def _owners_with_one_more(group: GroupPicture, partitions: dict[str, int], places: list[Place]) -> int:
+    """Returns how many members would own these partitions if `range` shared out each topic to one more.
+
+    It gives each member neighbours, and the first members one more if the number of partitions demands it.
+    """
+    owners = set()
+    for topic, number in places:
+        readers = [each.member_id for each in group.members if not each.topics or topic in each.topics]
+        share, larger = divmod(partitions[topic], len(readers) + 1)
+        begin_of_others = larger * (share + 1)
+        at = number // (share + 1) if number < begin_of_others else larger + (number - begin_of_others) // share
+        owners.add([*sorted(readers), _ONE_MORE][at])
+    return len(owners)
 
 
 def _why_full(group: GroupPicture, partitions: dict[str, int], late: list[Waiting]) -> str | None:

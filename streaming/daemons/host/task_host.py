@@ -30,6 +30,7 @@ from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
+from streaming.system import wall_clock
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
@@ -259,12 +260,12 @@ class TaskHost:
             return
         now_ms = _now_ms()
         self._hosted[task.task_id] = _Hosted(task, wanted)
-        self._handlers.take(task.task_id, now_ms + record.expires_ms - _wall_ms(), now_ms)
+        self._handlers.take(task.task_id, now_ms + record.expires_ms - wall_clock.now_ms(), now_ms)
         self._attend()
 
     def _decide(self, record: StartRecord, task: StartActivatedTask) -> tuple[str, Invocation | None]:
         """Returns why the task is refused and None, or an empty text and the program to start."""
-        if _wall_ms() >= record.expires_ms:
+        if wall_clock.now_ms() >= record.expires_ms:
             return f"it came too late: the monitor gave it up at {readable_time(task.expires_at)}", None
         try:
             wanted = invocation(self._config.current, task, self._connection)
@@ -391,7 +392,3 @@ def _name_of(task: StartActivatedTask) -> str:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

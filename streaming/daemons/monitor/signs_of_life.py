@@ -1,10 +1,10 @@
 """Leaves a sign of life after each committed batch. A tick is none: ticks go on while the query hangs."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from streaming.daemons.query.sole_program import SoleProgram
+from streaming.system import wall_clock
 from streaming.wire.signs_of_life import SignOfLife, encode_sign
 
 
@@ -31,5 +31,5 @@ class SignsOfLife:
         for source in progress["sources"]:
             ends = (source["endOffset"] or {}).get(self._ticks, {})
             if (offset := ends.get("0")) is not None:  # the partition with which the sign is left
-                sign = SignOfLife(time.time_ns() // 1_000_000, self._next_within_ms)
+                sign = SignOfLife(wall_clock.now_ms(), self._next_within_ms)
                 self._sole.leave_sign(offset, encode_sign(sign))

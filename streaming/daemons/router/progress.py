@@ -1,7 +1,6 @@
 """Writes the router's progress: after each commit, the batch's number and its end offsets, to service-progress."""
 
 import logging
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.core.times import iso_time
 from streaming.kafka.access import MayBeDenied
 from streaming.kafka.clients import Cluster
+from streaming.system import wall_clock
 from streaming.wire.service_progress import KEY, ProgressRecord, encode_progress
 from streaming.wire.topics import Topics
 
@@ -66,7 +66,7 @@ class ProgressWriter(MayBeDenied):
             for source in progress["sources"]
             for topic, found in (source["endOffset"] or {}).items()
         }
-        record = ProgressRecord(self._generation, progress["batchId"], ends, iso_time(time.time_ns() // 1_000_000))
+        record = ProgressRecord(self._generation, progress["batchId"], ends, iso_time(wall_clock.now_ms()))
         self._producer.produce(
             self._topics.service_progress, encode_progress(record), KEY, on_delivery=self.on_delivery
         )

@@ -199,8 +199,9 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         row.failing_since = _time_or_none(clock, tasks.failing_since_ms)
         row.failing_procedure = definition.procedure_name
         row.next_start_time = _time_or_none(clock, queue.next_start_ms())
-    if queue.observation is not None:
-        row.members, row.one_more = queue.observation.members, queue.observation.one_more
+    if (seen := queue.observation) is not None:
+        row.members, row.one_more = seen.members, seen.one_more
+        row.observer_silent_since = _time_or_none(clock, seen.silent_since_ms)
     return context.topics.monitors, name.encode(), _encoder.encode(row), None, None
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.core.activation.explanation import Situation, why
+from streaming.core.activation.explanation import Observed, Situation, why
 from streaming.core.activation.queue_monitor import State
 
 QUIET = Situation(
@@ -110,3 +110,83 @@ def test_what_a_monitor_does_when_one_runs_again() -> None:
     )
     failing = replace(FUTURE[2], is_watched=False)
     assert "the next one starts as soon as a monitor runs, but not before 10:03." in why(failing)[-1]
+
+
+SEEN = Observed(members=2, one_more=True, silent_since=None, start="queue-activation observe --config FILE")
+NOBODY = replace(SEEN, members=0)
+# An observer that was silent for longer than W has said nothing.
+SILENT = replace(SEEN, one_more=None, silent_since="10:01")
+GROUP = replace(QUIET, observed=SEEN, has_notifications=True)
+IDLE_GROUP = replace(GROUP, state=State.INACTIVE, unread=0)
+NOTIFIED_GROUP = replace(GROUP, state=State.NOTIFIED)
+UNKNOWN = "The observer does not know whether one more reader would have work"
+NO = "The observer says that one more reader would have no work. None is requested before it says yes."
+YES = "The observer says that one more reader would have work."
+UNHEARD = (
+    "Nothing has been heard of the observer since. So it is unknown whether one more reader would have work, and none "
+    "is requested. Does an observer run? One is started with: `queue-activation observe --config FILE`."
+)
+
+
+def seen_by(now: Situation, seen: Observed) -> Situation:
+    return replace(now, observed=seen)
+
+
+class TestObservedQueues:
+    @pytest.mark.parametrize(
+        ("now", "part"),
+        [
+            (GROUP, "Its readers report nothing. An observer says that their consumer group has 2 members."),
+            (seen_by(GROUP, replace(SEEN, members=1)), "group has 1 member."),
+            (seen_by(GROUP, NOBODY), "group has no members."),
+            (seen_by(GROUP, SILENT), "group had 2 members at 10:01."),
+            (GROUP, f"{YES} One more is requested once the observer has said so for a whole quiet window. The monitor"),
+            (GROUP, "The monitor looks next at 10:05."),
+            (replace(GROUP, next_check_at=None), "for a whole quiet window."),
+            (replace(GROUP, waiting=1), f"{YES} A reader waits in RECEIVE, so no other is requested."),
+            (
+                replace(GROUP, max_queue_readers=2, tasks_running=2, has_notifications=False),
+                "No task is started, because max_queue_readers, 2, tasks run.",
+            ),
+            (seen_by(GROUP, replace(SEEN, one_more=False)), NO),
+            (seen_by(GROUP, replace(SEEN, one_more=None)), UNKNOWN),
+            (seen_by(GROUP, SILENT), UNHEARD),
+            (seen_by(GROUP, replace(SILENT, members=0)), UNHEARD),
+            (NOTIFIED_GROUP, "Activation 7 was at 10:00, and no new member has come since: that reader is still"),
+            (NOTIFIED_GROUP, "If no new member comes first, the monitor looks again at 10:05."),
+            (NOTIFIED_GROUP, f"{YES} Another one is requested only while it does."),
+            (replace(NOTIFIED_GROUP, next_check_at=None), "It stays so until a new member comes"),
+            (seen_by(NOTIFIED_GROUP, replace(SEEN, one_more=False)), NO),
+            (seen_by(NOTIFIED_GROUP, SILENT), UNHEARD),
+            (IDLE_GROUP, "One more reader is requested once the observer has said for a whole quiet window that"),
+            (seen_by(IDLE_GROUP, NOBODY), "The next message activates the queue as soon as the observer sees it."),
+            (replace(seen_by(IDLE_GROUP, NOBODY), max_queue_readers=1), "sees it, unless a task still runs."),
+            (seen_by(IDLE_GROUP, SILENT), UNHEARD),
+            (
+                seen_by(IDLE_GROUP, replace(SILENT, members=0)),
+                "The next message activates the queue as soon as the observer sees it. An observer reports nothing of "
+                "a group that has neither members nor messages, so this does not show whether it runs. One is started "
+                "with: `queue-activation observe --config FILE`.",
+            ),
+            (
+                replace(seen_by(IDLE_GROUP, NOBODY), is_watched=False),
+                "as soon as the observer sees it and a monitor runs.",
+            ),
+            (replace(IDLE_GROUP, waiting=1), "A reader waits in RECEIVE and would take the next message"),
+            (replace(GROUP, state=State.ABSENT, is_on=False), "The queue is OFF"),
+        ],
+    )
+    def test_the_sentence(self, now: Situation, part: str) -> None:
+        assert part in " ".join(why(now))
+
+    @pytest.mark.parametrize("seen", [SEEN, NOBODY, SILENT, replace(NOBODY, one_more=False)])
+    @pytest.mark.parametrize("now", [GROUP, NOTIFIED_GROUP, IDLE_GROUP])
+    def test_readers_that_report_nothing_are_not_said_to_receive(self, now: Situation, seen: Observed) -> None:
+        text = " ".join(why(seen_by(now, seen)))
+        assert "Readers receive" not in text
+        assert "RECEIVE" not in text
+
+    @pytest.mark.parametrize("members", [0, 2])
+    def test_an_observer_that_is_silent_about_nothing_is_not_missing(self, members: int) -> None:
+        idle = replace(NOTIFIED_GROUP, unread=0, observed=replace(SILENT, members=members))
+        assert (UNHEARD in " ".join(why(idle))) == bool(members)

@@ -7,9 +7,29 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.core.activation.events import Event, ReportsLost
+from streaming.core.activation.events import Event, Receive, ReceiveResult, ReportsLost
 from streaming.core.activation.queue_monitor import Reason, State
-from tests.support.histories import DAY, MINUTE, SECOND, Timeline, W, activation, create_queue, observed
+from streaming.core.activation.settings import CoreSettings
+from streaming.core.times import NEVER_MS
+from tests.support.histories import (
+    ALIVE,
+    COMMIT,
+    DAY,
+    ENDED,
+    MINUTE,
+    ROLLBACK,
+    SECOND,
+    Timeline,
+    W,
+    activation,
+    arrived,
+    create_queue,
+    empty,
+    group,
+    observed,
+    received,
+    waiting,
+)
 
 EVERY = W // 2
 
@@ -117,7 +137,20 @@ class TestSilence:
         observation = timeline.queue.observation
         assert observation is not None
         assert observation.one_more is None
+        assert observation.silent_since_ms == 0
         assert any(W < now_ms <= W + 2 * SECOND for now_ms, _ in timeline.rows)
+
+    @pytest.mark.parametrize("answer", [True, False, None])
+    def test_the_view_says_since_when_whatever_the_observer_has_said_last(self, answer: bool | None) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(9, answer, 1))
+        timeline.at(SECOND, observed(9, answer, 1))
+        timeline.at(MINUTE)
+        assert any(SECOND + W < written_ms <= 3 * SECOND + W for written_ms, _ in timeline.rows)
+        assert timeline.queue.observation is not None
+        assert timeline.queue.observation.silent_since_ms == SECOND
+        timeline.at(MINUTE + 1, observed(9, answer, 1))
+        assert timeline.queue.observation.silent_since_ms == NEVER_MS
 
 
 class TestLateBatches:
@@ -187,3 +220,81 @@ class TestUselessReaders:
             ]
         timeline = watched(*looks, until_s=320)
         assert timeline.queue.monitor.useless_activations == 0
+
+
+GIVEN_UP = 10 * MINUTE
+
+
+class TestReportsInsteadOfAnObserver:
+    """A group that was observed once, whose senders and readers report instead."""
+
+    @pytest.mark.parametrize("last", [observed(0, False), observed(0, False, 2), observed(7, None, 1)])
+    def test_a_reader_that_reports_after_a_silence_makes_the_queue_one_like_any_other(self, last: Event) -> None:
+        timeline = Timeline()
+        timeline.at(0, last)
+        timeline.at(W + 1, empty(unread=0))
+        assert timeline.queue.observation is None
+        timeline.at(MINUTE, arrived())
+        assert timeline.activations() == [(MINUTE, Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE)]
+
+    @pytest.mark.parametrize("event", [empty(), received(), waiting(), group(), empty(where=True)])
+    def test_each_result_of_a_receive_tells_that_readers_report(self, event: Event) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(5, True, 1))
+        timeline.at(2 * W, event)
+        assert timeline.queue.observation is None
+        assert timeline.rows[-1][0] == 2 * W
+
+    @pytest.mark.parametrize("event", [ALIVE("r"), ENDED("r"), COMMIT("r", "t"), ROLLBACK("r", "t"), ReportsLost()])
+    def test_other_records_do_not(self, event: Event) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(5, False, 1))
+        timeline.at(DAY, event)
+        assert timeline.queue.observation is not None
+
+    def test_an_arrival_is_no_yes_while_an_observer_may_only_be_restarted(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(0, False, 1))
+        for now_ms in range(SECOND, GIVEN_UP, 20 * SECOND):
+            timeline.at(now_ms, arrived())
+        timeline.run_until(GIVEN_UP + DAY)
+        assert timeline.activation_times() == []
+
+    @pytest.mark.parametrize("last", [observed(0, False), observed(0, False, 2), observed(7, True, 1)])
+    def test_an_arrival_after_ten_minutes_is_answered_though_no_reader_is_there_to_report(self, last: Event) -> None:
+        timeline = Timeline()
+        timeline.at(0, last)
+        timeline.at(GIVEN_UP + 1, arrived())
+        timeline.run_until(GIVEN_UP + MINUTE)
+        assert [now_ms for now_ms in timeline.activation_times() if now_ms > GIVEN_UP]
+
+    def test_a_quiet_window_of_more_than_ten_minutes_counts_instead(self) -> None:
+        timeline = Timeline(CoreSettings(quiet_window_ms=2 * GIVEN_UP))
+        timeline.at(0, observed(0, False, 1))
+        timeline.at(GIVEN_UP + 1, arrived())
+        assert timeline.queue.observation is not None
+        timeline.at(2 * GIVEN_UP + 1, arrived())
+        assert timeline.queue.observation is None
+
+    def test_a_report_counts_from_when_it_was_written(self) -> None:
+        timeline = Timeline()
+        report = Receive("r", ReceiveResult.EMPTY, reported_ms=W)
+        timeline.at(DAY, observed(5, False, 1, reported_ms=0), report, observed(5, False, 1, reported_ms=W))
+        assert timeline.queue.observation is not None
+        assert timeline.queue.observation.members == 1
+
+    def test_while_the_observer_speaks_its_word_counts_whatever_readers_report(self) -> None:
+        timeline = Timeline()
+        for now_ms in range(0, MINUTE, EVERY):
+            timeline.at(now_ms, observed(50, False, 1), received(1), arrived(9))
+        assert timeline.activation_times() == []
+
+    def test_an_observer_that_comes_back_is_heard_again(self) -> None:
+        timeline = Timeline()
+        timeline.at(0, observed(0, False))
+        timeline.at(DAY, waiting(), empty(), arrived(3))
+        assert timeline.activation_times() == [DAY]
+        for now_ms in range(DAY + SECOND, DAY + MINUTE, EVERY):
+            timeline.at(now_ms, observed(3, False, 1))
+        assert timeline.activation_times() == [DAY]
+        assert timeline.unread == 3

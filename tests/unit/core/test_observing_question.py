@@ -3,6 +3,7 @@
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observing.question import Answer, Question
+from streaming.core.observing.verdict import Verdict
 
 FIRST: Place = ("t", 0)
 OTHER: Place = ("t", 1)
@@ -69,9 +70,23 @@ class TestWithoutMembers:
         answer = asked(question, ends=(5, 9), committed=(0, 0), members=0, state=GroupState.EMPTY, begin=5)
         assert [each.backlog for each in answer.waiting] == [4]
 
-    def test_a_partition_that_was_never_committed_does_not_count(self) -> None:
-        answer = asked(Question(), ends=(5, 9), committed=(5, None), members=0, state=GroupState.EMPTY)
-        assert answer.verdict.one_more is False
+    def test_of_a_partition_that_was_never_committed_nobody_knows_where_its_consumers_begin(self) -> None:
+        answer = asked(Question(), ends=(5, 9), committed=(5, None), members=0, state=GroupState.EMPTY, begin=4)
+        assert (answer.verdict.one_more, answer.is_final, answer.waiting) == (None, True, [])
+        assert answer.verdict.reason == (
+            "nothing is unread, but t-1, which it has never committed, holds 5 offsets: whether its consumers begin "
+            "before or behind them (auto.offset.reset), only they know"
+        )
+
+    def test_a_partition_that_was_never_committed_and_is_empty_changes_nothing(self) -> None:
+        answer = asked(Question(), ends=(5, 4), committed=(5, None), members=0, state=GroupState.EMPTY, begin=4)
+        assert answer.verdict == Verdict(False, "nothing is unread")
+
+    def test_nor_does_one_beside_a_partition_that_holds_messages(self) -> None:
+        question = Question()
+        question.phantoms.is_denied = True
+        answer = asked(question, ends=(5, 9), committed=(4, None), members=0, state=GroupState.EMPTY)
+        assert (answer.verdict.one_more, [each.place for each in answer.waiting]) == (True, [FIRST])
 
 
 class TestWithoutAnAnswer:

@@ -127,9 +127,62 @@ class TestTheLimitOfTheAssignor:
         assert decide(seen, *both, partitions={"t": 1, "u": 1}).one_more is True
 
     def test_range_helps_if_the_largest_topic_that_is_late_has_another_partition(self) -> None:
-        both = ("t", 0), ("u", 0)
-        seen = group(member("a", *both, ("t", 1), topics=("t", "u")), assignor="range")
+        both = ("t", 1), ("u", 0)
+        seen = group(member("a", *both, ("t", 0), topics=("t", "u")), assignor="range")
         assert decide(seen, *both, partitions={"t": 2, "u": 1}).one_more is True
+
+    def test_range_gives_partitions_of_one_number_in_topics_of_one_size_to_one_member_for_ever(self) -> None:
+        topics = {"t": 4, "u": 4}
+        places = [(topic, number) for number in range(4) for topic in topics]
+        for size in (8, 4, 2):
+            members = (member(str(at), *places[at : at + size], topics=("t", "u")) for at in range(0, 8, size))
+            seen = group(*members, assignor="range")
+            verdict = decide(seen, ("t", 0), ("u", 0), partitions=topics)
+            assert verdict.one_more is False
+        seen = group(member("a", *places, topics=("t", "u")), assignor="range")
+        verdict = decide(seen, ("t", 0), ("u", 0), partitions=topics)
+        assert verdict == Verdict(
+            False,
+            "a at 10.0.0.1 owns 2 partitions in which messages wait (t-0, u-0), but the assignor range would not "
+            "share them out to more members if there was one more",
+        )
+        assert decide(seen, ("t", 0), ("u", 3), partitions=topics).one_more is True
+
+    @pytest.mark.parametrize(
+        ("members", "late", "one_more"),
+        [
+            (1, (0, 1), False),  # 012 345
+            (1, (2, 3), True),
+            (1, (0, 5), True),
+            (2, (0, 1), False),  # 01 23 45
+            (2, (1, 2), True),
+            (2, (1, 2, 3), False),  # two members now, and two then
+            (3, (0, 1), False),  # 01 23 4 5
+            (3, (4, 5), True),
+            (4, (0, 1), False),  # 01 2 3 4 5
+            (4, (2, 3), True),
+            (5, (0, 1), True),  # 0 1 2 3 4 5
+        ],
+    )
+    def test_range_has_neighbours_together(self, members: int, late: tuple[int, ...], one_more: bool) -> None:
+        shares = {1: ["012345"], 2: ["012", "345"], 3: ["01", "23", "45"], 4: ["01", "23", "4", "5"]}
+        shares[5] = ["01", "2", "3", "4", "5"]
+        everyone = [member(str(at), *(("t", int(each)) for each in share)) for at, share in enumerate(shares[members])]
+        seen = group(*everyone, assignor="range")
+        assert decide(seen, *(("t", number) for number in late), partitions={"t": 6}).one_more is one_more
+
+    def test_range_shares_out_a_topic_among_those_that_subscribe_it(self) -> None:
+        first = member("a", ("t", 0), ("u", 0), ("u", 1), topics=("t", "u"))
+        seen = group(first, member("b", ("t", 1), ("t", 2), topics=("t",)), assignor="range")
+        topics = {"t": 3, "u": 2}
+        assert decide(seen, ("t", 0), ("u", 1), partitions=topics).one_more is True
+        assert decide(seen, ("t", 0), ("u", 0), partitions=topics).one_more is False
+
+    def test_range_among_members_whose_subscriptions_nobody_tells(self) -> None:
+        both = [(topic, number) for topic in "tu" for number in range(2)]
+        seen = group(member("a", *both, topics=()), assignor="range")
+        assert decide(seen, ("t", 0), ("u", 0), partitions={"t": 2, "u": 2}).one_more is False
+        assert decide(seen, ("t", 0), ("u", 1), partitions={"t": 2, "u": 2}).one_more is True
 
     def test_as_many_members_as_partitions(self) -> None:
         seen = group(*(member(str(number), place) for number, place in enumerate(ALL)))

@@ -1,0 +1,95 @@
+"""The survey of consumer groups: what is asked at its first look, and what at those after it."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from streaming.cli import group_survey
+from streaming.cli.group_survey import GroupSurvey
+from streaming.core.observing.logs import Logs
+from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.kafka.clients import Cluster
+from streaming.kafka.group_looks import GroupKind
+
+PLACES: list[Place] = [("t", number) for number in range(3)]
+
+
+class Looks:
+    """Answers as Kafka does about a group whose member commits nothing, and notes what is asked.
+
+    Attributes:
+        asked: What was asked for each topic, in order.
+        not_answered: The partitions whose logs are not answered at the first look.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.not_answered: set[Place] = set()
+
+    def kinds(self) -> dict[str, GroupKind]:
+        return {"g": GroupKind.CLASSIC}
+
+    def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
+        assert kinds == self.kinds()
+        member = Member("m", topics=frozenset({"t"}), places=frozenset(PLACES))
+        return {"g": GroupPicture(GroupState.STABLE, "range", (member,), dict.fromkeys(PLACES, 0))}
+
+    def see_topics(self, topics: Iterable[str], logs: Logs) -> None:
+        for topic in topics:
+            self.asked.append(f"{topic}: partitions")
+            logs.has(topic, len(PLACES))
+
+    def see_logs(self, topics: Iterable[str], logs: Logs, now_ms: int) -> None:
+        for topic in topics:
+            self.asked.append(f"{topic}: begins and ends")
+            for place in set(PLACES) - self.not_answered:
+                logs.seen(place, 0, 5, now_ms)
+        self.not_answered.clear()
+
+    def see_ends(self, topics: Iterable[str], logs: Logs, now_ms: Callable[[], int]) -> set[str]:
+        for topic in topics:
+            self.asked.append(f"{topic}: ends")
+            for place in PLACES:
+                logs.seen(place, 0, 9, now_ms())
+        return set(topics)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    found = Looks()
+    monkeypatch.setattr(group_survey, "GroupLooks", lambda _: found)
+    monkeypatch.setattr(group_survey, "PhantomProbe", lambda _: None)
+    monkeypatch.setattr(group_survey, "_LOOK_INTERVAL_S", 0.0)
+    return found
+
+
+def surveyed() -> Any:
+    """Returns what is found about the group within 50 s, with a look every 20 s."""
+    clock_s = 0.0
+
+    def progress(_watched: int, _left_s: float) -> None:
+        nonlocal clock_s
+        clock_s += 20.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_survey.time, "monotonic", lambda: clock_s)
+        patch.setattr(group_survey.time, "sleep", lambda _: None)
+        [finding] = GroupSurvey(Cluster("localhost:1"), "g").ask(50.0, progress)
+    return finding
+
+
+def test_after_the_first_look_only_the_ends_are_asked_for(looks: Looks) -> None:
+    finding = surveyed()
+    assert looks.asked[:2] == ["t: partitions", "t: begins and ends"]
+    assert looks.asked[2:] == ["t: ends"] * 3
+    assert finding.backlog == 27
+    assert finding.answer.verdict.one_more is None, "it has committed nothing"
+
+
+def test_what_was_not_answered_is_asked_for_again(looks: Looks) -> None:
+    looks.not_answered = {PLACES[1]}
+    finding = surveyed()
+    assert looks.asked[:4] == ["t: partitions", "t: begins and ends"] * 2
+    assert looks.asked[4:] == ["t: ends"] * 2
+    assert finding.backlog == 27
