@@ -118,9 +118,9 @@ class GroupSurvey:
         topics = {topic for picture in pictures.values() for topic in _topics(picture)}
         known = {topic for topic in topics if logs.partitions_of(topic) and logs.missing([topic]) is None}
         # Beginnings and numbers of partitions hardly change while one question is asked.
-        self._looks.see_ends(known, logs, _now_ms)
+        self._looks.see_ends(known, logs)
         self._looks.see_topics(topics - known, logs)
-        self._looks.see_logs(topics - known, logs, _now_ms())
+        self._looks.see_logs(topics - known, logs)
         answers = {name: question.look(pictures[name], logs) for name, question in questions.items()}
         self._test(questions, answers, pictures, logs)
         for name, answer in answers.items():
@@ -152,10 +152,6 @@ class GroupSurvey:
                 questions[name].phantoms.is_denied |= result.is_denied
                 questions[name].phantoms.probed(place, begins[place], result.empty_until, result.found)
                 answers[name] = questions[name].look(pictures[name], logs)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _topics(picture: GroupPicture) -> set[str]:

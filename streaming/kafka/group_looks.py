@@ -5,6 +5,7 @@ know groups of the new protocol (KIP-848), whose members librdkafka describes.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import StrEnum
@@ -45,6 +46,11 @@ class GroupKind(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"  # KIP-848
     SHARE = "share"  # KIP-932: no client here sees its lag
+
+
+def monotonic_ms() -> int:
+    """Returns the time of looks: setting the clock does not change it."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class GroupLooks:
@@ -132,22 +138,23 @@ class GroupLooks:
     def _describe_topics(self, names: list[str]) -> dict[str, Any]:
         return {each["name"]: each for each in self._client.describe_topics(names)}
 
-    def see_logs(self, topics: Iterable[str], logs: Logs, now_ms: int) -> None:
+    def see_logs(self, topics: Iterable[str], logs: Logs) -> None:
         """Finds out where the logs of topics begin and end. What is not answered stands as it was."""
         places = [place for name in sorted(topics) for place in logs.partitions_of(name)]
         begins = self._offsets_of(places, OffsetSpec.EARLIEST)
         ends = self._offsets_of(places, OffsetSpec.LATEST)
+        answered_ms = monotonic_ms()  # an end is never taken for an older one than it is
         for place in places:
             if place in begins and place in ends:
-                logs.seen(place, begins[place], ends[place], now_ms)
+                logs.seen(place, begins[place], ends[place], answered_ms)
 
-    def see_ends(self, topics: Iterable[str], logs: Logs, now_ms: Callable[[], int]) -> set[str]:
+    def see_ends(self, topics: Iterable[str], logs: Logs) -> set[str]:
         """Finds out where logs end whose beginnings are known; returns the topics of those that have moved."""
         known = {
             place: log for name in sorted(topics) for place in logs.partitions_of(name) if (log := logs.get(place))
         }
         ends = self._offsets_of(list(known), OffsetSpec.LATEST)
-        answered_ms = now_ms()  # an end is never taken for an older one than it is
+        answered_ms = monotonic_ms()
         moved = set()
         for place, end in ends.items():
             if end != known[place].end:

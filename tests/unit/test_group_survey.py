@@ -1,6 +1,6 @@
 """The survey of consumer groups: what is asked at its first look, and what at those after it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -40,18 +40,18 @@ class Looks:
             self.asked.append(f"{topic}: partitions")
             logs.has(topic, len(PLACES))
 
-    def see_logs(self, topics: Iterable[str], logs: Logs, now_ms: int) -> None:
+    def see_logs(self, topics: Iterable[str], logs: Logs) -> None:
         for topic in topics:
             self.asked.append(f"{topic}: begins and ends")
             for place in set(PLACES) - self.not_answered:
-                logs.seen(place, 0, 5, now_ms)
+                logs.seen(place, 0, 5, 1)
         self.not_answered.clear()
 
-    def see_ends(self, topics: Iterable[str], logs: Logs, now_ms: Callable[[], int]) -> set[str]:
+    def see_ends(self, topics: Iterable[str], logs: Logs) -> set[str]:
         for topic in topics:
             self.asked.append(f"{topic}: ends")
             for place in PLACES:
-                logs.seen(place, 0, 9, now_ms())
+                logs.seen(place, 0, 9, 2)
         return set(topics)
 
 

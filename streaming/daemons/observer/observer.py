@@ -79,7 +79,7 @@ class Observer:
             resources.callback(probe.close)
             self._reporter = SessionEventReporter(settings.cluster, topics.receives, {"enable.idempotence": True})
             resources.callback(self._reporter.close)
-            self._groups = WatchedGroups(settings, looks, probe, self._counts, self._say, _now_ms)
+            self._groups = WatchedGroups(settings, looks, probe, self._counts, self._say)
             self._sole = resources.enter_context(
                 SoleProgram(settings.cluster, admin, OBSERVER, topics.prefix, topics.ticks, partitions)
             )
@@ -169,8 +169,3 @@ class Observer:
             self._say(problem)
         elif problem is None and before is not None:
             self._say("Kafka answers again")
-
-
-def _now_ms() -> int:
-    """Returns a time that setting the clock does not change."""
-    return time.monotonic_ns() // 1_000_000

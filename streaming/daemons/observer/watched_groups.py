@@ -11,7 +11,7 @@ from streaming.daemons.activator.config import Config
 from streaming.daemons.observer.counts import Counts
 from streaming.daemons.observer.entries import Watch, watches
 from streaming.daemons.observer.settings import ObserverSettings
-from streaming.kafka.group_looks import GroupLooks
+from streaming.kafka.group_looks import GroupLooks, monotonic_ms
 from streaming.kafka.phantom_probe import PhantomProbe
 
 # New groups, new partitions, and beginnings of logs are looked for at this interval.
@@ -64,21 +64,19 @@ class Watched:
 class WatchedGroups:
     """The groups that an observer watches."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (what it asks, and whom it tells)
+    def __init__(
         self,
         settings: ObserverSettings,
         looks: GroupLooks,
         probe: PhantomProbe,
         counts: Counts,
         say: Callable[[str], None],
-        now_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._looks = looks
         self._probe = probe
         self._counts = counts
         self._say = say
-        self._now_ms = now_ms
         self._by_name: dict[str, Watched] = {}
         self._refused: dict[str, str] = {}
         self._logs = Logs()
@@ -95,20 +93,20 @@ class WatchedGroups:
         Raises:
             UserError: Kafka does not answer.
         """
-        begin_ms = self._now_ms()
+        begin_ms = monotonic_ms()
         is_full = is_changed or self._looked_ms is None or begin_ms - self._looked_ms >= FULL_LOOK_INTERVAL_MS
         if is_full:
             self._find(config)
             due, moved = self._by_name, self._asked
         else:
-            moved = self._looks.see_ends(self._asked, self._logs, self._now_ms)
+            moved = self._looks.see_ends(self._asked, self._logs)
             due = {name: each for name, each in self._by_name.items() if each.is_active or each.topics() & moved}
         before = {name: each.picture for name, each in due.items()}
         for name, picture in self._looks.pictures({name: each.watch.kind for name, each in due.items()}).items():
             due[name].picture = picture
         self._see_logs(due.values(), is_full)
         for name, each in due.items():
-            each.found = each.group.look(each.picture, self._logs, self._now_ms())
+            each.found = each.group.look(each.picture, self._logs, monotonic_ms())
             self._tell_of_commits(name, before[name], each.picture)
         self._test(due)
         self._looked_ms = begin_ms if is_full else self._looked_ms
@@ -152,7 +150,7 @@ class WatchedGroups:
             self._asked |= new
         for topic in self._looks.see_topics(new, self._logs):
             self._say(f"topic {topic} was deleted, or made again")
-        self._looks.see_logs(new, self._logs, self._now_ms())
+        self._looks.see_logs(new, self._logs)
 
     def _test(self, due: dict[str, Watched]) -> None:
         """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
@@ -171,14 +169,14 @@ class WatchedGroups:
             each = due[name]
             each.group.phantoms.is_denied = result.is_denied
             each.group.phantoms.probed(place, begins[place], result.empty_until, result.found)
-            again = each.group.look(each.picture, self._logs, self._now_ms())
+            again = each.group.look(each.picture, self._logs, monotonic_ms())
             each.found = replace(again, received=each.found.received if each.found is not None else 0)
             self._tell_of_test(each, name, place, begins[place], result.found, result.is_denied)
 
     def _reports(self, due: dict[str, Watched]) -> list[tuple[str, Report]]:
         reports = []
         for name, each in due.items():
-            now_ms = self._now_ms()
+            now_ms = monotonic_ms()
             if each.found is None:
                 continue
             self._tell_answer(name, each, now_ms)
