@@ -338,6 +338,16 @@ class TestReports:
         assert (found.verdict.one_more, found.members, found.unread) == (None, 1, unread), "what was known stands"
         assert WatchedGroup().look(GroupPicture(GroupState.UNKNOWN), world.logs, 0).members == 0
 
+    def test_a_report_that_has_not_arrived_is_made_again_with_all_that_was_received(self) -> None:
+        world = with_rhythm()
+        world.send()
+        world.commit()
+        lost = world.group.report(world.look(), world.now_ms)
+        assert lost is not None
+        assert lost.received > 0
+        world.group.not_sent(lost)
+        assert world.group.report(world.look(), world.now_ms) == lost
+
 
 def test_what_members_read_does_not_shrink_while_they_rebalance() -> None:
     group, logs = WatchedGroup(), Logs()
