@@ -1,25 +1,27 @@
 """One file of Kafka client properties for all clients: its names are Java's, and become librdkafka's where needed."""
 
 import re
+import ssl
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from streaming.errors import UserError
 
 # Properties that have another name in librdkafka, or that it does not need. All others have the same name in both.
 _LIBRDKAFKA_NAMES = {"sasl.mechanism": "sasl.mechanisms", "ssl.truststore.location": "ssl.ca.location"}
-_KAFKA_PYTHON_NAMES = {
-    "security.protocol": "security_protocol",
-    "client.id": "client_id",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
+# The logins of kafka-python that need nothing but a user and a password.
+_KAFKA_PYTHON_LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_LIBRDKAFKAS_LOGIN = "GSSAPI"  # if none is named
+# What `_tls_context` reads.
+_TLS_NAMES = {
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
 }
 _JAVA_ONLY = {"sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
 # The tokens of Java's reader of JAAS configurations: comments, quoted texts, words, and single characters.
@@ -105,21 +107,59 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     return config | _credentials(properties.get("sasl.jaas.config", ""))
 
 
-def for_kafka_python(config: Mapping[str, str]) -> dict[str, str | bool]:
-    """Returns the properties for security, given with librdkafka's names, with kafka-python's, which needs no others.
+def for_kafka_python(config: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the properties for security, given with librdkafka's names, as kafka-python's, which needs no others.
 
     Raises:
-        UserError: kafka-python cannot do what a property demands.
+        UserError: kafka-python cannot do what a property demands, or a certificate or a key cannot be used.
     """
-    unknown = [name for name in config if name.startswith(("sasl.", "ssl.")) and name not in _KAFKA_PYTHON_NAMES]
+    protocol = config.get("security.protocol", "PLAINTEXT").upper()
+    settings: dict[str, Any] = {"security_protocol": protocol}
+    if "client.id" in config:
+        settings["client_id"] = config["client.id"]
+    if protocol.startswith("SASL"):
+        settings |= _login(config)
+    if protocol.endswith("SSL"):
+        settings["ssl_context"] = _tls_context(config)
+    return settings
+
+
+def _login(config: Mapping[str, str]) -> dict[str, str | None]:
+    mechanism = config.get("sasl.mechanisms", _LIBRDKAFKAS_LOGIN)
+    if mechanism not in _KAFKA_PYTHON_LOGINS:
+        raise UserError(
+            f"Commands that look at consumer groups cannot log in with sasl.mechanism={mechanism}. Give them a "
+            f"file for --kafka-config with one of {', '.join(_KAFKA_PYTHON_LOGINS)}"
+        )
+    names = {"sasl_plain_username": "sasl.username", "sasl_plain_password": "sasl.password"}
+    return {"sasl_mechanism": mechanism, **{own: config.get(name) for own, name in names.items()}}
+
+
+def _tls_context(config: Mapping[str, str]) -> ssl.SSLContext:
+    """Makes the context here, since kafka-python would only say of a file that it cannot read that time is over."""
+    unknown = sorted(name for name in config if name.startswith("ssl.") and name not in _TLS_NAMES)
     if unknown:
         raise UserError(f"Commands that look at consumer groups do not know the property {unknown[0]}")
-    settings: dict[str, str | bool] = {
-        _KAFKA_PYTHON_NAMES[name]: value for name, value in config.items() if name in _KAFKA_PYTHON_NAMES
-    }
-    if "ssl_check_hostname" in settings:
-        settings["ssl_check_hostname"] = settings["ssl_check_hostname"] != "none"
-    return settings
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.get("ssl.endpoint.identification.algorithm") != "none"
+    if config.get("enable.ssl.certificate.verification") == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    where, certificate = config.get("ssl.ca.location", "probe"), config.get("ssl.certificate.location")
+    try:
+        if "ssl.ca.pem" in config:
+            context.load_verify_locations(cadata=config["ssl.ca.pem"])
+        elif where == "probe":
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(**{"capath" if Path(where).is_dir() else "cafile": where})
+        if certificate is not None:
+            # Without any password, Python would ask for it on the terminal.
+            password = config.get("ssl.key.password", "")
+            context.load_cert_chain(certificate, config.get("ssl.key.location"), password)
+    except OSError as error:
+        files = " or ".join(name for name in (where, certificate) if name not in (None, "probe"))
+        raise UserError(f"{files or 'ssl.ca.pem'}: this certificate or key cannot be used: {error}") from None
+    return context
 
 
 def _credentials(jaas: str) -> dict[str, str]:

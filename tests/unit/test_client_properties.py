@@ -1,11 +1,14 @@
 """One file of Kafka properties for Java's clients and librdkafka's."""
 
+import ssl
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from streaming.errors import UserError
 from streaming.kafka import client_properties
+from tests.support.command_lines import ROOT
 
 JAAS = r'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a=\"b\" c";'
 
@@ -161,3 +164,73 @@ def test_an_escape_that_is_no_character_is_named(tmp_path: Path, value: str) -> 
 def test_jaas_is_read_as_java_reads_it(options: str, user: str, password: str) -> None:
     config = client_properties.for_librdkafka({"sasl.jaas.config": f"a.b.PlainLoginModule required {options};"})
     assert config == {"sasl.username": user, "sasl.password": password}
+
+
+class TestForKafkaPython:
+    """kafka-python looks at consumer groups. It gets its properties from those of librdkafka."""
+
+    KEYSTORE = ROOT / "tests" / "support" / "keystore.pem"
+    LOGIN: ClassVar = {"security.protocol": "sasl_plaintext", "sasl.username": "me", "sasl.password": "secret"}
+    TLS: ClassVar = {"security.protocol": "SSL"}
+
+    def test_it_gets_only_what_it_needs(self) -> None:
+        assert client_properties.for_kafka_python({"client.id": "x", "socket.timeout.ms": "1000"}) == {
+            "security_protocol": "PLAINTEXT",
+            "client_id": "x",
+        }
+
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+    def test_a_login_with_user_and_password(self, mechanism: str) -> None:
+        assert client_properties.for_kafka_python({**self.LOGIN, "sasl.mechanisms": mechanism}) == {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": "me",
+            "sasl_plain_password": "secret",
+        }
+
+    @pytest.mark.parametrize("properties", [{}, {"sasl.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}])
+    def test_another_login_is_refused(self, properties: dict[str, str]) -> None:
+        mechanism = properties.get("sasl.mechanisms", "GSSAPI")  # librdkafka's default, and Java's
+        with pytest.raises(
+            UserError, match=f"sasl.mechanism={mechanism}. Give them a file .* with one of PLAIN, SCRAM-"
+        ):
+            client_properties.for_kafka_python(self.LOGIN | properties)
+
+    def test_brokers_are_checked_unless_the_properties_say_otherwise(self) -> None:
+        def context(**properties: str) -> tuple[bool, ssl.VerifyMode]:
+            more = {name.replace("_", "."): value for name, value in properties.items()}
+            found = client_properties.for_kafka_python(self.TLS | more)["ssl_context"]
+            return found.check_hostname, found.verify_mode
+
+        assert context() == (True, ssl.CERT_REQUIRED)
+        assert context(ssl_ca_location="probe") == (True, ssl.CERT_REQUIRED)
+        assert context(ssl_endpoint_identification_algorithm="none") == (False, ssl.CERT_REQUIRED)
+        assert context(enable_ssl_certificate_verification="false") == (False, ssl.CERT_NONE)
+
+    def test_certificates_may_be_in_a_file_in_a_folder_or_in_the_properties(self) -> None:
+        text = self.KEYSTORE.read_text()
+        pem = text[text.index("-----BEGIN CERTIFICATE") :]
+        for own, count in (
+            ({"ssl.ca.location": str(self.KEYSTORE)}, 1),
+            ({"ssl.ca.pem": pem}, 1),
+            ({"ssl.ca.location": str(self.KEYSTORE.parent)}, 0),  # loaded when they are needed
+        ):
+            context = client_properties.for_kafka_python(self.TLS | own)["ssl_context"]
+            assert len(context.get_ca_certs()) == count
+
+    def test_a_client_certificate_with_its_key_in_one_file(self) -> None:
+        own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.KEYSTORE)}
+        config = client_properties.for_librdkafka({**self.TLS, **own, "ssl.key.password": "of a test"})
+        assert client_properties.for_kafka_python(config)["ssl_context"]
+        del config["ssl.key.password"]
+        with pytest.raises(UserError, match=r"keystore\.pem: this certificate or key cannot be used"):
+            client_properties.for_kafka_python(config)
+
+    @pytest.mark.parametrize("properties", [{"ssl.ca.location": "/missing.pem"}, {"ssl.ca.pem": "nonsense"}])
+    def test_what_cannot_be_read_is_named(self, properties: dict[str, str]) -> None:
+        with pytest.raises(UserError, match=r"(/missing|ssl\.ca)\.pem: this certificate or key cannot be used"):
+            client_properties.for_kafka_python(self.TLS | properties)
+
+    def test_what_python_cannot_do_for_tls_is_refused(self) -> None:
+        with pytest.raises(UserError, match=r"look at consumer groups do not know the property ssl\.sigalgs\.list"):
+            client_properties.for_kafka_python(self.TLS | {"ssl.sigalgs.list": "x"})
