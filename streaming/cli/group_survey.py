@@ -68,6 +68,10 @@ class GroupSurvey:
         self._probe.close()
         self._looks.close()
 
+    def new_denials(self) -> str | None:
+        """Returns the sentence about what this user may not look at; None: nothing that was not said before."""
+        return self._looks.new_denials()
+
     def ask(self, limit_s: float, progress: Callable[[int, float], None]) -> list[Finding]:
         """Returns the answers about all groups, in order of names.
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -64,6 +65,8 @@ def groups(
             with progress.status("looking") as status:
                 found = survey.ask(0.0 if no_wait else wait.ms / 1000, partial(_progress, status))
             _print([each for each in found if told.get(each.name) != _essence(each)], as_json)
+            if (denials := survey.new_denials()) is not None:
+                say(denials, err=True)
             if not (found or told or as_json):
                 typer.echo("no consumer groups that this user may see")
             if not watch:

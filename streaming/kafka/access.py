@@ -245,4 +245,9 @@ def _lacking(wanted: Collection[AclOperation], allowed: Collection[AclOperation]
 
 def _require_none(lacking: list[str]) -> None:
     if lacking:
-        raise RightMissingError(f"Kafka does not grant this user {', '.join(lacking)}. {_WHERE}")
+        raise RightMissingError(missing_rights(lacking))
+
+
+def missing_rights(names: Iterable[str]) -> str:
+    """Returns the sentence about rights that a user lacks, such as `Describe on topic orders`."""
+    return f"Kafka does not grant this user {', '.join(names)}. {_WHERE}"

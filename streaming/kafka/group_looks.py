@@ -14,12 +14,20 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupState, KafkaException
 from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import GroupIdNotFoundError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.errors import UserError
 from streaming.kafka import client_properties
+from streaming.kafka.access import missing_rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 
@@ -33,6 +41,9 @@ _CONSUMER_STATES = {
 }
 # The protocol type of groups that consume; that of groups whose offsets were committed without members is empty.
 _CONSUMES = ("consumer", "")
+
+# What a user may not look at and is told of in one sentence.
+_MAX_NAMES = 10
 
 _log = logging.getLogger("kafka")
 
@@ -67,6 +78,8 @@ class GroupLooks:
         self._admin.check()
         self._client = _connect(cluster)
         self._ids: dict[str, str] = {}
+        # What this user may not look at, and whether that was said.
+        self._denied: dict[str, bool] = {}
 
     def close(self) -> None:
         """Closes the connections."""
@@ -80,6 +93,13 @@ class GroupLooks:
             for each in found
             if each["protocol_type"] in _CONSUMES or each.get("group_type") == GroupKind.SHARE
         }
+
+    def new_denials(self) -> str | None:
+        """Returns the sentence about what this user may not look at; None: nothing since the last call."""
+        new = sorted(name for name, is_said in self._denied.items() if not is_said)
+        self._denied |= dict.fromkeys(new, True)
+        more = [f"and {len(new) - _MAX_NAMES:,} more"] if len(new) > _MAX_NAMES else []
+        return missing_rights([*(f"Describe on {name}" for name in new[:_MAX_NAMES]), *more]) if new else None
 
     def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
         """Returns a picture of each of these groups, which are no share groups."""
@@ -123,6 +143,8 @@ class GroupLooks:
         for name in names:
             answer = answers.get(name, {"error_code": _NO_ANSWER_CODE})
             is_gone = answer["error_code"] == UnknownTopicOrPartitionError.errno
+            if answer["error_code"] == TopicAuthorizationFailedError.errno:
+                self._denied.setdefault(f"topic {name}", False)
             if answer["error_code"] and not is_gone:
                 logs.is_not_answered(name)
                 continue
@@ -178,8 +200,10 @@ class GroupLooks:
             return ask(asked)
         except KafkaTimeoutError as error:
             raise self._unreachable(error) from None
-        except KafkaError:
+        except KafkaError as error:
             if len(asked) == 1:
+                if isinstance(error, GroupAuthorizationFailedError):
+                    self._denied.setdefault(f"consumer group {asked[0]}", False)
                 return {}
         half = len(asked) // 2
         return self._in_parts(ask, asked[:half]) | self._in_parts(ask, asked[half:])

@@ -37,9 +37,12 @@ class Right:
         return f"{self.operation} {self.kind} {self.name}"
 
     def acl(self, user: str, topic_prefix: str, queue: str) -> AclBinding:
-        """Returns the ACL that gives this right to a user, for this topic prefix and this queue."""
+        """Returns the ACL that gives this right to a user, for this topic prefix and this queue.
+
+        A consumer group and its topic have the queue's name too.
+        """
         name = self.name.removesuffix("*")
-        if name == "QUEUE":
+        if name in ("QUEUE", "GROUP", "TOPIC"):
             name = queue
         elif self.kind != "transactional id":
             name = topic_prefix + name

@@ -1,5 +1,7 @@
 """The documented ACLs are those that the commands ask for. tests/integration/test_secured.py shows they are enough."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka.admin import AclOperation
 
@@ -15,6 +17,9 @@ from streaming.core.routing.definitions import Definitions
 from streaming.daemons.activator.publishing import Place, opened
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import monitor, sole_monitor
+from streaming.daemons.observer.observer import Observer
+from streaming.daemons.observer.settings import ObserverSettings
+from streaming.daemons.observer.sole_observer import OBSERVER
 from streaming.daemons.router import router, sole_router
 from streaming.daemons.transport import transport
 from streaming.kafka.access import Rights, rights
@@ -143,6 +148,19 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     assert documented == [
         ("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, Topics().service_progress, *groups)
     ]
+
+
+def test_the_rights_of_an_observer(asked: list[Rights], tmp_path: Path) -> None:
+    config = tmp_path / "activator.toml"
+    config.write_text('[[programs]]\ngroup = "orders"\ncommand = "read"\n')
+    with pytest.raises(AskedError), Observer(ObserverSettings(Cluster("localhost:1"), config), print):
+        pass
+    topics = Topics()
+    assert asked == [rights(reads=[topics.ticks], writes=[topics.receives])]
+    looks = {("Describe", "group", "GROUP"), ("Describe", "topic", "TOPIC")}
+    own = {("Read", "topic", topics.ticks), ("Write", "topic", topics.receives), ("Read", "group", OBSERVER.group_id)}
+    assert {(each.operation, each.kind, each.name) for each in rights_of("observe")} == own | looks
+    assert {(each.operation, each.kind, each.name) for each in rights_of("groups")} == looks
 
 
 def test_the_rights_of_a_transport() -> None:

@@ -7,7 +7,7 @@ this module remembers what it has found.
 from dataclasses import dataclass, field
 
 from streaming.core.observing.pictures import Place
-from streaming.core.observing.verdict import NOT_TESTED, Lateness, Verdict, Waiting, without_members
+from streaming.core.observing.verdict import NOT_TESTED, NOTHING_SEEN, Lateness, Verdict, Waiting, without_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Phantoms:
 
     def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:
         """Returns the backlog between these offsets, which begin behind what is known to be empty."""
+        if not ends:
+            return Backlog(NOTHING_SEEN, [])
         waiting = [
             Waiting(place, ends[place] - begin, Lateness.LATE) for place, begin in begins.items() if begin < ends[place]
         ]

@@ -59,6 +59,8 @@ class Verdict:
 
 
 NOT_TESTED = Verdict(None, "it is not known yet whether its backlog has any content")
+# Kafka leaves out the offsets in topics that the user may not see.
+NOTHING_SEEN = Verdict(False, "it has neither members nor committed offsets that this user may see")
 
 
 def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:

@@ -105,6 +105,8 @@ class WatchedGroups:
         for name, picture in self._looks.pictures({name: each.watch.kind for name, each in due.items()}).items():
             due[name].picture = picture
         self._see_logs(due.values(), is_full)
+        if (denials := self._looks.new_denials()) is not None:
+            self._say(denials)
         for name, each in due.items():
             each.found = each.group.look(each.picture, self._logs, monotonic_ms())
             self._tell_of_commits(name, before[name], each.picture)

@@ -5,6 +5,7 @@ import pytest
 from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observing.stalls import Stalls
+from streaming.core.observing.verdict import Verdict
 from streaming.core.observing.watched_group import Found, OffsetReset, Report, Settings, WatchedGroup
 
 SECOND = 1_000
@@ -197,6 +198,12 @@ class TestPartitions:
         world.committed = {}
         world.send()
         assert {each.place for each in world.look().waiting} == set(PLACES)
+
+    def test_a_group_of_which_nothing_is_seen_is_not_said_to_have_read_everything(self) -> None:
+        world = World()
+        world.committed = {}
+        sentence = "it has neither members nor committed offsets that this user may see"
+        assert world.look().verdict == Verdict(False, sentence)
 
     @pytest.mark.parametrize(("reset", "unread"), [(OffsetReset.EARLIEST, 3), (OffsetReset.LATEST, 0)])
     def test_a_partition_without_a_commit_begins_where_its_consumers_begin(

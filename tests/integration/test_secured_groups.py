@@ -1,0 +1,218 @@
+"""`groups` and `observe` on a Kafka with users, TLS and ACLs: the rights in docs/security.md are enough and needed."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from streaming.kafka.admin import Admin
+from streaming.kafka.last_records import last_records
+from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
+from streaming.wire.topics import Topics
+from tests.support.checked_producer import CheckedProducer
+from tests.support.documented_acls import Right, documented_rights, rights_of
+from tests.support.secured_broker import SUPER_USER, SecuredBroker, make_certificate, secured_broker
+from tests.support.waiting import wait_until
+
+DEADLINE_S = 30.0
+PREFIX = "s-"
+TOPICS = Topics(PREFIX)
+# A group, which is the queue too, and the topic that it reads.
+ORDERS = "orders"
+USERS = {"observe": "observer", "groups": "viewer"}
+READ_TO_TEST = Right("", "Read", "topic", "TOPIC")
+DESCRIBE_TOPIC = Right("", "Describe", "topic", "TOPIC")
+DESCRIBE_GROUP = Right("", "Describe", "group", "GROUP")
+
+
+@pytest.fixture(scope="module")
+def secured(java_and_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:  # noqa: ARG001
+    """Runs a broker with the monitor's topics, and a group without members that has not read three messages."""
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        for command, user in USERS.items():
+            broker.add_user(user)
+            rights = [right for right in documented_rights() if right.client.startswith(f"`{command}`")]
+            assert set(rights_of(command)) < set(rights)
+            broker.allow([right.acl(user, PREFIX, ORDERS) for right in rights])
+        root = broker.cluster(SUPER_USER)
+        Admin(root).create_topics(TOPICS.specs(), partitions=1, replication_factor=1)
+        (created,) = broker.admin.create_topics([NewTopic(ORDERS, 1, 1)]).values()
+        created.result()
+        consumer = root.consumer({"group.id": ORDERS})
+        consumer.commit(offsets=[TopicPartition(ORDERS, 0, 0)], asynchronous=False)
+        consumer.close()
+        producer = CheckedProducer(root)
+        for _ in range(3):
+            producer.produce(ORDERS, b"x", partition=0)
+        producer.flush()
+        yield broker
+
+
+@contextmanager
+def without(broker: SecuredBroker, user: str, *rights: Right) -> Iterator[None]:
+    """Takes rights away from a user while the block runs."""
+    acls = [right.acl(user, PREFIX, ORDERS) for right in rights]
+    for acl in acls:
+        broker.forbid(acl)
+    try:
+        yield
+    finally:
+        broker.allow(acls)
+
+
+def connection(broker: SecuredBroker, client_file: Path) -> list[str]:
+    return ["--bootstrap-servers", broker.bootstrap_servers, "--kafka-config", str(client_file)]
+
+
+def ask(broker: SecuredBroker, client_file: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs `groups`."""
+    client_file = client_file or broker.client_file("viewer")
+    command = [*THIS_COMMAND, "groups", "--json", *connection(broker, client_file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def groups(broker: SecuredBroker) -> tuple[list[dict[str, Any]], str]:
+    """Returns what `groups` prints, and what it says on the standard error."""
+    done = ask(broker)
+    assert done.returncode == 0, done
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+@contextmanager
+def observer(broker: SecuredBroker, folder: Path, client_file: Path | None = None) -> Iterator[ChildProcess]:
+    """Starts an observer, whose output is in the folder's observer.log."""
+    config = folder / "activator.toml"
+    config.write_text(f'[[programs]]\ngroup = "{ORDERS}"\ncommand = "true"\n')
+    arguments = connection(broker, client_file or broker.client_file("observer"))
+    command = [*THIS_COMMAND, "observe", "--config", str(config), "--topic-prefix", PREFIX, *arguments]
+    with ChildProcess(command, log_file=folder / "observer.log", env=own_environment()) as process:
+        yield process
+
+
+def said(folder: Path) -> str:
+    return (folder / "observer.log").read_text()
+
+
+def wait_until_said(folder: Path, text: str) -> None:
+    wait_until(lambda: text in said(folder), DEADLINE_S, text)
+
+
+def test_groups_answers_with_the_documented_rights(secured: SecuredBroker) -> None:
+    [found], warnings = groups(secured)
+    assert (found["group"], found["one_more"], found["backlog"], found["phantom"]) == (ORDERS, True, 3, False)
+    assert warnings == ""
+
+
+def test_groups_without_read_says_that_it_could_not_test_the_backlog(secured: SecuredBroker) -> None:
+    with without(secured, "viewer", READ_TO_TEST):
+        [found], warnings = groups(secured)
+    assert (found["one_more"], found["backlog"], found["phantom"]) == (True, 3, None)
+    assert "these may be markers without content, which only a user who may read can tell" in found["reason"]
+    assert warnings == ""
+
+
+def test_groups_without_describe_on_a_topic_does_not_see_its_offsets(secured: SecuredBroker) -> None:
+    with without(secured, "viewer", READ_TO_TEST, DESCRIBE_TOPIC):  # Read implies Describe
+        [found], _ = groups(secured)
+    assert found["one_more"] is False
+    assert found["reason"] == "it has neither members nor committed offsets that this user may see"
+
+
+def test_groups_shows_only_what_the_user_may_describe(secured: SecuredBroker) -> None:
+    with without(secured, "viewer", DESCRIBE_GROUP):
+        assert groups(secured) == ([], "")
+
+
+def test_groups_with_a_wrong_login_or_an_untrusted_certificate_says_what_to_change(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    _, other = make_certificate(tmp_path, "other")
+    for client_file, advice in (
+        (secured.client_file("viewer", password="not this one"), "Check sasl.jaas.config and sasl.mechanism"),  # noqa: S106
+        (secured.client_file("viewer", authority=other), "ssl.truststore.location"),
+    ):
+        done = ask(secured, client_file)
+        assert done.returncode == 2, done
+        assert re.fullmatch(f"error: [^\n]*{advice}[^\n]*\n", done.stderr), done.stderr
+
+
+def test_an_observer_reports_with_the_documented_rights_and_says_no_secret(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    with observer(secured, tmp_path) as process:
+        process.wait_until_said("observer ready", DEADLINE_S)
+        wait_until_said(tmp_path, f"{ORDERS}: one more: yes, nobody reads, and {ORDERS}-0 holds 3 messages\n")
+
+        def reported() -> dict[str, Any]:
+            records = last_records(secured.cluster(SUPER_USER), TOPICS.receives, 1, 1)
+            return json.loads(records[-1].value() or b"{}") if records else {}
+
+        wait_until(lambda: reported().get("one_more"), DEADLINE_S, "the report")
+        assert process.stop() == 0
+    assert len(said(tmp_path).splitlines()) == 4, "it watches, answers, is ready and stops, and warns of nothing"
+    assert not any(password in said(tmp_path) for password in secured.passwords.values())
+
+
+def test_an_observer_without_read_says_once_that_it_cannot_test_the_backlog(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    with without(secured, "observer", READ_TO_TEST), observer(secured, tmp_path) as process:
+        process.wait_until_said("observer ready", DEADLINE_S)
+        wait_until_said(tmp_path, f"{ORDERS}: one more: yes, nobody reads")
+    sentence = f"{ORDERS}: may not read {ORDERS}, so offsets without content count as messages"
+    assert said(tmp_path).count(sentence) == 1
+
+
+def test_an_observer_says_once_which_group_it_may_not_see(secured: SecuredBroker, tmp_path: Path) -> None:
+    sentence = f"Kafka does not grant this user Describe on consumer group {ORDERS}. See docs/security.md"
+    with observer(secured, tmp_path) as process, without(secured, "observer", DESCRIBE_GROUP):
+        wait_until_said(tmp_path, sentence)
+        process.wait_until_said("observer ready", DEADLINE_S)
+    assert said(tmp_path).count(sentence) == 1
+
+
+def test_an_observer_says_once_which_topic_it_may_not_see(secured: SecuredBroker, tmp_path: Path) -> None:
+    with without(secured, "observer", READ_TO_TEST, DESCRIBE_TOPIC), observer(secured, tmp_path) as process:
+        process.wait_until_said("observer ready", DEADLINE_S)
+        wait_until_said(tmp_path, "no, it has neither members nor committed offsets that this user may see")
+        config = tmp_path / "activator.toml"
+        config.write_text(f'{config.read_text()}topics = ["{ORDERS}"]\n')
+        sentence = f"Kafka does not grant this user Describe on topic {ORDERS}. See docs/security.md"
+        wait_until_said(tmp_path, sentence)
+    assert said(tmp_path).count(sentence) == 1
+
+
+NEEDED = [right for right in rights_of("observe") if right.name not in ("GROUP", "TOPIC")]
+
+
+@pytest.mark.parametrize("right", NEEDED, ids=str)
+def test_an_observer_does_not_start_without_its_rights_and_names_the_missing_one(
+    secured: SecuredBroker, tmp_path: Path, right: Right
+) -> None:
+    acl = right.acl("observer", PREFIX, ORDERS)
+    with without(secured, "observer", right), observer(secured, tmp_path) as process:
+        assert process.wait(DEADLINE_S) == 2, said(tmp_path)
+    assert re.fullmatch(rf"error: [^\n]*{acl.name}[^\n]*docs/security\.md[^\n]*\n", said(tmp_path)), said(tmp_path)
+
+
+def test_an_observer_that_loses_the_right_to_report_ends_and_says_why(secured: SecuredBroker, tmp_path: Path) -> None:
+    write = Right("", "Write", "topic", "queue-receives")
+    with observer(secured, tmp_path) as process:
+        process.wait_until_said("observer ready", DEADLINE_S)
+        with without(secured, "observer", write):
+            assert process.wait(DEADLINE_S) == 2, said(tmp_path)
+    assert "error: Kafka does not grant this user a required right on a topic" in said(tmp_path)
+
+
+def test_an_observer_that_is_not_let_in_is_told_why(secured: SecuredBroker, tmp_path: Path) -> None:
+    wrong = secured.client_file("observer", password="not this one")  # noqa: S106
+    with observer(secured, tmp_path, wrong) as process:
+        assert process.wait(DEADLINE_S) == 2
+    assert "Check sasl.jaas.config and sasl.mechanism" in said(tmp_path)
