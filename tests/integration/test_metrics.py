@@ -16,6 +16,7 @@ from tests.support.command_lines import ROOT
 from tests.support.http_answers import free_port, get
 from tests.support.metric_names import (
     documented_metrics,
+    documented_observer_metrics,
     documented_router_metrics,
     documented_transport_metrics,
     metrics_of_dashboard,
@@ -152,7 +153,7 @@ def check_waiting_in_vain(monitored: Monitored, seen: Seen) -> None:
 
 def check_files(seen: Seen) -> None:
     told = seen.families()
-    others = documented_router_metrics() | documented_transport_metrics()
+    others = documented_router_metrics() | documented_transport_metrics() | documented_observer_metrics()
     others |= {f"{name}_bucket" for name in documented_router_metrics()}
     assert metrics_of_rules() - others <= told
     assert metrics_of_dashboard() - others <= told

@@ -74,6 +74,11 @@ def documented_router_metrics() -> set[str]:
     return {name for name in _documented() if name.startswith(_OTHERS[0])}
 
 
+def metrics_of_all_programs() -> set[str]:
+    """Returns all metrics that have a row in the document's tables."""
+    return _documented()
+
+
 def _documented() -> set[str]:
     first_cells = re.findall(r"^\| (`queue_activation_.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
     return {name for cell in first_cells for name in re.findall(r"`(queue_activation_\w+)`", cell)}

@@ -42,8 +42,8 @@ def is_ignored(path: str) -> bool:
 
 
 def test_the_parts_are_services_of_their_own() -> None:
-    assert {"kafka", "topics", "monitor", "router", "transport", "workload", "activator"} <= SERVICES.keys()
-    assert OWN == ["activator", "monitor", "router", "topics", "transport", "workload"]
+    assert {"kafka", "topics", "monitor", "router", "transport", "workload", "observer", "activator"} <= SERVICES.keys()
+    assert OWN == ["activator", "monitor", "observer", "router", "topics", "transport", "workload"]
 
 
 def test_the_image_is_built_once_and_never_pulled() -> None:
@@ -86,6 +86,13 @@ def check_config(service: dict[str, Any], config: Path) -> None:
         program, *arguments = entry.command_for("q")
         assert program == COMMAND
         assert parse(arguments)["queue"] == "q"
+
+
+def test_observer_and_activator_read_the_same_file() -> None:
+    observer, activator = SERVICES["observer"], SERVICES["activator"]
+
+    assert observer["command"][1:] == activator["command"][1:] == ["--config", "/examples/activator.toml"]
+    assert set(observer["volumes"]) < set(activator["volumes"])
 
 
 def test_a_wrong_command_would_be_noticed() -> None:
@@ -142,7 +149,7 @@ def test_each_program_has_a_folder_of_its_own() -> None:
     assert len(folders) == len({*folders}) == 3
 
 
-@pytest.mark.parametrize("name", ["monitor", "router", "transport"])
+@pytest.mark.parametrize("name", ["monitor", "router", "transport", "observer"])
 def test_the_health_check_asks_the_port_of_the_metrics_which_is_published(name: str) -> None:
     service = SERVICES[name]
     port = service["environment"]["QUEUE_ACTIVATION_METRICS_PORT"]

@@ -27,10 +27,8 @@ from streaming.wire.topics import Topics
 from tests.support.http_answers import get
 from tests.support.metric_names import (
     DASHBOARD,
-    documented_metrics,
-    documented_router_metrics,
-    documented_transport_metrics,
     metrics_in,
+    metrics_of_all_programs,
     metrics_of_dashboard,
     metrics_of_rules,
     rules,
@@ -283,7 +281,7 @@ def test_a_head_request_gets_the_headers_without_the_page() -> None:
 
 
 def test_the_files_for_prometheus_name_only_documented_metrics() -> None:
-    documented = documented_metrics() | documented_router_metrics() | documented_transport_metrics()
+    documented = metrics_of_all_programs()
 
     def undocumented(names: set[str]) -> set[str]:
         known = documented | {f"{name}_bucket" for name in documented}
@@ -294,7 +292,7 @@ def test_the_files_for_prometheus_name_only_documented_metrics() -> None:
 
 
 def test_the_dashboard_shows_every_metric() -> None:
-    documented = documented_metrics() | documented_router_metrics() | documented_transport_metrics()
+    documented = metrics_of_all_programs()
     shown = {name.removesuffix("_bucket") for name in metrics_of_dashboard()}
     assert documented - shown == set()
 

@@ -108,7 +108,7 @@ class Observer:
             self._look()
             self._counts.look_s += time.monotonic() - begin_s
             pause_s = self._settings.interval_ms / 1000 if self._counts.problem is None else _AGAIN_AFTER_S
-            due_s = max(begin_s + pause_s, time.monotonic())
+            due_s = begin_s + pause_s
             stop.wait(max(0.0, due_s - time.monotonic()))
 
     def _look(self) -> None:
