@@ -11,6 +11,7 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.observer import sole_observer
 from streaming.daemons.router import sole_router
 from streaming.daemons.transport import transport
 from streaming.kafka.access import AccessDeniedError
@@ -27,7 +28,10 @@ PROGRAMS = {
     "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
     "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
+    "observer": (sole_observer.GROUP_ID, "no reader is started for the consumer groups that it watches"),
 }
+# The command of a program that is not its name alone.
+_COMMANDS = {"observer": ("observe", "--config", "FILE")}
 
 _NO_SIGN = {
     "monitor": (
@@ -53,8 +57,14 @@ def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
     return bool(Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S))
 
 
-def absence(kafka: Cluster, topics: Topics, program: str) -> str | None:
+def absence(kafka: Cluster, topics: Topics, program: str, which: str = "") -> str | None:
     """Returns the sentence about a program that does not run, and what to do; None if it runs.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        which: What the consequence is about, if not everything.
 
     Raises as `is_running` does.
     """
@@ -62,8 +72,8 @@ def absence(kafka: Cluster, topics: Topics, program: str) -> str | None:
         return None
     group_id, consequence = PROGRAMS[program]
     return (
-        f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}. Start one: "
-        f"`{hints.command(program)}`"
+        f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}. Start one: "
+        f"`{hints.command(*_COMMANDS.get(program, (program,)))}`"
     )
 
 

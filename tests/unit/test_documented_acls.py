@@ -144,7 +144,7 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]
     described = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
     documented = [(client, name) for client, name in described if client.startswith("`diagnose`")]
-    groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID, DEFAULT_GROUP_ID)
+    groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID, DEFAULT_GROUP_ID, OBSERVER.group_id)
     assert documented == [
         ("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, Topics().service_progress, *groups)
     ]

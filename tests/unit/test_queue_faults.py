@@ -1,4 +1,4 @@
-"""`diagnose` finds queues that nobody reads: no activator, no entry, programs or tasks that fail, a queue that is OFF.
+"""`diagnose` finds queues that nobody reads: no activator, entry or observer, programs or tasks that fail, queues OFF.
 
 The sentences are those of `queue show` and `queues`.
 """
@@ -15,9 +15,10 @@ from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import explanation
 from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
-from streaming.cli.routing.queue_faults import faults
+from streaming.cli.routing.queue_faults import faults, observer_faults
 from streaming.cli.routing.running_faults import RunningInstance
 from streaming.kafka.access import RightMissingError
+from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.wire.activator_rows import ActivatorRow, ExitRow
 from streaming.wire.topics import Topics
@@ -100,6 +101,37 @@ def test_tasks_that_fail_and_a_queue_that_is_off_are_found() -> None:
     assert "procedure read has failed 3 times in a row since 9999-01-01 00:10:00 UTC" in found([failing])[0].problem
     assert found([off])[0].problem == " ".join(["3 unread messages.", *explanation(QueueFacts("off", None, None, off))])
     assert found([off | {"unread_messages": 0}]) == []
+
+
+class TestObservers:
+    """Queues that stand for consumer groups which report nothing wait for an observer."""
+
+    def find(self, monkeypatch: pytest.MonkeyPatch, members: int, *rows: dict[str, Any]) -> list[Fault]:
+        monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "observer", "host-1", 1)] * members)
+        return [*observer_faults(rows, Cluster("localhost:1"), Topics("p-"))]
+
+    def test_they_are_not_activated_while_none_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        [fault] = self.find(monkeypatch, 0, row(), row("group", "INACTIVE", 0, members=0))
+        assert (fault.kind, fault.where) == ("program down", "observer")
+        assert fault.problem == (
+            "no observer is in the consumer group p-queue-activation-observer, so no reader is started for the "
+            "consumer groups that it watches (queue group). Start one: `queue-activation observe --config FILE`"
+        )
+
+    def test_nobody_needs_one_if_all_readers_report(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.find(monkeypatch, 0, row(), row("b", members=None)) == []
+
+    def test_one_that_runs_but_has_not_reported_for_long_is_stuck(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        silent: dict[str, Any] = {"observer_silent_since": FOREVER}
+        rows = [row("a", members=1, **silent), row("b", members=0, **silent), row("c", unread=0, members=0, **silent)]
+        [fault] = self.find(monkeypatch, 1, *rows, row("d", members=2))
+        assert (fault.kind, fault.where) == ("program stuck", "observer")
+        assert "has not reported 2 queues: a, b for longer than the quiet window" in fault.problem
+        assert "/readyz" in fault.problem
+
+    def test_it_may_be_silent_about_a_group_that_has_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        idle = row("a", "INACTIVE", 0, members=0, observer_silent_since=FOREVER)
+        assert self.find(monkeypatch, 1, idle, row("b", members=1)) == []
 
 
 def test_one_fault_of_many_queues_is_told_once() -> None:

@@ -1,10 +1,10 @@
-"""Finds faults of queues: nobody starts their readers, their readers crash, or they are OFF with unread messages."""
+"""Finds faults of queues: no activator or observer, readers that crash, or a queue OFF with unread messages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from streaming.cli import activators, queue_show, tables
+from streaming.cli import activators, presence, queue_show, tables
 from streaming.cli.activators import Told
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
@@ -24,12 +24,38 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
     """
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        rows = [row for row in tables.read_monitors(follower) if _is_of_interest(row)]
-    if not rows:
+        view = tables.read_monitors(follower)
+    if rows := [row for row in view if _is_of_interest(row)]:
+        told = activators.read(kafka, topics, {row["queue"] for row in rows})
+        nobody = activators.absence(kafka, topics) if any(_has_nobody(row, told) for row in rows) else None
+        yield from faults(rows, told, nobody)
+    yield from observer_faults(view, kafka, topics)
+
+
+def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:
+    """Yields the fault of the observer on which queues depend: none runs, or it has reported nothing for long.
+
+    Args:
+        view: Rows of the monitors view.
+        kafka: The cluster.
+        topics: The topics.
+
+    Raises:
+        UserError: Kafka cannot be reached, or denies access.
+    """
+    seen = {row["queue"]: (one, row["unread_messages"]) for row in view if (one := tables.observed(row)) is not None}
+    if not seen:
         return
-    told = activators.read(kafka, topics, {row["queue"] for row in rows})
-    nobody = activators.absence(kafka, topics) if any(_has_nobody(row, told) for row in rows) else None
-    yield from faults(rows, told, nobody)
+    down = presence.absence(kafka, topics, "observer", f" ({tables.queue_names([*seen])})")
+    if down is not None:
+        yield Fault("program down", "observer", down)
+    elif missing := [name for name, (one, unread) in seen.items() if one.is_missing(unread)]:
+        why = (
+            f"it runs, but has not reported {tables.queue_names(missing)} for longer than the quiet window, so no "
+            "reader is started. /readyz or the end of its log says why. Its --report-interval must be half of the "
+            "monitor's --quiet-window at most, and an entry of its file must name the group"
+        )
+        yield Fault("program stuck", "observer", why)
 
 
 def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], nobody: str | None) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
-from streaming.cli.presence import PROGRAMS, absence, last_sign, lateness
+from streaming.cli.presence import absence, last_sign, lateness
 from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
@@ -72,7 +72,7 @@ class RunningInstance:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
         # Without services, neither router nor transport is needed.
-        programs = PROGRAMS if any(definitions.services()) else ["monitor"]
+        programs = ["monitor", "router", "transport"] if any(definitions.services()) else ["monitor"]
         return self._looked_at(partial(self._program, each) for each in programs)
 
     def work(self) -> Iterator[Fault]:
