@@ -125,6 +125,22 @@ def test_groups_without_describe_on_a_topic_does_not_see_its_offsets(secured: Se
     assert found["reason"] == "it has neither members nor committed offsets that this user may see"
 
 
+def test_groups_says_which_topic_of_a_group_with_members_it_may_not_see(secured: SecuredBroker) -> None:
+    consumer = secured.cluster(SUPER_USER).consumer({"group.id": ORDERS, "enable.auto.commit": False})
+    consumer.subscribe([ORDERS])
+    try:
+        wait_until(lambda: consumer.poll(0.1) is not None or consumer.assignment(), DEADLINE_S, "the assignment")
+        with without(secured, "viewer", READ_TO_TEST, DESCRIBE_TOPIC):
+            [found], warnings = groups(secured)
+    finally:
+        consumer.close()
+    assert (found["members"], found["one_more"], found["reason"]) == (1, None, f"no answer came about {ORDERS}")
+    assert warnings == (
+        f"Kafka does not grant this user Describe on topic {ORDERS}. See docs/security.md for the ACLs that each "
+        "command needs\n"
+    )
+
+
 def test_groups_shows_only_what_the_user_may_describe(secured: SecuredBroker) -> None:
     with without(secured, "viewer", DESCRIBE_GROUP):
         assert groups(secured) == ([], "")
