@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.http_answers import free_port, get
 from tests.support.observing import DEADLINE_S, Observing, Reports
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
@@ -34,6 +35,19 @@ def test_messages_that_nobody_reads_want_a_reader_at_once(observing: Observing) 
         assert reports.all[-1]["queue"] == observing.group
     assert f"{observing.group}: one more: yes, nobody reads, and {topic}-1 holds 3 messages" in observing.said()
     assert observing.said()[-1] == "observer stopped"
+
+
+def test_a_file_without_groups_is_one_too_until_an_entry_names_one(observing: Observing) -> None:
+    observing.config.write_text('[[programs]]\nqueue = "orders"\ncommand = "true"\n')
+    topic = observing.topic(1)
+    observing.send(topic, 0)
+    observing.commit(topic, 0)
+    port = free_port()
+    with observing.running("--metrics-port", str(port)) as reports:
+        assert get(port, "/readyz")[0] == 200
+        observing.write_config()
+        reports.wait_for(unread=1, one_more=True)
+    assert "watches 0 consumer groups" in observing.said()
 
 
 def test_the_queue_has_the_name_that_the_entry_gives(observing: Observing) -> None:
