@@ -51,12 +51,14 @@ class GroupMember:
         client_id: Its `client.id`.
         host: The address from which it connects.
         partitions: The number of partitions that are assigned to it.
+        member_id: The id that the group has given it, another one each time that it joins.
     """
 
     instance_id: str | None
     client_id: str
     host: str
     partitions: int
+    member_id: str = ""
 
 
 class Admin:
@@ -182,6 +184,7 @@ class Admin:
                 each.client_id,
                 each.host.removeprefix("/"),  # Java's form of an address
                 len(each.assignment.topic_partitions) if each.assignment else 0,
+                each.member_id,
             )
             for each in members
         ]

@@ -275,6 +275,53 @@ def test_the_holder_keeps_its_place_over_an_outage_of_the_broker(
             assert not holder.has_problem()
 
 
+@pytest.mark.usefixtures("java_and_jars")
+def test_signs_of_life_that_an_outage_has_delayed_cost_nobody_the_place(tmp_path: Path) -> None:
+    """Kafka takes such a commit, which names the member before the outage, for one of a member that was replaced."""
+    with KillableBroker(tmp_path) as broker:
+        place = Place(broker.bootstrap_servers, "").create()
+        with place.asked_for("holder") as holder, leaving_signs(holder):
+            assert holds(holder)
+            for _ in range(6):
+                broker.kill()
+                broker.start()
+                wait_until(lambda: is_holder(place, "holder"), DEADLINE_S, "the place again")
+                wait_until(partial(has_new_sign, place, holder, newest_sign(place)), DEADLINE_S, "a new sign")
+                holder.check()
+
+
+@contextmanager
+def leaving_signs(monitor: SoleProgram) -> Iterator[None]:
+    """Leaves one sign of life after the other while the block runs."""
+    stop = threading.Event()
+
+    def leave() -> None:
+        number = 0
+        while not stop.wait(0.02):
+            number += 1
+            monitor.leave_sign(number, str(number))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def newest_sign(place: Place) -> str | None:
+    try:
+        return Admin(place.cluster).committed_text(place.group_id, place.topic)
+    except UserError:
+        return None
+
+
+def has_new_sign(place: Place, holder: SoleProgram, old: str | None) -> bool:
+    holder.check()
+    return newest_sign(place) not in (None, old)
+
+
 def is_past(instant_s: float) -> bool:
     return time.monotonic() >= instant_s
 

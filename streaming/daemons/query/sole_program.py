@@ -142,7 +142,8 @@ class SoleProgram:
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
-        self._is_fenced = False
+        self._fenced: KafkaError | None = None
+        self._member_id = ""
         self._is_stopped = threading.Event()
         # The newest sign of life, which the thread of Spark's listener replaces, and the one that was committed last.
         self._sign: TopicPartition | None = None
@@ -175,10 +176,15 @@ class SoleProgram:
         self._checkpoint_id = checkpoint_id
         self._client_id = name
         self._await_predecessor(takes_over)
+        self._thread = threading.Thread(target=self._run, args=(self._member(),), name="sole-program", daemon=True)
+        self._thread.start()
+
+    def _member(self) -> Consumer:
+        """Creates a member of the group, which joins while it is polled."""
         config = {
-            "client.id": name,
+            "client.id": self._client_id,
             "group.id": self._group_id,
-            "group.instance.id": checkpoint_id,
+            "group.instance.id": self._checkpoint_id,
             "group.protocol": "classic",
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": str(int(SESSION_TIMEOUT_S * 1000)),
@@ -187,8 +193,7 @@ class SoleProgram:
         }
         consumer = self._cluster.consumer(config)
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
-        self._thread = threading.Thread(target=self._run, args=(consumer,), name="sole-program", daemon=True)
-        self._thread.start()
+        return consumer
 
     def _await_predecessor(self, takes_over: bool) -> None:
         """Returns once there is no other program with the same checkpoint, or it may lose its place to this one."""
@@ -279,6 +284,12 @@ class SoleProgram:
     def _run(self, consumer: Consumer) -> None:
         try:
             self._keep(consumer)
+            while self._fenced is not None and self._is_still_here(self._fenced):
+                consumer.close()
+                self._fenced = None
+                self._on_lost(consumer, [])
+                consumer = self._member()
+                self._keep(consumer)
         except Exception as error:
             self._problem = error
         # Takes 10 s if Kafka does not answer.
@@ -286,24 +297,27 @@ class SoleProgram:
 
     def _keep(self, consumer: Consumer) -> None:
         next_look_s = next_sign_s = 0.0
-        while not self._is_stopped.is_set() and self._problem is None:
+        while not self._is_stopped.is_set() and self._problem is None and self._fenced is None:
             message = consumer.poll(_POLL_INTERVAL_S)
             error = message.error() if message is not None else None
             if error is not None:
                 self._take(error)
+            else:
+                self._member_id = consumer.memberid() or self._member_id  # a member that was fenced has none
             if self._is_doubted and time.monotonic() >= next_look_s:
                 next_look_s = time.monotonic() + _LOOK_INTERVAL_S
                 self._look_for_a_successor()
             if self._sign is not self._committed and time.monotonic() >= next_sign_s:
                 next_sign_s = time.monotonic() + _SIGN_INTERVAL_S
                 self._commit_sign(consumer)
-        self._commit_sign(consumer)
-        if not self._is_fenced:
+        if self._fenced is None:
+            self._commit_sign(consumer)
             self._leave(consumer)
 
     def _commit_sign(self, consumer: Consumer) -> None:
         sign = self._sign
-        if sign is not None and sign is not self._committed:
+        # A commit of a consumer that is no member yet would be one of a stranger with this member's id.
+        if sign is not None and sign is not self._committed and self._owned:
             self._committed = sign
             with suppress(KafkaException):  # the next sign says more
                 consumer.commit(offsets=[sign], asynchronous=True)
@@ -311,17 +325,33 @@ class SoleProgram:
     def _take(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL:
             # FENCED_INSTANCE_ID is the only fatal error of a consumer.
-            self._is_fenced = True
-            self._problem = UserError(
-                f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place by "
-                f"--take-over or because Kafka had heard nothing of this one. Run only one of them. ({error.str()})"
-            )
+            self._fenced = error
             return
         denied = denial(error)
         # A missing right ends the program, because waiting does not help. A rejected login may be accepted again later,
         # so it ends only a program that has not had the place yet.
         if isinstance(denied, RightMissingError) or (denied is not None and not self._holds.is_set()):
             self._problem = denied
+
+    def _is_still_here(self, fenced: KafkaError) -> bool:
+        """Returns whether nobody else has this program's place, although Kafka has fenced its member.
+
+        After an outage the member joins again, with another id. A commit that the outage has delayed still has the
+        former id, and Kafka takes it for that of a member which another program has replaced.
+        """
+        while not self._is_stopped.wait(_POLL_INTERVAL_S):
+            with suppress(UserError):
+                found = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
+                same = [each.member_id for each in found if each.instance_id == self._checkpoint_id]
+                if not same or same == [self._member_id]:
+                    return True
+                self._problem = UserError(
+                    f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place by "
+                    f"--take-over or because Kafka had heard nothing of this one. Run only one of them. "
+                    f"({fenced.str()})"
+                )
+                return False
+        return False
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Any offset will do, because nothing is read. With an explicit one the client does not ask Kafka for it.
