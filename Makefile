@@ -110,6 +110,7 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/conversations.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/transport.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/let_go.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/observing.py
 	@$(MAKE) --no-print-directory bench-services
 
 bench-services: $(INSTALLED)/.set-up ## measure services beside MirrorMaker 2 and a copy loop, with a plot, in 8 minutes
