@@ -111,10 +111,9 @@ class TestIdleStop:
     def test_nothing_ends_while_a_notification_is_held_or_without_the_key(self) -> None:
         queue = with_programs(replace(IDLE_STOP, max_programs=1), 1)
         assert actions(queue.activate(10)) == ["held"]
-        row, queue.row = queue.row, ViewRow(9, "NOTIFIED", 0, idle_since_ms=0, as_of_ms=queue.now_ms)
+        queue.row = ViewRow(10, "NOTIFIED", 1, members=1, idle_since_ms=0, as_of_ms=queue.now_ms)
         assert queue.decide() == []
-        queue = with_programs(replace(IDLE_STOP, idle_stop_ms=FOREVER_MS))
-        assert (row is not None, idle(queue, 9 * HOUR)) == (True, [])
+        assert idle(with_programs(replace(IDLE_STOP, idle_stop_ms=FOREVER_MS)), 9 * HOUR) == []
 
 
 class TestRest:
