@@ -38,6 +38,7 @@ _NO_TIME = (
 
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
+_RETENTION_SETTING = "offsets.retention.minutes"
 _NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
@@ -244,6 +245,19 @@ class Admin:
                 return None
             raise denial(reason) or self._unreachable(error) from None
         return newest_ms if newest_ms >= 0 else None
+
+    def offsets_retention_ms(self, timeout_s: float) -> int | None:
+        """Returns how long Kafka keeps the offsets of a group without members; None: it does not tell, or not in time.
+
+        One broker is asked, as this setting should be the same on all of them.
+        """
+        try:
+            cluster = self.client.result(self.client.describe_cluster(request_timeout=timeout_s))
+            broker = ConfigResource(ResourceType.BROKER, str(cluster.nodes[0].id))
+            (future,) = self.client.describe_configs([broker], request_timeout=timeout_s).values()
+            return int(self.client.result(future)[_RETENTION_SETTING].value) * 60_000
+        except (KafkaException, UserError, KeyError):
+            return None
 
     def create_topics(self, specs: list[TopicSpec], partitions: int, replication_factor: int) -> list[str]:
         """Creates the topics that do not exist yet, and returns their names.

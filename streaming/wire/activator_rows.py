@@ -53,6 +53,7 @@ class ActivatorRow(Struct):
     host: str
     config_file: str
     entry: str | None = None
+    group: str | None = None
     refusal: str | None = None
     max: Int64 | None = None
     partitions: Int64 | None = None

@@ -58,8 +58,8 @@ class MonitorRow(Struct, omit_defaults=True):
 
     `is_count_uncertain` is present only if it is true. The fields after it are present only if tasks of the queue fail:
     how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
-    started. The last three are present only for a queue that an observer reports: the group's members, what it says of
-    one more, if that is known, and since when it has been silent, if it is.
+    started. The last five are present only for a queue that an observer reports: the group's members, and, if known,
+    what it says of one more, since when it has been silent, when the group last committed, and since when it is idle.
     """
 
     database_name: str
@@ -88,6 +88,8 @@ class MonitorRow(Struct, omit_defaults=True):
     members: Int64 | None = None
     one_more: bool | None = None
     observer_silent_since: Short | None = None
+    last_commit_time: Short | None = None
+    idle_since: Short | None = None
 
 
 class BatchRecord(Struct):

@@ -369,6 +369,18 @@ def test_a_monitor_that_loses_the_right_to_its_place_is_told_so(secured: Secured
             monitor.check()
 
 
+def test_an_activator_knows_how_long_offsets_are_kept_if_it_has_the_right(secured: SecuredBroker) -> None:
+    [right] = [each for each in documented_rights() if each.kind == "cluster" and "activator" in each.client]
+    acl = right.acl("activator", PREFIX, ORDERS)
+    activator = admin.Admin(secured.cluster("activator"))
+    assert activator.offsets_retention_ms(DEADLINE_S) == 7 * 24 * 3_600_000
+    secured.forbid(acl)
+    try:
+        assert activator.offsets_retention_ms(DEADLINE_S) is None
+    finally:
+        secured.allow([acl])
+
+
 @pytest.mark.parametrize("right", rights_of("sender"), ids=str)
 def test_a_sender_without_a_right(secured: SecuredBroker, right: Right) -> None:
     acl = right.acl("sender", PREFIX, ORDERS)

@@ -110,9 +110,9 @@ class Activating:
         self.producer.produce(self.topics.activations, json.dumps(record), queue)
         self.producer.flush()
 
-    def show(self, queue: str, sequence: int, state: str = "NOTIFIED", unread: int = 1) -> None:
+    def show(self, queue: str, sequence: int, state: str = "NOTIFIED", unread: int = 1, **more: Any) -> None:
         """Writes the queue's row of the monitors view."""
-        row = {"state": state, "unread_messages": unread, "activation_sequence": sequence}
+        row = {"state": state, "unread_messages": unread, "activation_sequence": sequence} | more
         self.producer.produce(self.topics.monitors, json.dumps(row), queue)
         self.producer.flush()
 

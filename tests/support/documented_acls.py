@@ -13,6 +13,7 @@ _KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
     "transactional id": ResourceType.TRANSACTIONAL_ID,
+    "cluster": ResourceType.BROKER,  # librdkafka's name for it
 }
 _OPERATIONS = {
     "Read": AclOperation.READ,
@@ -44,7 +45,7 @@ class Right:
         name = self.name.removesuffix("*")
         if name in ("QUEUE", "GROUP", "TOPIC"):
             name = queue
-        elif self.kind != "transactional id":
+        elif self.kind in ("topic", "group"):
             name = topic_prefix + name
         pattern = ResourcePatternType.PREFIXED if self.name.endswith("*") else ResourcePatternType.LITERAL
         who, operation = f"User:{user}", _OPERATIONS[self.operation]

@@ -134,6 +134,8 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"group": "a.b.c.d", "queue": ""}, "`group`: 'a.b.c.d' is no valid name of a queue; name one with `queue`"),
         ({"group": "g", "queue": "a..b"}, "`queue`: 'a..b' is no valid name of a queue"),
         ({"group": "g", "commit_interval": "x"}, "`commit_interval`: 'x' is not a duration"),
+        ({"group": "g", "idle_stop": "0s"}, "`idle_stop`: '0s' is not a duration"),
+        ({"idle_stop": "5m"}, "`idle_stop` needs a `group`"),
         ({"group": "g", "offset_reset": "none"}, "Invalid enum value 'none'"),
         ({"topics": ["t"]}, "`topics` needs a `group`"),
         ({"comand": "x"}, "Object contains unknown field `comand`. Did you mean `command`?"),

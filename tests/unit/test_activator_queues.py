@@ -11,6 +11,7 @@ from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.times import iso_time
 from streaming.daemons.activator.config import Config, ProgramEntry
+from streaming.daemons.activator.offset_retention import OffsetRetention
 from streaming.daemons.activator.queues import Queues
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import ActivatorSettings
@@ -54,6 +55,23 @@ class NoTopics:
         pass
 
 
+@dataclass
+class Kafka:
+    """Kafka's administration, which counts the requests.
+
+    Attributes:
+        kept_ms: How long it keeps offsets; None: it does not tell.
+        asked: The number of requests.
+    """
+
+    kept_ms: int | None = 7 * DAY_MS
+    asked: int = 0
+
+    def offsets_retention_ms(self, _timeout_s: float) -> int | None:
+        self.asked += 1
+        return self.kept_ms
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path) as opened:
@@ -65,7 +83,8 @@ def queues_of(store: Store, folder: Path, *entries: ProgramEntry, **records: Que
     file: Any = File(Config(list(entries)))
     view: Any = View()
     partitions: Any = NoTopics()
-    return Queues(records, settings, file, view, partitions, Rows(store.about(), folder))
+    kafka: Any = Kafka()
+    return Queues(records, settings, file, view, partitions, OffsetRetention(kafka), Rows(store.about(), folder), {})
 
 
 def saved(step: Step, found: Queues, store: Store) -> set[str]:

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Message
 
 from streaming.core.activation.held_notifications import Held
-from streaming.core.activation.program_starts import Ended, Program, QueueActivator
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.running_programs import Ended, Program
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config, ProgramEntry
@@ -187,6 +188,13 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
                 "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer? See "
                 "docs/guide/reporting.md",
                 "log /srv/a.log: bye",
+            ],
+        ),
+        (
+            {"exits_without_receive": 3, "group": "orders-readers", "log_file": None},
+            [
+                "3 programs in a row exited, and the observer has seen nobody join the consumer group orders-readers "
+                "or commit in it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
             ],
         ),
         (

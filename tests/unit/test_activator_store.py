@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from streaming.core.activation.held_notifications import Held
-from streaming.core.activation.program_starts import Notified, Program, QueueActivator, Seen
+from streaming.core.activation.program_starts import Notified, QueueActivator, Seen
+from streaming.core.activation.running_programs import Program
 from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.programs import Identity

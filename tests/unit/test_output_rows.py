@@ -272,6 +272,11 @@ def task(kind: str, queue: str = "Q", **more: object) -> Record:
     return record(Source.RECEIVES, {"type": kind, "queue": queue} | more)
 
 
+def seen(unread: int = 0, received: int = 0) -> Record:
+    value = {"type": "OBSERVED", "queue": "Q", "unread": unread, "one_more": False, "members": 1, "received": received}
+    return record(Source.RECEIVES, value)
+
+
 def rows_of_tasks(shard: FakeShard) -> list[str]:
     """Returns the ids of the tasks that the state of a shard counts as running in `Q`."""
     _, blob = shard.queues()["Q"]
@@ -337,6 +342,17 @@ class TestMonitors:
         row = rows(shard.batch(START + W + SECOND))["Q"]
         assert (row["members"], row["observer_silent_since"]) == (2, iso_time(START))
         assert "one_more" not in row
+
+    def test_since_when_a_group_is_idle_and_when_it_last_committed_if_an_observer_says_so(self) -> None:
+        shard = FakeShard()
+        row = rows(shard.batch(START, seen(unread=2)))["Q"]
+        assert (row["members"], row["one_more"]) == (1, False)
+        assert not {"last_commit_time", "idle_since"} & row.keys()
+        shard.batch(START + SECOND, seen(received=2))
+        row = rows(shard.batch(START + 3 * SECOND, seen()))["Q"]
+        assert (row["last_commit_time"], row["idle_since"]) == (iso_time(START + SECOND),) * 2
+        row = rows(shard.batch(START + 60 * SECOND))["Q"]
+        assert (row["last_commit_time"], row.keys() & {"one_more", "idle_since"}) == (iso_time(START + SECOND), set())
 
     def test_a_queue_that_is_off(self) -> None:
         shard = FakeShard()

@@ -145,6 +145,16 @@ def test_kafka_is_not_asked_where_partitions_limit_nothing_or_the_queue_can_have
     assert kafka.asked == []
 
 
+@pytest.mark.usefixtures("clock")
+def test_the_name_of_a_group_is_no_topic_whatever_was_known_of_a_queue_of_that_name() -> None:
+    kafka = Kafka(orders=2)
+    found = counts(kafka)
+    assert len(said(found, "orders")) == 1
+    step = Step(0)
+    found.look(["orders", "other"], Config([ProgramEntry(group="orders", command="run", max=9)]), step)
+    assert (found.of("orders"), step.events, kafka.asked) == (None, [], [["orders"]])
+
+
 def test_the_partitions_are_the_most_and_the_least_programs() -> None:
     entry = ProgramEntry("orders", "run", min=3, max=4)
     for known, least, most, limit in ((None, 3, 4, None), (2, 2, 2, 2), (4, 3, 4, None), (9, 3, 4, None)):

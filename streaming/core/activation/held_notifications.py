@@ -7,22 +7,45 @@ from streaming.core.times import NEVER_MS
 # The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
 SETTLE_MS = 2_000
 
+# A row that says that a group is idle is written again and again; an older one, after an outage, says nothing any more.
+FRESH_MS = 15_000
+
 # The view's name for the only state in which the monitor is silent.
 _NOTIFIED = "NOTIFIED"
 
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """The current row of the queue in the monitors view."""
+    """The current row of the queue in the monitors view.
+
+    Attributes:
+        sequence: The number of the last activation.
+        state: The monitor's state.
+        unread: The number of unread messages.
+        members: The members of the consumer group that reads the queue; 0 too if no observer says how many they are.
+        has_committed: Whether an observer has seen a commit of the group since the last activation.
+        idle_since_ms: Since when the observer says that nothing is unread and nothing was committed; None if it does
+            not say so, or does not know.
+        as_of_ms: When the row was written.
+    """
 
     sequence: int
     state: str | None
     unread: int
+    members: int = 0
+    has_committed: bool = False
+    idle_since_ms: int | None = None
+    as_of_ms: int = NEVER_MS
 
     @property
     def is_silent(self) -> bool:
         """Returns whether no RECEIVE has come since the last activation."""
         return self.state == _NOTIFIED
+
+    def is_idle_for(self, duration_ms: int, now_ms: int) -> bool:
+        """Returns whether the row is recent, and shows a group that has been idle for at least so long."""
+        is_fresh = abs(now_ms - self.as_of_ms) <= FRESH_MS
+        return self.idle_since_ms is not None and is_fresh and self.as_of_ms - self.idle_since_ms >= duration_ms
 
 
 @dataclass(slots=True)

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streaming.core.activation import running_programs
 from streaming.core.activation.held_notifications import SETTLE_MS, Held, ViewRow
+from streaming.core.activation.running_programs import Ended, Program, ending
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -53,6 +55,7 @@ class Action(StrEnum):
     """The kind of a decision."""
 
     START = "started"
+    STOP = "stopping"
     HOLD = "held"
     DROP = "dropped"
     IGNORE = "ignored"
@@ -66,7 +69,7 @@ class Decision:
     Attributes:
         action: The kind of the decision.
         why: The reason.
-        session_id: The session of the program to start now, or of the program that has exited.
+        session_id: The session of the program to start or to ask to end now, or of the program that has exited.
         notification_id: The notification that the decision is about, if any.
     """
 
@@ -87,25 +90,6 @@ class Seen:
     def is_same_activation(self, new: Notified) -> bool:
         """Returns whether both notifications are of the same activation."""
         return (self.sequence, self.post_time) == (new.sequence, new.post_time)
-
-
-@dataclass(slots=True)
-class Program:
-    """A running program. One without a notification was started because of `min`."""
-
-    started_ms: int
-    notification_id: str | None = None
-    sequence: int | None = None
-    unread: int = 0
-    post_time: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The end of a queue's last program: when, and how in words."""
-
-    at_ms: int
-    how: str
 
 
 _RETRY = f"when the next notification comes, after {RETRY_MS // 60_000} min at the latest"
@@ -133,6 +117,7 @@ class QueueActivator:
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
             monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
+        last_run_ms: When consumers of the group last ran; FOREVER_MS if the policy has no longest rest.
     """
 
     running: dict[str, Program] = field(default_factory=dict)
@@ -146,11 +131,13 @@ class QueueActivator:
     ended: Ended | None = None
     partitions: int | None = None
     exits_without_receive: int = 0
+    last_run_ms: int = FOREVER_MS
 
     @property
     def is_idle(self) -> bool:
         """Returns whether the state can be deleted. Only the protection against repeats would be lost."""
-        return not self.running and self.held is None and not self.crashes and self.fatal_exit_code is None
+        is_kept = self.running or self.held is not None or self.crashes or self.fatal_exit_code is not None
+        return not is_kept and self.last_run_ms == FOREVER_MS
 
     def resumed(self, now_ms: int) -> None:
         """Corrects instants after a restart of the activator, because the clock may have been set back."""
@@ -218,11 +205,15 @@ class QueueActivator:
         if self.held is not None:
             self.held.settled_ms = max(self.held.settled_ms, now_ms + SETTLE_MS)
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
-        self.ended = Ended(now_ms, _ending(exit_code))
+        self.ended = Ended(now_ms, ending(exit_code))
         is_restarted, retry_ms = True, NEVER_MS
-        if exit_code is None:
+        if program.is_stopping:
             self._forget_crashes()
-            why = f"ended, {_ending(None)}"
+            is_restarted = False
+            why = f"ended as it was asked to, {ending(exit_code)}"
+        elif exit_code is None:
+            self._forget_crashes()
+            why = f"ended, {ending(None)}"
         elif exit_code in policy.fatal_exit_codes:
             self.fatal_exit_code = exit_code
             why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
@@ -235,7 +226,7 @@ class QueueActivator:
             self.crashes += 1
             backoff_ms = policy.backoff_after_ms(self.crashes)
             self.backoff_until_ms = now_ms + backoff_ms
-            why = f"{_ending(exit_code)}: crash {self.crashes} in a row, nothing is started for {backoff_ms / 1000:g} s"
+            why = f"{ending(exit_code)}: crash {self.crashes} in a row, nothing is started for {backoff_ms / 1000:g} s"
             if self.crashes > policy.max_restarts and program.sequence is not None:
                 retry_ms = now_ms + RETRY_MS
                 restarts = "1 restart" if policy.max_restarts == 1 else f"{policy.max_restarts} restarts"
@@ -244,7 +235,7 @@ class QueueActivator:
         return decisions + (self._renew(program, now_ms, retry_ms) if is_restarted else [])
 
     def decide(self, policy: Policy | None, row: ViewRow | None, now_ms: int, fresh_id: str) -> list[Decision]:
-        """Decides about the held notification and about `min`; starts one program at most.
+        """Decides about the held notification, about `min`, and about idleness; starts or stops one program at most.
 
         Args:
             policy: The config's entry for the queue; None if the config no longer has one.
@@ -255,8 +246,8 @@ class QueueActivator:
         if policy is not None:
             self._take_entry(policy, now_ms)
         else:
-            self.entry = ""
-        if row is None or not row.is_silent:
+            self.entry, self.last_run_ms = "", FOREVER_MS
+        if row is None or not row.is_silent or row.has_committed:
             self.exits_without_receive = 0
         decisions: list[Decision] = []
         held = self.held
@@ -277,11 +268,29 @@ class QueueActivator:
             if blocked != held.blocked:
                 held.blocked = blocked
                 decisions.append(Decision(Action.HOLD, self._about(held, blocked), None, held.notification_id))
-        if policy is not None and self._is_too_few(policy, now_ms):
-            self.running[fresh_id] = Program(now_ms)
-            why = f"{len(self.running)} of min {policy.min_programs}"
-            decisions.append(Decision(Action.START, why, fresh_id))
+        if policy is not None:
+            decisions += self._decide_without_notification(policy, row, now_ms, fresh_id)
         return decisions
+
+    def _decide_without_notification(
+        self, policy: Policy, row: ViewRow | None, now_ms: int, fresh_id: str
+    ) -> list[Decision]:
+        runs = bool(self.running) or (row is not None and row.members > 0)
+        self.last_run_ms = running_programs.last_run_ms(self.last_run_ms, policy, runs, now_ms)
+        why = ""
+        if len(self.running) < policy.min_programs and now_ms >= self.min_from_ms:
+            why = f"{len(self.running) + 1} of min {policy.min_programs}"
+        elif not runs and now_ms - self.last_run_ms >= policy.longest_rest_ms:
+            why = running_programs.why_rest_is_over(policy)
+        if why and self._may_start(policy, now_ms):
+            self.running[fresh_id] = Program(now_ms)
+            self.last_run_ms = running_programs.last_run_ms(FOREVER_MS, policy, True, now_ms)
+            return [Decision(Action.START, why, fresh_id)]
+        idlest = running_programs.idlest(self.running, policy, row, now_ms)
+        if idlest is None or self.held is not None:
+            return []
+        self.running[idlest].is_stopping = True
+        return [Decision(Action.STOP, running_programs.why_idle(policy), idlest, self.running[idlest].notification_id)]
 
     def next_ms(self, policy: Policy | None, now_ms: int) -> int:
         """Returns when to decide again even without an event; FOREVER_MS for never."""
@@ -299,6 +308,7 @@ class QueueActivator:
         yield self.backoff_until_ms
         if policy.min_programs:
             yield self.min_from_ms
+        yield from running_programs.rest_instants_ms(self.last_run_ms, policy)
 
     def _take_entry(self, policy: Policy, now_ms: int) -> None:
         self.partitions = policy.partitions
@@ -318,10 +328,10 @@ class QueueActivator:
         if self.held is not None:
             self.held.retry_ms = NEVER_MS
 
-    def _is_too_few(self, policy: Policy, now_ms: int) -> bool:
-        is_time = now_ms >= max(self.backoff_until_ms, self.min_from_ms)
-        may_start = self.fatal_exit_code is None and not policy.refusal
-        return len(self.running) < policy.min_programs and is_time and may_start
+    def _may_start(self, policy: Policy, now_ms: int) -> bool:
+        """Returns whether nothing blocks a start that no notification asks for."""
+        has_room = len(self.running) < policy.max_programs and now_ms >= self.backoff_until_ms
+        return has_room and self.fatal_exit_code is None and not policy.refusal
 
     def _blockers(self, held: Held, policy: Policy, now_ms: int) -> Iterator[str]:
         """Yields the reasons why no program may be started for a held notification now."""
@@ -387,9 +397,3 @@ class QueueActivator:
     @staticmethod
     def _about(held: Held, why: str) -> str:
         return f"{'restart for ' if held.is_restart else ''}#{held.sequence}: {why}"
-
-
-def _ending(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "exit code unknown"
-    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

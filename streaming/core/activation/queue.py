@@ -11,7 +11,7 @@ from streaming.core.activation import events, task_starts
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.events import Event, ReceiveResult
 from streaming.core.activation.notification import EventType, Notification
-from streaming.core.activation.observation import Observation
+from streaming.core.activation.observation import Observation, observed
 from streaming.core.activation.poison import PoisonCount
 from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
@@ -150,7 +150,7 @@ class Queue:
         if before is not None:
             before.end_if_old(at_ms, self.settings)
         members_before = 0 if before is None else before.members
-        self.observation = Observation(event.one_more, event.members, at_ms)
+        self.observation = observed(before, event, at_ms)
         if event.received:
             monitor.work_was_found()
         if before is not None and event.members > members_before:
@@ -373,7 +373,7 @@ class Queue:
             monitor.last_empty_ms,
             monitor.last_activated_ms,
             self.is_count_uncertain,
-            *((-1, -1, NEVER_MS) if self.observation is None else self.observation.counts()),
+            *(() if self.observation is None else self.observation.counts()),
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:

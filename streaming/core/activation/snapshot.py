@@ -49,7 +49,7 @@ def take(queue: Queue) -> Snapshot:
         queue.view_written_ms,
         queue.is_view_stale,
         queue.is_count_uncertain,
-        None if seen is None else [seen.one_more, seen.members, seen.at_ms, seen.is_silent],
+        None if seen is None else _take_observation(seen),
         [_take_session(session_id, session) for session_id, session in queue.sessions.by_id.items()],
         [[*key, mark.messages, mark.given_back_ms, mark.missing] for key, mark in queue.sessions.marks.by_key.items()],
         _take_tasks(queue.tasks),
@@ -159,6 +159,10 @@ def _restore_definition(snapshot: Snapshot) -> QueueDefinition:
     is_automatic, is_on, handles_poison, timeout_ms, clause, notifications = snapshot
     activation = clause and ActivationClause(*clause)
     return QueueDefinition(is_automatic, is_on, handles_poison, timeout_ms, activation, dict(notifications))
+
+
+def _take_observation(seen: Observation) -> Snapshot:
+    return [seen.one_more, seen.members, seen.at_ms, seen.is_silent, seen.committed_ms, seen.idle_since_ms]
 
 
 def _take_session(session_id: str, session: Session) -> Snapshot:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from streaming.core.times import FOREVER_MS
+
 _MAX_DOUBLINGS = 40
 
 
@@ -21,6 +23,8 @@ class Policy:
         backoff_ms: The pause after a first crash. Each further crash in a row doubles it.
         max_backoff_ms: The longest pause.
         max_restarts: The most restarts in a row without another notification.
+        idle_stop_ms: How long a group must have been idle before a program is asked to end.
+        longest_rest_ms: How long no consumer of a group runs before one is started to keep the group's offsets.
     """
 
     entry: str
@@ -34,6 +38,8 @@ class Policy:
     backoff_ms: int = 1_000
     max_backoff_ms: int = 60_000
     max_restarts: int = 5
+    idle_stop_ms: int = FOREVER_MS
+    longest_rest_ms: int = FOREVER_MS
 
     def backoff_after_ms(self, crashes: int) -> int:
         """Returns the pause after this number of crashes in a row."""

@@ -11,12 +11,13 @@ from msgspec import Struct, field
 
 from streaming.core.activation.settings import MAX_QUEUE_READERS
 from streaming.core.activation.start_policy import Policy
+from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.programs import log_file_of
 from streaming.system import command_template, durations
 from streaming.wire.input_records import is_queue_name
 
 _PATTERN_CHARACTERS = frozenset("*?[")
-_DURATIONS = ("startup_grace", "backoff", "max_backoff", "commit_interval")
+_DURATIONS = ("startup_grace", "backoff", "max_backoff", "commit_interval", "idle_stop")
 # Nobody knows of a plain consumer that starts until it is a member of its group. A start within the external
 # activation time-out (30 s) and one more look later would be a second one.
 _STARTUP_GRACE, _STARTUP_GRACE_OF_GROUPS = "10s", "60s"
@@ -27,9 +28,10 @@ _NEW_KEYS: dict[str, Any] = {
     "topics": [],
     "offset_reset": "earliest",
     "commit_interval": None,
+    "idle_stop": None,
 }
 # The keys that only an entry with a group may have.
-_OF_GROUPS = ("topics", "offset_reset", "commit_interval")
+_OF_GROUPS = ("topics", "offset_reset", "commit_interval", "idle_stop")
 # A shell returns 128 + signal. A process that a signal ended has the negative signal number, down to -64.
 _EXIT_CODES = range(-64, 256)
 
@@ -58,6 +60,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         topics: The topics that the group reads while it has neither members nor committed offsets.
         offset_reset: Where its consumers begin in a partition without a committed offset.
         commit_interval: How often its consumers commit. None: the observer finds out.
+        idle_stop: How long the group must have been idle before a program is asked to end. None: none is.
     """
 
     queue: str = ""
@@ -79,6 +82,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     topics: list[str] = []
     offset_reset: Literal["earliest", "latest"] = "earliest"
     commit_interval: str | None = None
+    idle_stop: str | None = None
 
     def __post_init__(self) -> None:
         """Fills in what depends on the group, and checks the values. Each error message begins with the key."""
@@ -166,13 +170,16 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         """Returns the words of the command line, with placeholders."""
         return command_template.split(self.command)
 
-    def policy(self, salt: str, partitions: int | None = None, refusal: str = "") -> Policy:
+    def policy(
+        self, salt: str, partitions: int | None = None, refusal: str = "", longest_rest_ms: int = FOREVER_MS
+    ) -> Policy:
         """Returns the entry in the form that decisions use.
 
         Args:
             salt: The salt of the state directory.
             partitions: The partitions of the queue's topic: no more programs have work. None: not known.
             refusal: Why no program may be started for a queue of this name.
+            longest_rest_ms: How long no program may run before one is started to keep the group's offsets.
         """
         most = self.max if partitions is None else min(self.max, partitions)
         return Policy(
@@ -187,6 +194,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             backoff_ms=durations.parse(self.backoff).ms,
             max_backoff_ms=durations.parse(self.max_backoff).ms,
             max_restarts=self.max_restarts,
+            idle_stop_ms=FOREVER_MS if self.idle_stop is None else durations.parse(self.idle_stop).ms,
+            longest_rest_ms=longest_rest_ms,
         )
 
     def _without_secrets(self, salt: str) -> str:

@@ -3,6 +3,8 @@
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -22,7 +24,7 @@ from streaming.wire import notifications
 from streaming.wire.decoding import Int64, InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
-from streaming.wire.output_records import MonitorState
+from streaming.wire.output_records import MonitorState, Short
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). A restarted activator has the same instance id
 # and continues at once. Another activator of the group waits this long for one that is gone.
@@ -41,6 +43,12 @@ class _MonitorRow(Struct):
     state: MonitorState | None
     unread_messages: Int64
     activation_sequence: Int64
+    update_time: Short | None = None
+    last_activated_time: Short | None = None
+    members: Int64 | None = None
+    one_more: bool | None = None
+    last_commit_time: Short | None = None
+    idle_since: Short | None = None
 
 
 _row_decoder = msgspec.json.Decoder(_MonitorRow)
@@ -256,4 +264,21 @@ def decode_row(message: Message) -> tuple[str, ViewRow | None]:
     if value is None:
         return queue, None
     row = decode_json(_row_decoder, value)
-    return queue, ViewRow(row.activation_sequence, row.state, row.unread_messages)
+    found = ViewRow(row.activation_sequence, row.state, row.unread_messages)
+    return queue, found if row.members is None else _with_group(found, row, row.members)
+
+
+def _with_group(found: ViewRow, row: _MonitorRow, members: int) -> ViewRow:
+    """Returns a row with what an observer says of the consumer group, as far as it knows."""
+    has_committed = (row.last_commit_time or "") > (row.last_activated_time or "")
+    found = replace(found, members=0 if row.one_more is None else members, has_committed=has_committed)
+    if row.one_more is not False or row.idle_since is None or row.update_time is None:
+        return found
+    return replace(found, idle_since_ms=_instant_ms(row.idle_since), as_of_ms=_instant_ms(row.update_time))
+
+
+def _instant_ms(iso: str) -> int:
+    try:
+        return round(datetime.fromisoformat(iso).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidRecordError(f"{iso!r} is no time") from None

@@ -29,12 +29,18 @@ class QueuePartitions:
         """Asks Kafka about the queues that may have several programs, unless it was asked in the last minute.
 
         Args:
-            queues: The queues.
+            queues: The queues. Those of consumer groups are no topics; the observer knows what an assignor can give.
             config: The config, with the most programs for each.
             step: The present step, which notes each new answer that limits the programs of a queue.
         """
         now_s = time.monotonic()
-        most = {queue: entry.max for queue in queues if (entry := config.entry_for(queue)) is not None}
+        most = {}
+        for queue in queues:
+            entry = config.entry_for(queue)
+            if entry is not None and entry.group is None:
+                most[queue] = entry.max
+            else:
+                self.forget(queue)
         asked = [queue for queue in most if most[queue] > 1 and self._is_due(queue, now_s)]
         if not asked or now_s < self._silent_until_s:
             return

@@ -1,7 +1,7 @@
 """The activator's queues: decides in memory for each of them. A step records what is decided, and carries it out."""
 
 import uuid
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from streaming.core.activation.program_starts import Action, Decision, QueueActivator
@@ -9,8 +9,9 @@ from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.notifications import MonitorsView, notified
+from streaming.daemons.activator.offset_retention import OffsetRetention
 from streaming.daemons.activator.partitions import QueuePartitions
-from streaming.daemons.activator.programs import Exit
+from streaming.daemons.activator.programs import Exit, RunningProgram
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import ActivatorSettings
 from streaming.daemons.activator.starting import start
@@ -29,7 +30,7 @@ _CANNOT_START = 126
 
 @dataclass(eq=False)
 class Queues:
-    """The queues that have had a notification, or whose programs are kept running.
+    """The queues that have had a notification, or whose programs run without one.
 
     Attributes:
         records: Their states and last decisions.
@@ -37,7 +38,9 @@ class Queues:
         config: Its config file.
         view: The monitors view.
         partitions: The partitions of the queues' topics.
+        retention: How long Kafka keeps the offsets of groups.
         rows: Makes the rows that are published.
+        programs: Session -> queue and program, for the programs that run.
     """
 
     records: dict[str, QueueRecord]
@@ -45,7 +48,9 @@ class Queues:
     config: TomlFile[Config]
     view: MonitorsView
     partitions: QueuePartitions
+    retention: OffsetRetention
     rows: Rows
+    programs: Mapping[str, tuple[str, RunningProgram]]
     _due_ms: dict[str, int] = field(default_factory=dict, init=False)
 
     def take(self, record: Activation, is_old: bool, step: Step) -> bool:
@@ -94,14 +99,17 @@ class Queues:
             self.decide(queue, step)
 
     def decide_all(self, step: Step) -> None:
-        """Decides for each known queue, and for each queue whose entry keeps programs running (`min`)."""
-        queues = self.records.keys() | {entry.queue for entry in self.config.current.programs if entry.min}
-        self.partitions.look(queues, self.config.current, step)
+        """Decides for each known queue, and for each whose entry starts programs without a notification."""
+        config = self.config.current
+        named = {each.queue for each in config.programs if not each.is_pattern and (each.min or each.group is not None)}
+        queues = self.records.keys() | named
+        self.partitions.look(queues, config, step)
+        self.retention.look(config, step)
         for queue in sorted(queues):
             self.decide(queue, step)
 
     def decide(self, queue: str, step: Step) -> None:
-        """Starts the programs that the queue needs now, and notes when to decide again."""
+        """Starts and stops the programs that the queue needs now or no longer; notes when to decide again."""
         policy, row, state = self._policy(queue), self.view.row(queue), self._state(queue)
         before, is_over = _without_decisions(state), False
         while not is_over:
@@ -110,6 +118,8 @@ class Queues:
                 if decision.action is Action.START:
                     self._start(queue, decision, step)
                     is_over = False
+                elif decision.action is Action.STOP:
+                    self._stop(queue, decision, step)
                 else:
                     self._apply(queue, [decision], step)
         if _without_decisions(state) != before:
@@ -122,13 +132,15 @@ class Queues:
 
     def exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: Step) -> None:
         """Takes the end of a program."""
+        state = self._state(queue)
         # The messages of a program are to blame only if it has crashed by itself.
-        interrupted = end.code is None or is_stop_code(end.code) or step.has_kafka_problem
-        step.ended.append(SessionEnded(queue, session_id, interrupted))
-        self._apply(queue, self._state(queue).exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
+        by_itself = end.code is not None and not is_stop_code(end.code) and not state.running[session_id].is_stopping
+        step.ended.append(SessionEnded(queue, session_id, interrupted=step.has_kafka_problem or not by_itself))
+        self._apply(queue, state.exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
 
     def forget(self, store: Store, step: Step) -> None:
         """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
+        self.retention.look(self.config.current, step)
         old_ms = step.now_ms - _FORGET_AFTER_MS
         idle = [queue for queue, record in self.records.items() if record.at_ms < old_ms and record.state.is_idle]
         with store.transaction():
@@ -154,6 +166,13 @@ class Queues:
             step.started.append((ProgramRecord(session_id, queue, program.identity), program))
             self._apply(queue, [decision], step, program.pid)
 
+    def _stop(self, queue: str, decision: Decision, step: Step) -> None:
+        """Asks a program to end."""
+        assert decision.session_id is not None  # noqa: S101 - for the type checker
+        _, program = self.programs[decision.session_id]
+        step.stopped.append(program)
+        self._apply(queue, [decision], step, program.pid)
+
     def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None) -> None:
         for decision in decisions:
             record = self.records[queue]
@@ -166,9 +185,12 @@ class Queues:
 
     def _policy(self, queue: str) -> Policy | None:
         entry, refusal = self.config.current.program_for(queue)
-        return None if entry is None else entry.policy(self.rows.about.salt, self.partitions.of(queue), refusal or "")
+        if entry is None:
+            return None
+        rest_ms = self.retention.longest_rest_ms(entry, is_known=self.view.row(queue) is not None)
+        return entry.policy(self.rows.about.salt, self.partitions.of(queue), refusal or "", rest_ms)
 
 
-def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int]:
+def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, int]:
     """Returns what a look at a queue changes in its record even if nothing is decided."""
-    return state.entry, state.partitions, state.exits_without_receive
+    return state.entry, state.partitions, state.exits_without_receive, state.last_run_ms

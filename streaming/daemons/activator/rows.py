@@ -66,6 +66,9 @@ class Rows:
         state, row = record.state, self._empty(queue)
         entry: dict[str, Any] = json.loads(state.entry or "{}")
         row.entry, row.max = entry.get("queue"), entry.get("max")
+        group = entry.get("group")
+        # An entry without a queue's name has the group's name or pattern there, and the queue has the group's name.
+        row.group = queue if group is not None and group == row.entry else group
         row.refusal = refusal_of(entry.get("command", []), queue)
         row.partitions = state.partitions
         row.programs = [

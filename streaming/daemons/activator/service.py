@@ -6,6 +6,7 @@ finds each program that ran in its records, and receives each unrecorded notific
 """
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from streaming.core.numbers import plural
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications
+from streaming.daemons.activator.offset_retention import OffsetRetention
 from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
 from streaming.daemons.activator.publishing import Place, PublishedRows
@@ -108,9 +110,17 @@ class Activator:
                 settings.cluster, self._topics.activations, group_id, self._about.instance_id, pass_over
             )
             resources.callback(self._notifications.close)
-            self._partitions = QueuePartitions(Admin(settings.cluster), self._topics)
+            admin = Admin(settings.cluster)
+            self._partitions = QueuePartitions(admin, self._topics)
             self._queues = Queues(
-                self._store.queues(), settings, self._config, self._view, self._partitions, self._rows
+                self._store.queues(),
+                settings,
+                self._config,
+                self._view,
+                self._partitions,
+                OffsetRetention(admin),
+                self._rows,
+                self._programs,
             )
             self._resources = resources.pop_all()
         return self
@@ -248,6 +258,9 @@ class Activator:
         acknowledged = self._ended_sessions.take_acknowledged()
         if step.old:
             step.note(None, "ignored", f"{step.old} old notifications that no longer need an answer")
+        for stopped in step.stopped:
+            # Before the record: a signal that is recorded and never sent would let the program run for ever.
+            stopped.signal(signal.SIGTERM)
         self._record(step, acknowledged)
         for record, program in step.started:
             program.open_gate()
@@ -272,7 +285,7 @@ class Activator:
                 program.release()
                 # Its exit code says nothing about the program, because the activator stopped it.
                 self._queues.exited(session_id, queue, Exit(None), program.pid, step)
-            self._programs = {}
+            self._programs.clear()
         self._finish(step)
         for _, program in self._programs.values():
             program.release()

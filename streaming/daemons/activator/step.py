@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streaming.daemons.activator.programs import StartedProgram
+from streaming.daemons.activator.programs import RunningProgram, StartedProgram
 from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, Store
 from streaming.system.logs import utf8
@@ -22,6 +22,7 @@ class Step:
         told: Other queues with a record whose rows are made anew.
         events: What is logged and recorded.
         started: The programs that wait at their gates.
+        stopped: The programs that are asked to end.
         ended: The sessions that have ended.
         old: The number of old notifications that need no answer.
         rows: The rows to be published; None removes one. In the end with those of `changed` and `told`.
@@ -33,6 +34,7 @@ class Step:
     told: set[str] = field(default_factory=set)
     events: list[ActivatorEvent] = field(default_factory=list)
     started: list[tuple[ProgramRecord, StartedProgram]] = field(default_factory=list)
+    stopped: list[RunningProgram] = field(default_factory=list)
     ended: list[SessionEnded] = field(default_factory=list)
     old: int = 0
     rows: dict[str, ActivatorRow | None] = field(default_factory=dict)

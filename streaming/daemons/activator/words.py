@@ -9,6 +9,7 @@ from streaming.wire.activator_rows import ActivatorRow
 # So many programs in a row that exit without a RECEIVE are no coincidence.
 _MANY_EXITS = 3
 _REPORTING = "docs/guide/reporting.md"
+_CONSUMER_GROUPS = "docs/guide/consumer-groups.md"
 
 
 def where(row: ActivatorRow) -> str:
@@ -70,10 +71,19 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     elif backoff_until:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     if row.exits_without_receive >= _MANY_EXITS:
-        yield (
+        yield _without_receive(row)
+
+
+def _without_receive(row: ActivatorRow) -> str:
+    if row.group is None:
+        return (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
             f"a plain consumer? See {_REPORTING}"
         )
+    return (
+        f"{row.exits_without_receive} programs in a row exited, and the observer has seen nobody join the consumer "
+        f"group {row.group} or commit in it: do they consume with this `group.id`? See {_CONSUMER_GROUPS}"
+    )
 
 
 def holds(row: ActivatorRow) -> list[str]:

@@ -202,6 +202,8 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
     if (seen := queue.observation) is not None:
         row.members, row.one_more = seen.members, seen.one_more
         row.observer_silent_since = _time_or_none(clock, seen.silent_since_ms)
+        row.last_commit_time = _time_or_none(clock, seen.committed_ms)
+        row.idle_since = _time_or_none(clock, seen.idle_since_ms)
     return context.topics.monitors, name.encode(), _encoder.encode(row), None, None
 
 

@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 
 from streaming.core.activation.events import Event, Receive, ReceiveResult, ReportsLost
+from streaming.core.activation.observation import Observation
+from streaming.core.activation.queue import Queue
 from streaming.core.activation.queue_monitor import Reason, State
 from streaming.core.activation.settings import CoreSettings
 from streaming.core.times import NEVER_MS
@@ -298,3 +300,79 @@ class TestReportsInsteadOfAnObserver:
             timeline.at(now_ms, observed(3, False, 1))
         assert timeline.activation_times() == [DAY]
         assert timeline.unread == 3
+
+
+def seen(timeline: Timeline) -> Observation:
+    observation = timeline.queue.observation
+    assert observation is not None
+    return observation
+
+
+class TestIdleness:
+    def test_a_group_is_idle_from_the_first_record_on_that_says_nothing_unread_and_nothing_committed(self) -> None:
+        timeline = watched((0, observed(4, False, 1)), (10, observed(0, False, 1)), until_s=60)
+        assert (seen(timeline).idle_since_ms, seen(timeline).committed_ms) == (10 * SECOND, NEVER_MS)
+
+    def test_what_is_unread_ends_it_and_what_was_committed_begins_it_again(self) -> None:
+        timeline = watched((0, observed(0, False, 1)), until_s=60)
+        timeline.at(61 * SECOND, observed(1, False, 1))
+        assert seen(timeline).idle_since_ms == NEVER_MS
+        timeline.at(62 * SECOND, observed(0, False, 1, received=1))
+        timeline.at(64 * SECOND, observed(0, False, 1))
+        assert (seen(timeline).idle_since_ms, seen(timeline).committed_ms) == (62 * SECOND, 62 * SECOND)
+        timeline.at(66 * SECOND, observed(0, False, 1, received=3))
+        assert (seen(timeline).idle_since_ms, seen(timeline).committed_ms) == (66 * SECOND, 66 * SECOND)
+
+    def test_a_group_that_rebalances_meanwhile_was_idle_all_the_time(self) -> None:
+        looks = (0, observed(0, False, 2)), (20, observed(0, None, 1)), (30, observed(0, False, 1))
+        assert seen(watched(*looks, until_s=60)).idle_since_ms == 0
+
+    @pytest.mark.parametrize("answer", [False, None])
+    def test_silence_is_no_idleness(self, answer: bool | None) -> None:
+        timeline = watched((0, observed(0, answer, 1)), until_s=60)
+        timeline.run_until(2 * MINUTE)
+        assert seen(timeline).idle_since_ms == NEVER_MS
+        timeline.at(2 * MINUTE, observed(0, False, 1))
+        assert seen(timeline).idle_since_ms == 2 * MINUTE
+
+    def test_the_row_of_an_idle_group_with_members_shows_again_and_again_that_the_observer_goes_on(self) -> None:
+        timeline = watched((0, observed(0, False, 1)), until_s=300)
+        written = [now_ms for now_ms, _ in timeline.rows]
+        longest = max(later - earlier for earlier, later in pairwise([*written, 300 * SECOND]))
+        assert longest <= W
+        timeline.run_until(DAY)
+        assert max(now_ms for now_ms, _ in timeline.rows) < 310 * SECOND, "a silent observer does not"
+
+
+class TestSessionsThatTheMonitorDoesNotKnow:
+    """The activator reports the end of each program, though consumers that report nothing have no sessions."""
+
+    @staticmethod
+    def shown(queue: Queue) -> list[object]:
+        return [queue.monitor.state, *queue.counts(), queue.monitor.useless_activations, queue.next_check_ms()]
+
+    @pytest.mark.parametrize("interrupted", [False, True])
+    @pytest.mark.parametrize(
+        "looks",
+        [
+            [observed(0, False)],
+            [observed(0, False, 1)],
+            [observed(5, True)],
+            [observed(5, False, 1)],
+            [observed(5, True), observed(4, True, 1, received=1)],
+            [observed(5, True), observed(0, False, 1, received=5)],
+            [observed(5, True), observed(5, None, 1)],
+        ],
+    )
+    def test_the_end_of_such_a_session_changes_nothing(self, looks: list[Event], interrupted: bool) -> None:
+        alone, told = Timeline(), Timeline()
+        for timeline in (alone, told):
+            for at_s, look in enumerate(looks):
+                timeline.at(at_s * SECOND, look)
+        told.at(2 * SECOND, ENDED("program", interrupted))
+        alone.at(2 * SECOND)
+        assert self.shown(told.queue) == self.shown(alone.queue)
+        for timeline in (alone, told):
+            timeline.run_until(10 * MINUTE)
+        assert told.activations() == alone.activations()
+        assert self.shown(told.queue) == self.shown(alone.queue)

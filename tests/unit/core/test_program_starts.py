@@ -12,10 +12,10 @@ from streaming.core.activation.program_starts import (
     RETRY_MS,
     Action,
     Decision,
-    Ended,
     Notified,
     QueueActivator,
 )
+from streaming.core.activation.running_programs import Ended
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 

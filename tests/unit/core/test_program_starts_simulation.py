@@ -31,6 +31,8 @@ POLICIES = (
     Policy("one", fatal_exit_codes=frozenset({FATAL})),
     Policy("three", max_programs=3, max_restarts=2, startup_grace_ms=1),
     Policy("kept", min_programs=2, max_programs=4, fatal_exit_codes=frozenset({FATAL})),
+    Policy("group", min_programs=1, max_programs=4, startup_grace_ms=10, idle_stop_ms=10, longest_rest_ms=60_000),
+    Policy("rest", max_programs=3, startup_grace_ms=1, longest_rest_ms=30_000),
     Policy("eager", max_programs=2, max_restarts=0, backoff_ms=10, max_backoff_ms=40),
 )
 
@@ -61,6 +63,7 @@ class Simulation:
     ids: "itertools.count[int]" = field(default_factory=itertools.count)
     blocked_until_ms: int = NEVER_MS
     is_fatal: bool = False
+    stops: int = 0
 
     def step(self) -> None:
         steps = [self.notify] * 4 + [self.view] * 3 + [self.exit] * 4 + [self.wait] * 6
@@ -94,14 +97,19 @@ class Simulation:
     def view(self) -> None:
         state = self.random.choice(("INACTIVE", "NOTIFIED", "NOTIFIED", "RECEIVES_OCCURRING", None))
         self.row = ViewRow(self.sequence, state, self.random.choice((-1, 0, 1, 5)))
+        if self.random.random() < 0.4:
+            idle_ms, members = self.random.choice((0, 2_000, 9_000)), self.random.choice((0, 1))
+            self.row = ViewRow(self.sequence, "INACTIVE", 0, members, False, self.now_ms - idle_ms, self.now_ms)
 
     def exit(self) -> None:
         if self.state.running:
             code = self.random.choice((0, 0, 1, 1, -9, FATAL, None))
             session_id = self.random.choice(sorted(self.state.running))
-            is_answer = self.state.running[session_id].sequence is not None
+            program = self.state.running[session_id]
             self.take(self.state.exited(session_id, code, self.policy, self.now_ms))
-            if is_answer and code != 0:
+            if program.is_stopping:
+                assert self.state.crashes == 0, "a program that was asked to end has crashed"
+            elif program.sequence is not None and code != 0:
                 assert self.state.held is not None, "the notification of a crashed program is forgotten"
 
     def wait(self) -> None:
@@ -140,6 +148,8 @@ class Simulation:
             match decision.action:
                 case Action.START:
                     self.check_start(decision, fate)
+                case Action.STOP:
+                    self.check_stop(decision)
                 case Action.HOLD:
                     fate.held = decision.why
                 case Action.DROP:
@@ -166,6 +176,15 @@ class Simulation:
                 self.answered.add(activation)
         # This holds at a start only: a lowered `max` ends no program.
         assert len(self.state.running) <= self.policy.max_programs, "more than max are running"
+
+    def check_stop(self, decision: Decision) -> None:
+        self.stops += 1
+        assert self.policy is not None, "a stop without an entry"
+        assert self.row is not None
+        assert self.row.idle_since_ms is not None, "a program of a group that works was asked to end"
+        stopping = [session_id for session_id, each in self.state.running.items() if each.is_stopping]
+        assert stopping == [decision.session_id], "several programs were asked to end"
+        assert len(self.state.running) > self.policy.min_programs, "fewer than min are left"
 
     def check(self) -> None:
         held = self.state.held
@@ -197,6 +216,14 @@ def test_invariants_hold_over_random_histories(seed: int) -> None:
     except AssertionError as error:
         replay = f"SIMULATION_SEED={seed} .venv/bin/pytest {os.path.relpath(__file__)}"
         raise AssertionError(f"{error}\nreplay with: {replay}") from error
+
+
+def test_the_histories_have_programs_that_are_asked_to_end() -> None:
+    simulations = [Simulation(Random(seed)) for seed in FIXED_SEEDS]  # noqa: S311  (no secret)
+    for simulation in simulations:
+        for _ in range(STEPS):
+            simulation.step()
+    assert sum(simulation.stops for simulation in simulations) > len(FIXED_SEEDS)
 
 
 @pytest.mark.parametrize("seed", seeds("SIMULATION_SEED", FIXED_SEEDS))

@@ -1,0 +1,108 @@
+"""The programs of a queue that run: which one is asked to end, and when one is started although nothing is unread.
+
+Both are for consumer groups that report nothing. Some of their programs never exit, and Kafka forgets the offsets of a
+group that nobody is a member of.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.start_policy import Policy
+from streaming.core.times import FOREVER_MS
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
+# How exactly it is known when consumers last ran: to a tenth of the longest rest. Each change is written to the disk.
+_PARTS_OF_REST = 10
+
+
+@dataclass(slots=True)
+class Program:
+    """A running program.
+
+    Attributes:
+        started_ms: When it was started.
+        notification_id: The notification it was started for; None for `min`, and for a rest that was too long.
+        sequence: The number of the notification's activation.
+        unread: The number of unread messages at that time.
+        post_time: When the monitor wrote the notification.
+        is_stopping: It was asked to end, as nothing is left to do.
+    """
+
+    started_ms: int
+    notification_id: str | None = None
+    sequence: int | None = None
+    unread: int = 0
+    post_time: str = ""
+    is_stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a queue's last program: when, and how in words."""
+
+    at_ms: int
+    how: str
+
+
+def ending(exit_code: int | None) -> str:
+    """Returns in words how a program has ended."""
+    if exit_code is None:
+        return "exit code unknown"
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+
+
+def idlest(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
+    """Returns the session of the program that is asked to end now; None for none.
+
+    It is the youngest one, if it has had the time to begin its work. The next one follows when it has ended.
+    """
+    if row is None or len(programs) <= policy.min_programs or any(each.is_stopping for each in programs.values()):
+        return None
+    youngest = max(programs, key=lambda session_id: programs[session_id].started_ms)
+    least_age_ms = max(policy.idle_stop_ms, policy.startup_grace_ms)
+    if now_ms - programs[youngest].started_ms < least_age_ms or not row.is_idle_for(policy.idle_stop_ms, now_ms):
+        return None
+    return youngest
+
+
+def why_idle(policy: Policy) -> str:
+    """Returns why a program is asked to end."""
+    idle = f"the group has had nothing unread and has committed nothing for {_duration(policy.idle_stop_ms)}"
+    return f"SIGTERM, because {idle} (`idle_stop`)"
+
+
+def last_run_ms(before_ms: int, policy: Policy, runs: bool, now_ms: int) -> int:
+    """Returns when consumers of the group last ran, as far as it is known.
+
+    Args:
+        before_ms: What was known. FOREVER_MS: nothing was, so that the rest begins now.
+        policy: The entry, with the longest rest.
+        runs: Whether a consumer runs now.
+        now_ms: The time.
+    """
+    if policy.longest_rest_ms >= FOREVER_MS:
+        return FOREVER_MS
+    if before_ms > now_ms:
+        return now_ms  # or the clock was set back
+    return now_ms if runs and now_ms - before_ms >= policy.longest_rest_ms // _PARTS_OF_REST else before_ms
+
+
+def rest_instants_ms(last_run_ms: int, policy: Policy) -> tuple[int, int]:
+    """Returns when `last_run_ms` is looked at again while consumers run, and when the longest rest is over."""
+    return last_run_ms + policy.longest_rest_ms // _PARTS_OF_REST, last_run_ms + policy.longest_rest_ms
+
+
+def why_rest_is_over(policy: Policy) -> str:
+    """Returns why a program is started although nothing is unread."""
+    return (
+        f"no consumer of the group has run for {_duration(policy.longest_rest_ms)}, and Kafka forgets the offsets of a "
+        "group that stays empty (`offsets.retention.minutes`)"
+    )
+
+
+def _duration(duration_ms: int) -> str:
+    for unit_ms, name in _UNITS:
+        if duration_ms >= 2 * unit_ms:
+            return f"{duration_ms / unit_ms:.3g} {name}"
+    return f"{duration_ms / 1000:g} s"
