@@ -1,11 +1,14 @@
 """The command `queue-activation run`: the programs of one machine, as one."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -13,79 +16,175 @@ from streaming.cli.options import (
     LogFormatOption,
     TakeOver,
     TopicPrefix,
+    cluster,
     option,
 )
+from streaming.cli.topics import create_missing
+from streaming.core.numbers import plural
 from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
 from streaming.system import hints, stop_signals
 from streaming.system.logs import LogFormat
+from streaming.wire.topics import Topics
 
-# The variables of options that two of the programs have, and that must differ.
+if TYPE_CHECKING:
+    from streaming.system.together import Program
+
+# The variables of options that two of the programs have, and that must differ: those of services, and of a FILE.
 _DIFFERENT = ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_METRICS_PORT", "QUEUE_ACTIVATION_GROUP_ID")
+_DIFFERENT_OF_FILE = ("QUEUE_ACTIVATION_METRICS_PORT",)
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The command lines of the programs.
+
+    Attributes:
+        first: How each begins.
+        shared: The options that all have.
+        checkpoints: The folder of --checkpoints.
+    """
+
+    first: Sequence[str]
+    shared: Sequence[str]
+    checkpoints: Path | None
+
+    def of(self, name: str, *options: str, command: str = "", after: Sequence[str] = ()) -> "Program":
+        """Returns a program, whose command has its name if no other is given."""
+        from streaming.system.together import Program
+
+        line = [*self.first, command or name, *self.shared, *options]
+        return Program(name, line, f"{name} ready", frozenset(after))
+
+    def place(self, name: str, of: str = "--checkpoint-location") -> list[str]:
+        """Returns the option with the folder of a program."""
+        return [] if self.checkpoints is None else [of, str(self.checkpoints.absolute() / name)]
+
+    # They are stopped in the order of these lists, so that what is decided last still takes effect. Those that share
+    # their work with others of their kind start last. They would take some from another `run` before that is noticed.
+
+    def of_services(self, *of_queries: str) -> list["Program"]:
+        """Returns the programs that services need."""
+        return [
+            self.of("router", *self.place("router"), *of_queries),
+            self.of("transport", after=("router", "monitor")),
+            self.of("monitor", *self.place("monitor"), *of_queries),
+        ]
+
+    def of_file(self, file: Path, stop_programs: bool | None, *of_queries: str) -> list["Program"]:
+        """Returns the programs that the activator's file needs."""
+        config = ["--config", str(file.absolute())]
+        stops = [] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"]
+        state = self.place("activator", "--state-directory")
+        return [
+            # Also if the file names no group, because one may be added to it later.
+            self.of("observer", *config, command="observe"),
+            self.of("monitor", *self.place("monitor"), *of_queries),
+            self.of("activator", *config, *state, *stops, after=("monitor",)),
+        ]
 
 
 @stop_signals.orderly("run")
 def run(
     context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="The activator's TOML file, which says what to start for which queues and consumer groups.",
+            show_default=False,
+        ),
+    ] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     checkpoints: Annotated[
         Path | None,
         option(
             "--checkpoints",
-            "Folder for the checkpoints of monitor and router. Without it, they are where the tables [monitor] and "
-            "[router] in the file of --config say.",
+            "Folder for the checkpoints of monitor and router, and for the activator's state. Without it, they are "
+            "where the tables of these programs in the file of --config say, or in the folder `checkpoints`.",
             file_okay=False,
         ),
     ] = None,
     take_over: TakeOver = False,
+    stop_programs: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-programs/--no-stop-programs",
+            help="With FILE: stop the programs that the activator has started too; otherwise they keep running.",
+            show_default=False,
+        ),
+    ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Run monitor, router and transport on this machine, until Ctrl-C or SIGTERM.
+    """Run all that queues need on this machine, until Ctrl-C or SIGTERM.
 
-    Each is a process of its own, and its name comes before each of its lines. The transport starts when the other two
-    are ready. Prints `run ready` when all three are. If one of them ends, the others are stopped, and `run` ends with
-    its exit code.
+    With FILE: runs monitor, observer and activator, so that the programs in FILE are started when one more would have
+    work. FILE is the activator's TOML file; its changes are picked up. Creates the topics of queues that are missing,
+    with the cluster's default replication factor, and leaves those that exist as they are.
 
-    Their other options come from the tables [monitor], [router] and [transport] in the file of --config, or from the
-    environment. The topics must exist: run `queue-activation topics` first.
+    Without FILE: runs monitor, router and transport, which services need. Their topics must exist: run
+    `queue-activation topics` first.
+
+    Each is a process of its own, and its name comes before each of its lines. The activator starts when the monitor is
+    ready, and the transport when monitor and router are. Prints `run ready` when all three are ready. If one of them
+    ends, the others are stopped, and `run` ends with its exit code.
+
+    Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
+    --config, or from the environment.
     """
     from streaming.system.processes import THIS_COMMAND
-    from streaming.system.together import Program, Together
+    from streaming.system.together import Together
 
-    file = context.parent.params.get("config") if context.parent is not None else None
-    first = [*THIS_COMMAND, *(["--config", str(Path(file).absolute())] if file is not None else [])]
+    if file is None and stop_programs is not None:
+        raise UserError("--stop-programs needs a FILE: without one, no activator runs")
+    environment = _environment(checkpoints, _DIFFERENT if file is None else _DIFFERENT_OF_FILE)
+    options_file = context.parent.params.get("config") if context.parent is not None else None
+    first = [*THIS_COMMAND, *(["--config", str(Path(options_file).absolute())] if options_file is not None else [])]
     shared = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
     shared += ["--log-format", log_format.value]
     if kafka_config is not None:
         shared += ["--kafka-config", str(kafka_config.absolute())]
-
-    def program(name: str, *options: str, after: frozenset[str] = frozenset()) -> Program:
-        return Program(name, [*first, name, *shared, *options], f"{name} ready", after)
-
-    def place(name: str) -> list[str]:
-        location = [] if checkpoints is None else ["--checkpoint-location", str(checkpoints.absolute() / name)]
-        return [*location, *(["--take-over"] if take_over else [])]
-
-    # They are stopped in this order: what the router has decided last can still be delivered and activate a reader.
-    programs = [
-        program("router", *place("router")),
-        # Several transports share the work, so one would take some from another `run` before that `run` refuses this.
-        program("transport", after=frozenset(("router", "monitor"))),
-        program("monitor", *place("monitor")),
-    ]
+    programs = _Programs(first, shared, checkpoints)
+    of_queries = ["--take-over"] if take_over else []
+    if file is None:
+        together = programs.of_services(*of_queries)
+    else:
+        _check(file)
+        _create_topics(cluster(bootstrap_servers, kafka_config), topic_prefix)
+        together = programs.of_file(file, stop_programs, *of_queries)
     with stop_signals.taken() as signals:
         signals.only_note()
-        raise typer.Exit(Together(programs, _environment(checkpoints), "run ready").run(signals))
+        raise typer.Exit(Together(together, environment, "run ready").run(signals))
 
 
-def _environment(checkpoints: Path | None) -> dict[str, str]:
+def _check(file: Path) -> None:
+    """Raises UserError if the activator's file cannot be used."""
+    from streaming.daemons.activator.config import Config
+    from streaming.system import toml_file
+
+    toml_file.load(file, Config)
+
+
+def _create_topics(kafka: Cluster, topic_prefix: str) -> None:
+    """Creates the topics of queues that are missing.
+
+    Raises:
+        UserError: Kafka cannot be reached, or refuses.
+    """
+    created = create_missing(kafka, Topics(topic_prefix))
+    if created:
+        say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
+
+
+def _environment(checkpoints: Path | None, different: Sequence[str] = _DIFFERENT) -> dict[str, str]:
     """Returns the environment of the programs, whose sentences name the options of `run`.
 
     Raises:
         UserError: A variable would give two of them the same value of an option in which they must differ.
     """
-    for variable in _DIFFERENT:
+    for variable in different:
         if variable in os.environ:
             raise UserError(
                 f"{variable} would apply to several programs. Write the option into the table of each in the file of "

@@ -14,17 +14,28 @@ from streaming.cli.options import (
     option,
 )
 from streaming.core.numbers import plural
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.system import hints
 from streaming.wire.topics import Topics, TopicSpec
 
 if TYPE_CHECKING:
     from streaming.kafka.admin import Admin
+
+_DEFAULT_PARTITIONS = 4
 
 
 def topics(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     partitions: Annotated[
         int, option("--partitions", "Partitions of each topic that is partitioned by queue.", min=1)
-    ] = 4,
+    ] = _DEFAULT_PARTITIONS,
+    services: Annotated[
+        bool,
+        option(
+            "--services/--no-services", "Create the topics of services too. Programs that only use queues need none."
+        ),
+    ] = True,
     service_partitions: Annotated[
         int,
         option("--service-partitions", "Partitions of each topic of services. They cannot be changed later.", min=1),
@@ -41,12 +52,11 @@ def topics(
 
     topics_of_prefix = Topics(topic_prefix)
     specs_of_queues = topics_of_prefix.specs()
-    specs = [*specs_of_queues, *topics_of_prefix.service_specs()]
+    specs = [*specs_of_queues, *(topics_of_prefix.service_specs() if services else [])]
     admin = Admin(cluster(bootstrap_servers, kafka_config))
-    created = {
-        *admin.create_topics(specs_of_queues, partitions, replication_factor),
-        *_create_service_topics(admin, topics_of_prefix, service_partitions, replication_factor),
-    }
+    created = set(admin.create_topics(specs_of_queues, partitions, replication_factor))
+    if services:
+        created.update(_create_service_topics(admin, topics_of_prefix, service_partitions, replication_factor))
     # New topics have the right settings, and not every broker knows them yet.
     existing = [spec for spec in specs if spec.name not in created]
     found = _partitions_of(admin, existing)
@@ -57,6 +67,28 @@ def topics(
         typer.echo(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
     for sentence in admin.other_settings(existing):
         say(f"warning: {sentence}", err=True)
+
+
+def create_missing(kafka: Cluster, topics: Topics) -> list[str]:
+    """Creates the topics of queues that do not exist, as the cluster itself copies new topics; returns their names.
+
+    Raises:
+        UserError: Kafka cannot be reached, or refuses.
+    """
+    from confluent_kafka.admin import AclOperation
+
+    from streaming.kafka.admin import BROKERS_REPLICATION_FACTOR, Admin
+
+    admin, specs = Admin(kafka), topics.specs()
+    found = admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in specs})
+    missing = [spec for spec in specs if spec.name not in found]
+    if not missing:
+        return []
+    try:
+        return admin.create_topics(missing, _DEFAULT_PARTITIONS, BROKERS_REPLICATION_FACTOR)
+    except UserError as error:
+        itself, why = hints.command("topics", "--no-services"), str(error).removesuffix(".")
+        raise UserError(f"{why}. Create the topics in another way, or as another user: `{itself}`.") from None
 
 
 def _partitions_of(admin: "Admin", specs: list[TopicSpec]) -> dict[str, int]:

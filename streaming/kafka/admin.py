@@ -23,6 +23,8 @@ from streaming.system import hints
 from streaming.wire.topics import TopicSpec, prefix_of
 
 ADMIN_TIMEOUT_S = 10.0
+# Kafka's number for the broker's default.
+BROKERS_REPLICATION_FACTOR = -1
 # It takes milliseconds until every broker knows a new topic.
 _PROPAGATION_S = 1.0
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]

@@ -14,6 +14,8 @@ UNDER_RUN_VARIABLE = "QUEUE_ACTIVATION_UNDER_RUN"
 OPTIONS_OF_RUN = frozenset(
     ("--bootstrap-servers", "--topic-prefix", "--kafka-config", "--log-format", "--take-over", "--config")
 )
+# The options of its programs in whose place is `--checkpoints`.
+_PLACES = ("--checkpoint-location", "--state-directory")
 _SERVERS = "--bootstrap-servers"
 _LOCAL = ("localhost", "127.0.0.1")
 
@@ -103,7 +105,7 @@ def option(name: str, value: str | None = None) -> str:
     checkpoints = os.environ.get(UNDER_RUN_VARIABLE)
     if checkpoints is None or name in OPTIONS_OF_RUN:
         return name if value is None else f"`{name} {value}`"
-    if name == "--checkpoint-location" and checkpoints:
+    if name in _PLACES and checkpoints:
         return checkpoints
     key = name.removeprefix("--")
     entry = key if value is None else f'{key} = "{value}"'

@@ -80,13 +80,21 @@ class Terminals:
     def log(self, name: str) -> str:
         return self._log_file(name).read_text()
 
+    def output_of(self, queue: str) -> str:
+        """Returns what the programs of a queue have printed that the activator has started."""
+        return (self.folder / "checkpoints" / "activator" / "logs" / f"{queue}.log").read_text()
+
     def wait_for_line(self, name: str, text: str) -> None:
         """Waits until a line of a program's log matches a pattern."""
         pattern = re.compile(text)
         wait_until(lambda: pattern.search(self.log(name)), DEADLINE_S, f"{text} in the log of {name}: {self.log(name)}")
 
     def _start(self, command: list[str]) -> str:
+        """Starts a program. If it is typed again, it takes the place of the one that runs."""
         name = command[1]
+        if name in self.programs:
+            assert self.programs[name].stop(60) == 0, self.log(name)
+            self._log_file(name).unlink()
         program = ChildProcess(command, log_file=self._log_file(name), env=self._environment, cwd=self.folder)
         self.programs[name] = self._stack.enter_context(program)
         program.wait_until_said(f"{name} ready", DEADLINE_S)
@@ -112,17 +120,27 @@ def terminals(java_and_jars: None, tmp_path_factory: pytest.TempPathFactory) -> 
         yield Terminals(folder, broker.bootstrap_servers, stack)
 
 
-def test_a_message_activates_its_queue_and_a_program_is_started_reads_it_and_exits(terminals: Terminals) -> None:
+def test_a_plain_consumer_is_started_for_a_message_reads_it_and_exits(terminals: Terminals) -> None:
     terminals.type("With your own Kafka")
-    terminals.type("The activator")
-    said = terminals.type("With your own Kafka", 1)
+    terminals.type("With your own Kafka", 1)
+    said = terminals.type("With your own Kafka", 2)
+    assert "sent to parcels: 1" in said
+    assert "activator" in said
+    terminals.wait_for_line("run", r"parcel-readers: .*started")
+    terminals.wait_for_line("run", r"parcel-readers: exited .*exit code 0")
+    assert terminals.output_of("parcel-readers") == "a message\n"
+    assert "one more: no" in terminals.run([COMMAND, "groups", "parcel-readers"])
+    assert "INACTIVE" in terminals.wait_for_unread("parcel-readers", 0)
+
+
+def test_a_message_activates_its_queue_and_a_program_is_started_reads_it_and_exits(terminals: Terminals) -> None:
+    said = terminals.type("The activator")
     assert "topic queue-1: created" in said
     assert "1 message sent to queue-1" in said
     assert "activator" in said
-    terminals.wait_for_line("activator", r"queue-1: .*started")
-    terminals.wait_for_line("activator", r"queue-1: exited .*exit code 0")
-    read = terminals.folder / "checkpoints" / "activator" / "logs" / "queue-1.log"
-    assert read.read_text() == "a message\n"
+    terminals.wait_for_line("run", r"queue-1: .*started")
+    terminals.wait_for_line("run", r"queue-1: exited .*exit code 0")
+    assert terminals.output_of("queue-1") == "a message\n"
     assert "INACTIVE" in terminals.wait_for_unread("queue-1", 0)
 
 
@@ -151,15 +169,11 @@ def test_definitions_can_be_changed_shown_and_dropped(terminals: Terminals) -> N
 
 
 def test_a_service_answers(terminals: Terminals) -> None:
-    assert terminals.programs["monitor"].stop(60) == 0
-    assert terminals.log("monitor").splitlines() == ["monitor ready", "monitor stopped"]
-    assert "`queue-activation run`" in of_section("Services")
-    terminals.run([COMMAND, "run", "--checkpoints", "checkpoints"])
+    for command in ("topics", "run"):
+        assert f"`queue-activation {command}`" in of_section("Services")
+        terminals.run([COMMAND, command])
     terminals.type("Services")
-    order, answer = fenced_blocks(of_section("Services"), "python")
-    stock = (ROOT / "examples" / "services" / "stock.py").read_text()
-    loop = answer.partition("\n")[2]
-    assert "".join(line.strip() for line in loop.splitlines()) in "".join(line.strip() for line in stock.splitlines())
+    [order] = fenced_blocks(of_section("Services"), "python")
     ordering = terminals.start_python("order", order)
     terminals.wait_for_unread("stock", 1)
     terminals.run([sys.executable, "examples/services/stock.py", "stock"])

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from producers.producer import QueueProducer
 from producers.queue_topics import create_queue_topics
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.processes import THIS_COMMAND, ChildProcess
-from streaming.wire.topics import TopicSpec
+from streaming.wire.topics import Topics, TopicSpec
 from tests.support.monitors import Monitored
 from tests.support.shared_broker import SharedBroker
+from tests.support.shell import run_command
 from tests.support.waiting import children_of, processes_with, wait_until
 
 DEADLINE_S = 60
@@ -74,6 +76,15 @@ def test_topics_is_idempotent(monitored: Monitored) -> None:
     other = {spec.name: ", with 2 partitions instead of 4" for spec in queues if spec.is_partitioned}
     expected = [f"exists   {spec.name}{other.get(spec.name, '')}" for spec in (*queues, *services)]
     assert run(monitored, "topics").splitlines() == expected
+
+
+def test_topics_of_queues_alone_are_those_that_a_monitor_needs(broker: SharedBroker) -> None:
+    topics = Topics(f"alone-{uuid.uuid4().hex[:6]}-")
+    options = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", topics.prefix]
+    said = run_command("topics", "--no-services", *options)
+    assert said.splitlines() == [f"created  {spec.name}" for spec in topics.specs()]
+    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
+    assert {name for name in found if name.startswith(topics.prefix)} == {spec.name for spec in topics.specs()}
 
 
 def test_topics_warns_of_topics_with_other_settings_and_of_nothing_else(broker: SharedBroker) -> None:

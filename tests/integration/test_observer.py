@@ -222,6 +222,18 @@ def test_a_group_that_begins_to_exist_is_watched_from_then_on(observing: Observi
     assert f"watches 1 consumer group: {observing.group}" in observing.said()
 
 
+def test_a_group_that_has_committed_nothing_is_said_to_need_its_topics(observing: Observing) -> None:
+    topic = observing.topic(1)
+    observing.send(topic, 0)
+    hint = f"{observing.group}: has committed nothing: name its topics in its entry, with `topics`"
+    with observing.running() as reports:
+        reports.wait_for(unread=0, one_more=False)
+        assert observing.said().count(hint) == 1
+        observing.write_config(topics=[topic])
+        reports.wait_for(unread=1, one_more=True)
+    assert observing.said().count(hint) == 1
+
+
 def test_a_changed_file_is_taken_and_a_wrong_one_is_refused(observing: Observing) -> None:
     topic = observing.topic(1)
     observing.send(topic, 0)

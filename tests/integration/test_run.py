@@ -1,15 +1,20 @@
-"""`queue-activation run`: a message to a service reaches its queue and activates a reader."""
+"""`queue-activation run`: a message to a service reaches its queue, and a plain consumer is started for one."""
 
 import json
 import os
+import re
 import signal
+import sys
 import uuid
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
+from tests.support.command_lines import ROOT
 from tests.support.routers import PARTITIONS, Routed
 from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
@@ -66,3 +71,34 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(
     assert (
         len(json.loads((tmp_path / "checkpoints/router/queue-activation.json").read_text())["shard_keys"]) == PARTITIONS
     )
+
+
+def test_a_file_alone_is_enough_to_start_a_plain_consumer_on_demand(broker: SharedBroker, tmp_path: Path) -> None:
+    name = uuid.uuid4().hex[:8]
+    prefix, group, topic = f"f-{name}-", f"readers-{name}", f"orders-{name}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result()
+    consumer = [sys.executable, str(ROOT / "examples/observe/consumer.py"), topic, group]
+    file, options, log_file = tmp_path / "activator.toml", tmp_path / "options.toml", tmp_path / "run.log"
+    entry = f'group = "{group}"\ncommand = {json.dumps(consumer)}\ntopics = ["{topic}"]\n'
+    file.write_text(f"[[programs]]\n{entry}")
+    options.write_text('driver-memory = "512m"\n')
+    place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix]
+    command = [*THIS_COMMAND, "--config", str(options), "run", str(file), *place]
+    with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
+        process.wait_until_said("run ready", DEADLINE_S)
+        producer = Cluster(broker.bootstrap_servers, {}).producer({})
+        producer.produce(topic, b"an order")
+        producer.flush()
+        process.wait_until_said(f"{group}: exited", DEADLINE_S)
+        assert (tmp_path / f"checkpoints/activator/logs/{group}.log").read_text() == "an order\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+    said = log_file.read_text()
+    [created] = re.findall(r"^created 11 topics: (.*)$", said, re.MULTILINE)
+    assert set(created.split(", ")) == {spec.name for spec in Topics(prefix).specs()}
+    assert re.search(rf"^activator \| .* {group}: exited .*exit code 0", said, re.MULTILINE)
+    assert any(line.startswith("stopping observer, then monitor, then activator. ") for line in said.splitlines())
+    assert re.findall(r"\| (\w+) stopped", said) == ["observer", "monitor", "activator"]
+    assert said.splitlines()[-1] == "run stopped"
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"monitor", "activator"}

@@ -1,15 +1,26 @@
-"""The programs of examples/services end at Ctrl-C without a traceback, and close their clients before."""
+"""The programs of the examples end at Ctrl-C or SIGTERM without a traceback, and close their clients before."""
 
+import ast
+import itertools
+import os
 import runpy
+import signal
 import sys
+import time
+from pathlib import Path
 from typing import Any, ClassVar
 
+import confluent_kafka
+import kafka
 import pytest
 
 from producers import reader, services
+from streaming.daemons.activator.config import Config
+from streaming.system import toml_file
 from tests.support.command_lines import ROOT
 
 FOLDER = ROOT / "examples" / "services"
+OBSERVE = ROOT / "examples" / "observe"
 
 
 class Client:
@@ -53,3 +64,94 @@ def test_an_example_ends_at_ctrl_c_without_a_traceback(
     runpy.run_path(str(FOLDER / name), run_name="__main__")
     assert set(Client.closed) == {"KeyboardInterrupt"}
     assert capsys.readouterr() == ("", "")
+
+
+class PlainConsumer:
+    """A consumer of confluent-kafka with one message, at which the user asks the program to stop, if SIGNAL is set."""
+
+    signal: ClassVar[int | None] = None
+    calls: ClassVar[list[str]] = []
+    value: Any = staticmethod(lambda: b"an order")
+    error = staticmethod(lambda: None)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.has_sent = False
+
+    def subscribe(self, topics: list[str]) -> None:
+        self.calls.append(f"subscribe {topics}")
+
+    def poll(self, _: float) -> "PlainConsumer | None":
+        if self.has_sent:
+            return None
+        self.has_sent = True
+        if self.signal is not None:
+            os.kill(os.getpid(), self.signal)
+        return self
+
+    def store_offsets(self, _: "PlainConsumer") -> None:
+        self.calls.append("done")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class KafkaPythonConsumer(PlainConsumer):
+    """The same consumer with the methods of kafka-python."""
+
+    value = b"an order"
+
+    def poll(self, timeout_ms: float) -> Any:
+        message = super().poll(timeout_ms)
+        return {} if message is None else {"orders-0": [message]}
+
+
+@pytest.fixture
+def plain(kept_signals: None, monkeypatch: pytest.MonkeyPatch) -> type[PlainConsumer]:  # noqa: ARG001
+    monkeypatch.setattr(confluent_kafka, "Consumer", PlainConsumer)
+    monkeypatch.setattr(kafka, "KafkaConsumer", KafkaPythonConsumer)
+    monkeypatch.setattr(PlainConsumer, "calls", [])
+    monkeypatch.setattr(sys, "argv", ["program", "orders", "orders-readers"])
+    return PlainConsumer
+
+
+@pytest.mark.parametrize("name", ["consumer.py", "endless_consumer.py"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_plain_consumer_that_is_asked_to_stop_finishes_its_message_and_leaves_its_group(
+    plain: type[PlainConsumer],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    number: int,
+) -> None:
+    monkeypatch.setattr(plain, "signal", number)
+    runpy.run_path(str(OBSERVE / name), run_name="__main__")
+    assert capsys.readouterr() == ("an order\n", "")
+    assert plain.calls[-1] == "close"
+
+
+def test_a_plain_consumer_exits_when_it_has_found_nothing_for_some_time(
+    plain: type[PlainConsumer], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = itertools.count(step=3.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    runpy.run_path(str(OBSERVE / "consumer.py"), run_name="__main__")
+    assert capsys.readouterr() == ("an order\n", "")
+    assert plain.calls == ["subscribe ['orders']", "done", "close"]
+
+
+@pytest.mark.parametrize("path", sorted(OBSERVE.glob("*.py")), ids=lambda path: path.name)
+def test_a_plain_program_imports_nothing_of_this_project(path: Path) -> None:
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+    }
+    assert imported <= {*sys.stdlib_module_names, "confluent_kafka", "kafka"}
+
+
+def test_the_file_for_plain_consumers_starts_the_one_that_exits() -> None:
+    [entry] = toml_file.load(OBSERVE / "activator.toml", Config).programs
+    program, topic, group = entry.words[1:]
+    assert (ROOT / program).is_file()
+    assert (group, [topic]) == (entry.group, entry.topics)

@@ -26,11 +26,15 @@ _HELP = {"option", "part_of_definition", "duration", "place", "Option", "Argumen
 # These print the name of the command that runs.
 _TITLES = ("streaming/cli/demo/",)
 # The rooms of the programs that `run` starts.
-_UNDER_RUN = ("daemons/router", "daemons/transport", "daemons/monitor", "daemons/query", "spark", "kafka", "system")
-# Options of commands and tools outside this project, and of its own modules.
+_UNDER_RUN = (
+    *("daemons/router", "daemons/transport", "daemons/monitor", "daemons/query", "daemons/observer"),
+    *("daemons/activator", "spark", "kafka", "system"),
+)
+# Options of commands and tools outside this project, of `activator status`, and of its own modules.
 _FOREIGN = {
     *("streaming/system/runners.py", "streaming/system/jars.py", "streaming/system/embedded_broker.py"),
     *("streaming/system/command_template.py", "streaming/spark/session.py", "streaming/system/hints.py"),
+    "streaming/daemons/activator/status.py",
 }
 
 
@@ -178,6 +182,7 @@ def test_a_program_of_run_names_options_that_run_has(monkeypatch: pytest.MonkeyP
     hints.begin("router", None)
     monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(Path("c"))[hints.UNDER_RUN_VARIABLE])
     assert hints.option("--checkpoint-location") == "--checkpoints"
+    assert hints.option("--state-directory") == "--checkpoints"
     assert hints.option("--restore", "none") == '`restore = "none"` in the table [router] of the file of --config'
     assert hints.option("--take-over") == "--take-over"
     monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(None)[hints.UNDER_RUN_VARIABLE])

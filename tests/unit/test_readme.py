@@ -203,7 +203,7 @@ def test_config_files_of_activator_and_host_are_valid(document: Path) -> None:
             msgspec.convert(content, HostConfig)
 
 
-@pytest.mark.parametrize("name", ["activator", "host", "services/activator"])
+@pytest.mark.parametrize("name", ["activator", "host", "observe/activator", "services/activator"])
 def test_config_files_that_the_guide_shows_are_those_of_the_examples(name: str) -> None:
     example = (ROOT / "examples" / f"{name}.toml").read_text()
     shown = [block for path in DOCUMENTS for block in fenced_blocks(path.read_text(), "toml")]

@@ -18,6 +18,7 @@ import msgspec
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.daemons.activator.programs import Identity
 from streaming.errors import UserError
+from streaming.system import hints
 
 _FILE = "activator.db"
 _LOCK_FILE = "lock"
@@ -144,7 +145,7 @@ class StateLock:
         self._file.close()
         raise UserError(
             f"Another activator uses the state directory {directory}. Stop it, or give this one another "
-            "--state-directory and another --group-id."
+            f"{hints.option('--state-directory')} and another {hints.option('--group-id')}."
         )
 
     def close(self) -> None:

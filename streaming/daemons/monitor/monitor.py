@@ -22,7 +22,7 @@ from streaming.daemons.query.sole_program import SoleProgram, client_id
 from streaming.daemons.query.ticker import Ticker
 from streaming.kafka import client_properties
 from streaming.kafka.access import Rights, rights
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import BROKERS_REPLICATION_FACTOR, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
 from streaming.kafka.topic_watch import TopicWatch
@@ -43,9 +43,6 @@ from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.input_records import MAX_RECORD_BYTES
 from streaming.wire.notifications import ActivationFormat
 from streaming.wire.topics import Topics
-
-# Kafka's number for the broker's default.
-_BROKERS_REPLICATION_FACTOR = -1
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +94,7 @@ def _run(settings: MonitorSettings) -> int:
     for sentence in admin.other_settings([spec for spec in topics.specs() if spec.name in partitions]):
         _log.warning("%s", sentence)
     if settings.logs_batches:
-        admin.create_topics([topics.batches_spec()], partitions[topics.activations], _BROKERS_REPLICATION_FACTOR)
+        admin.create_topics([topics.batches_spec()], partitions[topics.activations], BROKERS_REPLICATION_FACTOR)
     kafka = KafkaFound(cluster, admin, topics, partitions, topic_ids)
     with (
         Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,

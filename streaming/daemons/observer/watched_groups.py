@@ -110,6 +110,8 @@ class WatchedGroups:
         for name, each in due.items():
             each.found = each.group.look(each.picture, self._logs, monotonic_ms())
             self._tell_of_commits(name, before[name], each.picture)
+            if each.picture.state is GroupState.EMPTY and not each.topics():
+                self._hint(each, name, "has committed nothing: name its topics in its entry, with `topics`")
         self._test(due)
         self._looked_ms = begin_ms if is_full else self._looked_ms
         self._count(due)

@@ -1,0 +1,40 @@
+"""Sends messages to a topic, and creates it with four partitions if it is missing.
+
+    python examples/observe/producer.py TOPIC TEXT...
+
+It is a plain producer: it knows nothing of queue-activation.
+"""
+
+import os
+import sys
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+SERVERS = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
+
+
+def main(topic: str, *texts: str) -> None:
+    """Sends one message for each text."""
+    admin = AdminClient({"bootstrap.servers": SERVERS})
+    (created,) = admin.create_topics([NewTopic(topic, num_partitions=4)]).values()
+    try:
+        created.result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    producer = Producer({"bootstrap.servers": SERVERS})
+    for number, text in enumerate(texts):
+        producer.produce(topic, text.encode(), key=str(number), on_delivery=require_delivered)
+    producer.flush()
+    print(f"sent to {topic}: {len(texts)}")
+
+
+def require_delivered(error: KafkaError | None, _: Message) -> None:
+    """Raises an error if a message has not arrived."""
+    if error is not None:
+        raise KafkaException(error)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

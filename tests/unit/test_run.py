@@ -1,0 +1,148 @@
+"""`queue-activation run FILE`: what is refused before anything starts, and the programs that it starts."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streaming.cli import run, topics
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.system.together import Program, Together
+from streaming.wire.topics import Topics
+from tests.support.command_lines import parse
+from tests.support.shell import run_command
+
+FOUR_LINES = '[[programs]]\ngroup = "orders-readers"\ncommand = "bin/orders-consumer"\nmax = 4\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "activator.toml"
+    path.write_text(FOUR_LINES)
+    return path
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """Takes the programs that `run` would start, in the order in which they are stopped, and creates no topics."""
+    found: list[Program] = []
+
+    def start(self: Together, _: object) -> int:
+        found.extend(self._programs)
+        return 0
+
+    monkeypatch.setattr(Together, "run", start)
+    monkeypatch.setattr(run, "create_missing", lambda *_: [])
+    return found
+
+
+def options_of(program: Program) -> dict[str, object]:
+    """Returns the options of a program's command line, which must be valid."""
+    command = list(program.command)
+    return parse(command[command.index("streaming") + 1 :])
+
+
+def test_the_file_needs_observer_monitor_and_activator(file: Path, started: list[Program]) -> None:
+    run_command("run", str(file))
+    assert [each.name for each in started] == ["observer", "monitor", "activator"], "they are stopped in this order"
+    assert [each.after for each in started] == [frozenset(), frozenset(), {"monitor"}]
+    assert [each.ready for each in started] == ["observer ready", "monitor ready", "activator ready"]
+    observer, monitor, activator = map(options_of, started)
+    assert (observer["config"], activator["config"]) == (file, file)
+    assert monitor["checkpoint_location"] == "checkpoints/monitor"
+    assert (activator["state_directory"], activator["stop_programs"]) == (Path("checkpoints/activator"), False)
+
+
+def test_the_observer_runs_without_a_group_too_because_one_may_be_added(file: Path, started: list[Program]) -> None:
+    file.write_text('[[programs]]\nqueue = "orders"\ncommand = "true"\n')
+    run_command("run", str(file))
+    assert "observer" in {each.name for each in started}
+
+
+def test_its_options_reach_the_programs(file: Path, started: list[Program], tmp_path: Path) -> None:
+    place = ["--bootstrap-servers", "kafka-1:9092", "--topic-prefix", "p-"]
+    folder = tmp_path / "kept"
+    run_command("run", str(file), *place, "--checkpoints", str(folder), "--stop-programs", "--take-over")
+    observer, monitor, activator = map(options_of, started)
+    for each in (observer, monitor, activator):
+        assert (each["bootstrap_servers"], each["topic_prefix"]) == ("kafka-1:9092", "p-")
+    assert (monitor["checkpoint_location"], monitor["take_over"]) == (str(folder / "monitor"), True)
+    assert (activator["state_directory"], activator["stop_programs"]) == (folder / "activator", True)
+
+
+def test_without_a_file_it_runs_what_services_need(started: list[Program]) -> None:
+    run_command("run")
+    assert [each.name for each in started] == ["router", "transport", "monitor"]
+    assert [options_of(each)["bootstrap_servers"] for each in started] == ["localhost:9092"] * 3
+    assert "needs a FILE" in run_command("run", "--stop-programs", code=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("[[programs", "is not valid TOML"),
+        ("", "missing required field `programs`"),
+        (FOUR_LINES + "maxx = 4\n", "unknown field `maxx`. Did you mean `max`?"),
+        (FOUR_LINES.replace("orders-readers", ""), "`group` must not be empty"),
+        (FOUR_LINES.replace("bin/orders-consumer", ""), "`command`"),
+    ],
+)
+def test_errors_in_the_file_are_said_before_kafka_is_asked(
+    file: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str
+) -> None:
+    monkeypatch.setattr(Cluster, "admin_client", lambda _: pytest.fail("Kafka was asked"))
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    shown = run_command("run", str(file), code=2)
+    assert said in " ".join(shown.split())
+    assert str(file) in shown
+
+
+def test_a_variable_that_two_programs_have_is_refused(
+    file: Path, started: list[Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUEUE_ACTIVATION_GROUP_ID", "only-activators-have-it")
+    run_command("run", str(file))
+    assert len(started) == 3
+    monkeypatch.setenv("QUEUE_ACTIVATION_METRICS_PORT", "9464")
+    assert "QUEUE_ACTIVATION_METRICS_PORT would apply to several programs" in run_command("run", str(file), code=2)
+    assert len(started) == 3
+
+
+def test_a_cluster_that_refuses_a_topic_says_why_and_which_command_takes_other_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refusing:
+        """Kafka with one broker, whose default is to have three copies."""
+
+        no_connection = None
+
+        @staticmethod
+        def create_topics(new: list[object], **_: object) -> dict[str, object]:
+            assert len(new) == 1, "only topics that are missing are created"
+            return {"queue-ticks": None}
+
+        @staticmethod
+        def result(_: object) -> None:
+            raise KafkaException(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "3 copies, 1 broker"))
+
+    names = [spec.name for spec in Topics().specs() if spec.name != "queue-ticks"]
+    monkeypatch.setattr(Cluster, "admin_client", lambda _: Refusing())
+    monkeypatch.setattr(Admin, "find_topics", lambda *_: dict.fromkeys(names, 4))
+    with pytest.raises(UserError) as refused:
+        topics.create_missing(Cluster("kafka-1:9092"), Topics())
+    assert str(refused.value) == (
+        "Topic queue-ticks could not be created: 3 copies, 1 broker. Create the topics in another way, or as another "
+        "user: `queue-activation topics --no-services`."
+    )
+
+
+def test_nothing_is_created_if_all_topics_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cluster, "admin_client", lambda _: None)  # a user who may create none can start the programs
+    monkeypatch.setattr(Admin, "find_topics", lambda _, rights: dict.fromkeys(rights, 1))
+    assert topics.create_missing(Cluster("kafka-1:9092"), Topics()) == []
