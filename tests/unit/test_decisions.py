@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from producers import session_reports
-from streaming.core.activation import definition, program_starts, settings, task_handlers
+from streaming.core.activation import definition, held_notifications, program_starts, settings, task_handlers
 from streaming.core.activation.settings import CoreSettings
 from streaming.daemons.query import sole_program
 from streaming.spark import shard_worker
@@ -22,6 +22,7 @@ MODULES = (
     settings,
     definition,
     task_handlers,
+    held_notifications,
     program_starts,
     session_reports,
     sole_program,
