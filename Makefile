@@ -18,7 +18,7 @@ SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup prepare check lint test test-all demo demo-services demo-instances faults soak bench bench-services bench-quick clean help $(COVERAGE)
+.PHONY: setup prepare check lint test test-all demo demo-services demo-instances demo-observe faults soak bench bench-services bench-quick clean help $(COVERAGE)
 .DELETE_ON_ERROR:
 # The tests start Python some hundred times. Without its caches, each start compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,6 +87,9 @@ demo-services: $(STAMP) prepare ## show how programs talk to services on this ma
 
 demo-instances: $(STAMP) prepare ## show conversations between Kafka clusters on this machine; ends by itself
 	@$(BIN)/queue-activation demo instances
+
+demo-observe: $(STAMP) prepare ## show consumers that know only Kafka, started on demand; ends by itself
+	@$(BIN)/queue-activation demo observe
 
 FAULTS_MOMENTS ?= 20
 FAULTS_SECONDS ?= 300

@@ -169,11 +169,11 @@ def _finding(
     if not picture.members and not question.phantoms.is_denied:
         has_tested = bool(question.phantoms.empty)
         phantom = False if answer.verdict.one_more else (True if has_tested and not answer.waiting else None)
-    readers = None if picture.state is GroupState.UNKNOWN else _lag_rule_readers(picture, logs)
+    readers = None if picture.state is GroupState.UNKNOWN else lag_rule_readers(picture, logs)
     return Finding(name, kind, picture.state, len(picture.members), answer, phantom, readers)
 
 
-def _lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
+def lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
     """Returns how many readers a rule would want that takes every offset for a message."""
     ends = {
         place: log.end for topic in _topics(picture) for place in logs.partitions_of(topic) if (log := logs.get(place))

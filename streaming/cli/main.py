@@ -176,6 +176,21 @@ def demo_instances() -> None:
     raise typer.Exit(the_demo.run(Console(highlight=False)))
 
 
+@demos.command("observe")
+def demo_observe() -> None:
+    """Show consumers that know only Kafka, started on demand.
+
+    Runs broker, monitor, observer and activator on this machine, and ends by itself within two minutes. The consumers
+    use confluent-kafka, kafka-python and Java's client. Beside each activation is the number of readers that a lag rule
+    with KEDA's defaults would have wanted. Exit code 1 if a message was not read or a consumer received nothing.
+    """
+    from rich.console import Console
+
+    from streaming.cli.demo import observe as the_demo
+
+    raise typer.Exit(the_demo.run(Console(highlight=False)))
+
+
 def _say_whole_sentences(group: typer.Typer) -> None:
     """Gives each command its first sentence for lists of commands, where Click would cut what it takes itself."""
     for command in group.registered_commands:

@@ -39,6 +39,14 @@ def find_java() -> Path:
     return java
 
 
+def can_compile(java: Path) -> bool:
+    """Returns whether a Java can run a source file: the package of a runtime alone has no compiler."""
+    listed = subprocess.run(
+        [java, "--list-modules"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
+    )
+    return "jdk.compiler@" in listed.stdout
+
+
 def _candidate() -> Path:
     home = os.environ.get("JAVA_HOME")
     if home:

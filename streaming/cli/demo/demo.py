@@ -82,7 +82,9 @@ def run(console: Console) -> int:
         sender = _Sender(stage.cluster)
         readers = [queue.reader() for queue in QUEUES]
         longest_s = start.longest_s(RUN_TIMEOUT_S)
-        is_complete = play(stage, story, readers, [sender], monitor, lambda: story.is_all_read(sender.sent), longest_s)
+        is_complete = play(
+            stage, story, readers, [sender], [monitor], lambda: story.is_all_read(sender.sent), longest_s
+        )
         if not is_complete:
             story.gave_up(sender.sent)
         story.summarize()

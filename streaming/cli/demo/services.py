@@ -7,7 +7,6 @@ Monitor, router and transport run as a user starts them, and the activator start
 import sys
 import threading
 import uuid
-from collections.abc import Callable
 
 from rich.console import Console
 
@@ -58,7 +57,6 @@ FLOW_S = 6.0
 CHANGED_S = 4.0
 HELD_S = 4.0
 CREATED_S = 3.0
-_POLL_S = 0.05
 
 TOPICS = Topics()
 
@@ -81,7 +79,7 @@ def run(console: Console) -> int:
         flow = _Flow(stage.cluster, story)
         plot = _Plot(stage.cluster, story, flow, instances[SOUTH])
         longest_s = start.longest_s(RUN_TIMEOUT_S)
-        if not play(stage, story, _readers(), [flow, plot], programs, story.is_complete, longest_s):
+        if not play(stage, story, _readers(), [flow, plot], [programs], story.is_complete, longest_s):
             story.gave_up()
         return 0 if story.summarize() else 1
 
@@ -170,22 +168,18 @@ class _Plot(Actor):
 
     def _act(self) -> None:
         self.pause(FLOW_S)
-        self._wait_until(lambda: bool(self._flow.standing) and self._story.has_delivered_to(self._flow.standing))
+        self.wait_until(lambda: bool(self._flow.standing) and self._story.has_delivered_to(self._flow.standing))
         change = build(AlterRoute, database=SHOP, route=ROUTE, broker_instance=self._south)
         carry_out(self._cluster, TOPICS, change)
         self.pause(CHANGED_S)
         with ServiceClient(self._cluster.bootstrap_servers, SHOP) as client, client.transaction():
             for _ in range(INVOICE_CONVERSATIONS):
                 _say_all(self._story, client.begin(ORDERS.name, INVOICES.name), INVOICE_LINES)
-        self._wait_until(lambda: self._story.held == INVOICE_CONVERSATIONS * INVOICE_LINES)
+        self.wait_until(lambda: self._story.held == INVOICE_CONVERSATIONS * INVOICE_LINES)
         self.pause(HELD_S)
         carry_out(self._cluster, TOPICS, _create(INVOICES))
         self.pause(CREATED_S)
         self._flow.end()
-
-    def _wait_until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.pause(_POLL_S)
 
 
 def _say(story: ServiceStory, conversation: Conversation, message_type: str | None = None) -> None:

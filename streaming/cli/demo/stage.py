@@ -22,6 +22,8 @@ from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
 _STEP_S = 0.02
+# How often an actor looks at what it waits for.
+_POLL_S = 0.05
 # The longest story is this many times as long as the start of its programs. On an idle machine with two cores it takes
 # about as long as five starts.
 _STARTS = 6
@@ -86,6 +88,11 @@ class Actor(WatchedThread):
         if self.is_over.wait(max(0.0, seconds)):
             raise _IsOverError
 
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Waits until a condition is true."""
+        while not condition():
+            self.pause(_POLL_S)
+
     def _act(self) -> None:
         raise NotImplementedError
 
@@ -99,7 +106,7 @@ def play(
     timeline: Timeline,
     readers: Sequence[Reader],
     actors: Sequence[Actor],
-    program: ChildProcess,
+    programs: Sequence[ChildProcess],
     is_complete: Callable[[], bool],
     timeout_s: float,
 ) -> bool:
@@ -110,7 +117,7 @@ def play(
         timeline: Shows the events.
         readers: The reader programs.
         actors: The threads that make things happen.
-        program: The program that must not end before.
+        programs: The programs that must not end before.
         is_complete: Returns whether everything has happened. Asked when all actors are done.
         timeout_s: The longest time for it.
 
@@ -118,7 +125,7 @@ def play(
         Whether everything happened in time.
 
     Raises:
-        UserError: The program has ended.
+        UserError: One of the programs has ended.
         Exception: That of an actor.
     """
     with (
@@ -141,7 +148,8 @@ def play(
                 _show(follower, timeline)
                 timeline.step()
                 starters.tell()
-                program.require_running()
+                for program in programs:
+                    program.require_running()
                 is_done = not any(actor.is_alive() for actor in actors)
                 if is_done and not timeline.is_anybody_there and is_complete():
                     return True

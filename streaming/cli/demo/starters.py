@@ -24,6 +24,8 @@ P = ParamSpec("P")
 _STEP_S = 0.02
 # The timeline may see a record a little later than the activator and the host, which act on it.
 _TELL_AFTER_S = 0.1
+# The output of all readers, in the demo's folder.
+READERS_LOG = "readers.log"
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,14 @@ class Reader:
         command: Its command line, in which `{queue}` stands for the queue.
         most: The most of these programs at a time.
         procedure_name: The procedure of internal activation that it is; None: the activator starts it.
+        is_plain: Whether it reports nothing, so that the observer watches its consumer group, named like the queue.
     """
 
     queue: str
     command: list[str]
     most: int
     procedure_name: str | None = None
+    is_plain: bool = False
 
 
 class Starters:
@@ -59,7 +63,7 @@ class Starters:
             timeline: Receives the starts and exits of readers.
         """
         self._timeline = timeline
-        activator_config, host_config = _write_configs(readers, folder)
+        activator_config, host_config = write_configs(readers, folder)
         settings = ActivatorSettings(cluster, activator_config, folder / "activator", stop_programs=True)
         self._activator = Activator(settings, self._activator_says)
         self._host: TaskHost | None = None
@@ -112,17 +116,19 @@ class Starters:
         self._news.append((time.monotonic(), partial(tell, *arguments, **named)))
 
 
-def _write_configs(readers: Sequence[Reader], folder: Path) -> tuple[Path, Path]:
-    """Writes the activator's and the host's configuration files, and returns their paths."""
+def write_configs(readers: Sequence[Reader], folder: Path) -> tuple[Path, Path]:
+    """Writes the activator's and the host's configuration files, unless they are there; returns their paths."""
     activator, host = [], []
     for reader in readers:
         # A JSON string or list of strings is also valid TOML.
-        how = f"command = {json.dumps(reader.command)}\nlog_file = {json.dumps(str(folder / 'readers.log'))}\n"
+        how = f"command = {json.dumps(reader.command)}\nlog_file = {json.dumps(str(folder / READERS_LOG))}\n"
         if reader.procedure_name is None:
-            activator.append(f'[[programs]]\nqueue = "{reader.queue}"\nmax = {reader.most}\n{how}')
+            key = "group" if reader.is_plain else "queue"
+            activator.append(f'[[programs]]\n{key} = "{reader.queue}"\nmax = {reader.most}\n{how}')
         else:
             host.append(f'[[procedures]]\nname = "{reader.procedure_name}"\n{how}')
     files = folder / "activator.toml", folder / "host.toml"
     for file, entries in zip(files, (activator, host), strict=True):
-        file.write_text("\n".join(entries))
+        if not file.exists():  # an observer may be reading it
+            file.write_text("\n".join(entries))
     return files

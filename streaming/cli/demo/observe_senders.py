@@ -1,0 +1,180 @@
+"""The senders of the demo of plain consumers. They wait for what must have happened, however slow the machine is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from streaming.cli.demo.observe_plan import (
+    ABORTED,
+    ARCHIVE,
+    AUDIT,
+    BURST,
+    COMMITTED,
+    CONSUMERS_OF_BURST,
+    EXPIRED,
+    GROUPS,
+    HOT_PARTITION,
+    INVOICES,
+    LATER,
+    ORDERS,
+    PAID,
+    PAYMENTS,
+    SMALL_BURST,
+    TRICKLE,
+    TRICKLE_INTERVAL_S,
+    DemoGroup,
+    spread,
+)
+from streaming.cli.demo.observe_story import ObserveStory
+from streaming.cli.demo.stage import Actor
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+
+# The pauses make the timeline readable.
+_BEGIN_S = {ORDERS: 0.5, INVOICES: 1.5, PAYMENTS: 4.0, AUDIT: 7.0}
+_SEEN_S = 3.0
+# A burst that must go on gets more messages when a partition has so few.
+_FEW, _MORE = 30, 60
+_LOOK_S = 0.5
+# The observer says this of offsets without content.
+_IS_TESTED = "holds only offsets without content"
+
+
+def prepare(cluster: Cluster) -> None:
+    """Creates the topics, and the groups as if their consumers had read all that there was once.
+
+    The messages of one topic expire unread: they are deleted as `retention.ms` would.
+    """
+    admin = Admin(cluster)
+    new = [NewTopic(group.name, group.partitions, 1) for group in GROUPS]
+    for created in admin.client.create_topics(new).values():
+        admin.client.result(created)
+    for group in GROUPS:
+        places = [TopicPartition(group.name, partition, 0) for partition in range(group.partitions)]
+        consumer = cluster.consumer({"group.id": group.name})
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+    producer = cluster.producer()
+    _produce(producer, ARCHIVE, EXPIRED)
+    producer.flush()
+    to_end = [TopicPartition(ARCHIVE.name, partition, -1) for partition in range(ARCHIVE.partitions)]
+    for deleted in admin.client.delete_records(to_end).values():
+        admin.client.result(deleted)
+
+
+def senders(cluster: Cluster, story: ObserveStory, observer_log: Path) -> list[Actor]:
+    """Returns the senders of all groups to which something is sent."""
+    return [
+        _Bursts(cluster, story, ORDERS),
+        _Trickle(cluster, story, INVOICES),
+        _HotPartition(cluster, story, PAYMENTS),
+        _Aborted(cluster, story, AUDIT, observer_log),
+    ]
+
+
+class _Sender(Actor):
+    """Sends to the topic of one group."""
+
+    def __init__(self, cluster: Cluster, story: ObserveStory, group: DemoGroup) -> None:
+        super().__init__(f"sender of {group.name}")
+        self._cluster = cluster
+        self._story = story
+        self._group = group
+        self._sent = 0
+        self._producer = cluster.producer()
+
+    def _act(self) -> None:
+        self.pause(_BEGIN_S[self._group])
+        self._send_all()
+
+    def _send_all(self) -> None:
+        raise NotImplementedError
+
+    def _send(self, counts: Mapping[int, int]) -> None:
+        """Sends so many messages to each of these partitions."""
+        messages = self._numbered(counts)
+        with self._story.sending(self._group.name, messages):
+            for message, partition in messages.items():
+                self._producer.produce(self._group.name, message, partition=partition)
+            self._producer.flush()
+
+    def _numbered(self, counts: Mapping[int, int]) -> dict[str, int]:
+        """Returns new messages, each with its partition."""
+        partitions = [partition for partition, count in counts.items() for _ in range(count)]
+        first, self._sent = self._sent + 1, self._sent + len(partitions)
+        return {f"{self._group.name} {first + at}": partition for at, partition in enumerate(partitions)}
+
+    def _rest(self) -> None:
+        """Waits until everything is read and all readers have exited."""
+        self.wait_until(lambda: self._story.is_at_rest(self._group.name))
+
+
+class _Bursts(_Sender):
+    """Sends a burst for which one reader is too slow, and when all is read a small one."""
+
+    def _send_all(self) -> None:
+        name, partitions = self._group.name, self._group.partitions
+        self._send(spread(BURST, partitions))
+        while self._story.receiving[name] < CONSUMERS_OF_BURST:
+            self.pause(_LOOK_S)
+            few = [place for place in range(partitions) if self._story.unread(name, place) < _FEW]
+            if few:
+                self._send(dict.fromkeys(few, _MORE))
+        self._rest()
+        self.pause(1.0)
+        self._send(spread(SMALL_BURST, partitions))
+
+
+class _Trickle(_Sender):
+    """Sends a message now and then, and another when the reader has left."""
+
+    def _send_all(self) -> None:
+        for number in range(TRICKLE):
+            self._send({number % self._group.partitions: 1})
+            self.pause(TRICKLE_INTERVAL_S)
+        self._rest()
+        self.pause(_SEEN_S)
+        self._send({0: LATER})
+
+
+class _HotPartition(_Sender):
+    """Sends all messages to one partition."""
+
+    def _send_all(self) -> None:
+        self._send({HOT_PARTITION: PAID})
+
+
+class _Aborted(_Sender):
+    """Sends messages in a transaction that it aborts, and later some in one that it commits."""
+
+    def __init__(self, cluster: Cluster, story: ObserveStory, group: DemoGroup, observer_log: Path) -> None:
+        super().__init__(cluster, story, group)
+        self._observer_log = observer_log
+        self._producer = cluster.producer({"transactional.id": f"sender of {group.name}"})
+
+    def _send_all(self) -> None:
+        self._producer.init_transactions()
+        self._producer.begin_transaction()
+        for number in range(ABORTED):
+            self._producer.produce(self._group.name, f"aborted {number}", partition=number % self._group.partitions)
+        self._producer.flush()
+        self._producer.abort_transaction()
+        self.wait_until(lambda: _IS_TESTED in self._observer_log.read_text(errors="replace"))
+        self._story.cannot_be_read(self._group.name, f"a transaction of {ABORTED} messages was aborted")
+        self.pause(_SEEN_S)
+        self._send(spread(COMMITTED, self._group.partitions))
+
+    def _send(self, counts: Mapping[int, int]) -> None:
+        messages = self._numbered(counts)
+        with self._story.sending(self._group.name, messages):
+            self._producer.begin_transaction()
+            for message, partition in messages.items():
+                self._producer.produce(self._group.name, message, partition=partition)
+            self._producer.commit_transaction()
+
+
+def _produce(producer: Producer, group: DemoGroup, count: int) -> None:
+    for number in range(count):
+        producer.produce(group.name, f"expired {number}", partition=number % group.partitions)
