@@ -32,9 +32,10 @@ class Observing:
         log_file: The observer's output.
     """
 
-    def __init__(self, bootstrap_servers: str, folder: Path) -> None:
+    def __init__(self, bootstrap_servers: str, folder: Path, prefix: str = "") -> None:
+        """Creates the topics of the prefix that do not exist yet; without one, those of a new prefix."""
         self.bootstrap_servers = bootstrap_servers
-        self.prefix = f"o-{uuid.uuid4().hex[:8]}-"
+        self.prefix = prefix or f"o-{uuid.uuid4().hex[:8]}-"
         self.group = f"{self.prefix}readers"
         self.topics = Topics(self.prefix)
         self._cluster = Cluster(bootstrap_servers)
