@@ -77,7 +77,7 @@ def test_a_notification_at_max_is_held_until_a_program_exits(activating: Activat
         activating.notify("q", 3, "MESSAGES_ACCUMULATING")
         activating.wait_for_log("held: #3")
         activating.show("q", 3, "RECEIVES_OCCURRING")
-        activating.wait_for_log("dropped: #3: a reader has received since")
+        activating.wait_for_log("dropped: #3: the monitor waits for no reader any more")
     assert len(activating.starts("q")) == 2
 
 

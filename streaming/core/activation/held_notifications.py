@@ -104,5 +104,6 @@ class Held:
         if row.unread <= 0:
             return "nothing is left to read"
         if not row.is_silent:
-            return "a reader has received since; the monitor notifies again if one more is useful"
+            # A reader has received, or the external activation time-out is over.
+            return "the monitor waits for no reader any more; it notifies again if one more is useful"
         return ""

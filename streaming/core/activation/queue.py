@@ -395,7 +395,6 @@ class Queue:
             decision_ms,
             self.sessions.next_due_ms(self.settings),
             self.tasks.next_due_ms(self.settings),
-            FOREVER_MS if self.observation is None else self.observation.next_due_ms(self.settings),
             self.next_start_ms(),
         )
 
@@ -414,6 +413,9 @@ class Queue:
         """Returns `next_wake_ms`, given `next_check_ms`."""
         if self.is_view_stale:
             wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
+        if self.observation is not None:
+            # Each record puts it off. Its end is no check that could activate the queue, but the view must show it.
+            wake_ms = min(wake_ms, self.observation.next_due_ms(self.settings))
         if self._can_be_forgotten():
             wake_ms = min(wake_ms, self._idle_until_ms())
         return wake_ms

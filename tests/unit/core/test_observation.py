@@ -376,3 +376,13 @@ class TestSessionsThatTheMonitorDoesNotKnow:
             timeline.run_until(10 * MINUTE)
         assert told.activations() == alone.activations()
         assert self.shown(told.queue) == self.shown(alone.queue)
+
+
+def test_the_next_check_of_an_activated_queue_is_the_end_of_its_time_out_however_often_the_observer_speaks() -> None:
+    timeline = Timeline()
+    timeline.batch(0, observed(0, one_more=False))
+    timeline.batch(SECOND, observed(1, one_more=True))
+    for now_ms in range(2 * SECOND, 10 * SECOND, SECOND):
+        timeline.batch(now_ms, observed(1, one_more=True))
+        assert timeline.queue.next_check_ms() == 31 * SECOND
+        assert timeline.queue.next_wake_ms() <= now_ms + 5 * SECOND + 1, "its silence must be shown"

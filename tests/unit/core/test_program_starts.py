@@ -151,10 +151,10 @@ def test_at_max_it_is_held_and_started_when_a_program_has_exited_and_the_view_ha
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (ViewRow(2, "RECEIVES_OCCURRING", 5), "#2: a reader has received since"),
+        (ViewRow(2, "RECEIVES_OCCURRING", 5), "#2: the monitor waits for no reader any more"),
         (ViewRow(2, "INACTIVE", 0), "#2: nothing is left to read"),
         (ViewRow(2, "NOTIFIED", 0), "#2: nothing is left to read"),
-        (ViewRow(2, None, 5), "#2: a reader has received since"),
+        (ViewRow(2, None, 5), "#2: the monitor waits for no reader any more"),
         (ViewRow(3, "NOTIFIED", 5), "#2: superseded, the monitor is at #3"),
     ],
 )
@@ -334,7 +334,9 @@ def test_what_was_given_up_is_tried_again_slowly_as_long_as_it_is_needed() -> No
         assert actions(queue.exit(session_id, 1)) == ["exited", "held"]
     assert queue.after(1) == []
     [drop] = queue.view(1, "RECEIVES_OCCURRING")
-    assert drop.why == "restart for #1: a reader has received since; the monitor notifies again if one more is useful"
+    assert (
+        drop.why == "restart for #1: the monitor waits for no reader any more; it notifies again if one more is useful"
+    )
 
 
 def test_what_was_given_up_is_tried_again_with_each_notification_as_soon_as_its_back_off_is_over() -> None:
