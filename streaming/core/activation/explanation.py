@@ -248,7 +248,4 @@ def _nothing_for_group(now: Situation, seen: Observed) -> str:
     sentence += "." if now.max_queue_readers is None else ", unless a task still runs."
     if seen.silent_since is None:
         return sentence
-    return (
-        f"{sentence} An observer reports nothing of a group that has neither members nor messages, so this does not "
-        f"show whether it runs. One is started with: `{seen.start}`."
-    )
+    return f"{sentence} An observer says nothing of a group that has neither members nor messages."

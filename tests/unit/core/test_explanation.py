@@ -164,9 +164,8 @@ class TestObservedQueues:
             (seen_by(IDLE_GROUP, SILENT), UNHEARD),
             (
                 seen_by(IDLE_GROUP, replace(SILENT, members=0)),
-                "The next message activates the queue as soon as the observer sees it. An observer reports nothing of "
-                "a group that has neither members nor messages, so this does not show whether it runs. One is started "
-                "with: `queue-activation observe --config FILE`.",
+                "The next message activates the queue as soon as the observer sees it. An observer says "
+                "nothing of a group that has neither members nor messages.",
             ),
             (
                 replace(seen_by(IDLE_GROUP, NOBODY), is_watched=False),
