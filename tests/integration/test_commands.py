@@ -85,6 +85,9 @@ def test_topics_of_queues_alone_are_those_that_a_monitor_needs(broker: SharedBro
     assert said.splitlines() == [f"created  {spec.name}" for spec in topics.specs()]
     found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
     assert {name for name in found if name.startswith(topics.prefix)} == {spec.name for spec in topics.specs()}
+    # Services are not missed there.
+    [fault] = run_command("diagnose", "--json", *options, code=1).splitlines()
+    assert (json.loads(fault)["kind"], json.loads(fault)["where"]) == ("program down", "monitor")
 
 
 def test_topics_warns_of_topics_with_other_settings_and_of_nothing_else(broker: SharedBroker) -> None:

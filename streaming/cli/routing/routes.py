@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -28,7 +28,8 @@ from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
-    from streaming.cli.routing import diagnosing
+    from streaming.cli.routing import diagnosing, running_faults
+    from streaming.kafka.clients import Cluster
 
 routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
 
@@ -301,13 +302,23 @@ def diagnose(
     In definitions: routes to nowhere, services without a queue's topic, replies without a way back, expired routes that
     are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
     instance: programs that do not run or do not get on, queues that wait for a reader that nobody starts, programs and
-    tasks that fail, queues that are OFF, messages that are held, and dead letters of the last hour.
+    tasks that fail, queues that are OFF, messages that are held, and dead letters of the last hour. Where the topics of
+    services are missing, as after `run FILE`, only what concerns queues.
     """
     from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, explaining, running_faults
+    from streaming.core.routing.definitions import Definitions
 
     topics = Topics(topic_prefix)
     kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
+    tell = partial(_tell, as_json=as_json)
+    if kafka is not None and not running_faults.has_services(kafka, topics):
+        running = _running(kafka, topics)
+        is_faulty = tell(running.programs(Definitions()))
+        if not as_json:
+            say_age(kafka, topics, "monitor")
+        is_faulty |= tell(running.work(has_services=False))
+        _end(is_faulty, as_json)
     source = explaining.source(
         definitions,
         lambda: kafka or cluster(bootstrap_servers, kafka_config),
@@ -315,20 +326,28 @@ def diagnose(
         instance_address or own_addresses(bootstrap_servers, topic_prefix),
         message_forwarding is OnOff.ON,
     )
-
-    tell = partial(_tell, as_json=as_json)
     if kafka is None:
         is_faulty = tell(diagnosing.faults(source, None, topics, {}))
     else:
         found = source.load()
-        running = running_faults.RunningInstance(
-            kafka, topics, lambda line: say(f"warning: {line}", err=True), wall_clock.now_ms()
-        )
+        running = _running(kafka, topics)
         is_faulty = tell(running.programs(found))
         if not as_json:
             say_age(kafka, topics, "router" if any(found.services()) else "monitor")
         is_faulty |= tell(diagnosing.faults(source, kafka, topics, running.open_conversations(found)))
         is_faulty |= tell(running.work())
+    _end(is_faulty, as_json)
+
+
+def _running(kafka: "Cluster", topics: Topics) -> "running_faults.RunningInstance":
+    from streaming.cli.routing import running_faults
+
+    return running_faults.RunningInstance(
+        kafka, topics, lambda line: say(f"warning: {line}", err=True), wall_clock.now_ms()
+    )
+
+
+def _end(is_faulty: bool, as_json: bool) -> NoReturn:
     if not is_faulty and not as_json:
         typer.echo("no faults found")
     raise typer.Exit(1 if is_faulty else 0)

@@ -75,13 +75,14 @@ class RunningInstance:
         programs = ["monitor", "router", "transport"] if any(definitions.services()) else ["monitor"]
         return self._looked_at(partial(self._program, each) for each in programs)
 
-    def work(self) -> Iterator[Fault]:
+    def work(self, *, has_services: bool = True) -> Iterator[Fault]:
         """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
-        return self._looked_at((self._queues, self._held_messages, self._dead_letters))
+        of_services = (self._held_messages, self._dead_letters) if has_services else ()
+        return self._looked_at((self._queues, *of_services))
 
     def _looked_at(self, checks: Iterable[Callable[[], Iterator[Fault]]]) -> Iterator[Fault]:
         for check in checks:
@@ -155,6 +156,16 @@ class RunningInstance:
                 f"All of them: `{hints.command('dead-letters', '--services')}`"
             )
             yield Fault("dead letters", topic, problem)
+
+
+def has_services(kafka: Cluster, topics: Topics) -> bool:
+    """Returns whether the topics of services were created: queues alone do not need them.
+
+    Raises:
+        UserError: Kafka cannot be reached, or refuses.
+    """
+    name = topics.service_commands
+    return name in Admin(kafka).find_topics(rights(reads=[name]))
 
 
 def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) -> Counter[Conversation]:
