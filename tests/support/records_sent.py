@@ -43,9 +43,16 @@ _TYPES = {
 }
 
 
+def attributes_of(event: object) -> tuple[str, ...]:
+    """Returns the names of the attributes of an event, or of a part of it. Compiled classes have no slots."""
+    kind: Any = type(event)
+    names: tuple[str, ...] = getattr(kind, "__mypyc_attrs__", None) or kind.__slots__
+    return names
+
+
 def _fields(event: Event) -> dict[str, Any]:
     # The time of a report is that of its record.
-    values = {name: getattr(event, name) for name in event.__slots__ if name != "reported_ms"}
+    values = {name: getattr(event, name) for name in attributes_of(event) if name != "reported_ms"}
     if isinstance(event, events.Receive):
         values["result"] = event.result.value
         if event.result is not ReceiveResult.MESSAGES:
@@ -67,7 +74,7 @@ def _options(options: QueueOptions) -> dict[str, Any]:
     if options.drop_activation:
         values["activation"] = "DROP"
     elif options.activation is not None:
-        clause = {name: getattr(options.activation, name) for name in options.activation.__slots__}
+        clause = {name: getattr(options.activation, name) for name in attributes_of(options.activation)}
         clause["status"] = None if clause["status"] is None else ON_OFF[clause["status"]]
         values["activation"] = {name: value for name, value in clause.items() if value is not None}
     return values
