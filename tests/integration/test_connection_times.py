@@ -92,7 +92,8 @@ def test_connections_rest_and_close_within_their_bands(
     reports = [json.loads(each.value() or b"") for each in last_records(own, Topics().service_reports, 1, 100)]
     told = {address: [each["is_connected"] for each in reports if each["address"] == address] for address in changes}
     assert told[idle] == [True], "nothing has to be sent again because an idle connection is opened again"
-    assert told[lost][:2] == [True, False]
+    # On a busy machine, the first attempt may fail.
+    assert told[lost][told[lost].index(True) :][:2] == [True, False]
     for address, (before, after), least_ms, most_ms in (
         (lost, (closed, connecting), 1_500, 2_500),
         (NOWHERE, (closed, connecting), 6_000, 7_000),
