@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Place
+from streaming.core.observing.pictures import GroupPicture, GroupState
 from streaming.core.observing.question import Answer, Question
 from streaming.core.observing.verdict import Verdict
 from streaming.errors import UserError
@@ -140,21 +140,11 @@ class GroupSurvey:
         """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
         end_s = time.monotonic() + _PROBE_S
         while (left_s := end_s - time.monotonic()) > 0:
-            begins: dict[Place, int] = {}
-            asking: dict[str, Place] = {}
-            for name, answer in answers.items():
-                for place, begin in answer.to_test:
-                    if place not in begins:  # another group waits for the next round
-                        begins[place], asking[name] = begin, place
-                        break
-            if not begins:
+            to_test = {name: answer.to_test for name, answer in answers.items() if answer.to_test}
+            if not to_test:
                 return
-            probed = self._probe.probe(begins, left_s)
-            for name, place in asking.items():
-                if (result := probed.get(place)) is None:
-                    continue
-                questions[name].phantoms.is_denied |= result.is_denied
-                questions[name].phantoms.probed(place, begins[place], result.empty_until, result.found)
+            for name, tested in self._probe.test(to_test, left_s).items():
+                tested.note(questions[name].phantoms)
                 answers[name] = questions[name].look(pictures[name], logs)
 
 

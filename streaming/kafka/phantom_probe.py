@@ -1,10 +1,12 @@
 """Tests whether there is a record between two offsets. Only a fetch tells transaction markers from records."""
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import Place
 from streaming.kafka.clients import Cluster
 
@@ -26,6 +28,20 @@ class Probed:
     empty_until: int
     found: int | None = None
     is_denied: bool = False
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The result of a group's test: the partition, the offset from which it was read, and what was found."""
+
+    place: Place
+    begin: int
+    result: Probed
+
+    def note(self, phantoms: Phantoms) -> None:
+        """Adds the result to what is known about the group's partitions."""
+        phantoms.is_denied |= self.result.is_denied
+        phantoms.probed(self.place, self.begin, self.result.empty_until, self.result.found)
 
 
 class PhantomProbe:
@@ -72,6 +88,29 @@ class PhantomProbe:
                 found[place] = Probed(begin, begin)
                 self._drop([place])
         return found
+
+    def test(self, backlogs: Mapping[str, Iterable[tuple[Place, int]]], limit_s: float) -> dict[str, Tested]:
+        """Tests the backlogs of groups: one partition of each at a time, since one record suffices.
+
+        Args:
+            backlogs: Group -> the partitions that may hold only phantoms, with the offsets to read from.
+            limit_s: The longest time, as for `probe`.
+
+        Returns:
+            The results by group, without those that are not known yet. A group waits if another one asks for its
+            partition.
+        """
+        begins: dict[Place, int] = {}
+        asking: dict[str, Place] = {}
+        for group, to_test in backlogs.items():
+            for place, begin in to_test:
+                if place not in begins:
+                    begins[place], asking[group] = begin, place
+                    break
+        probed = self.probe(begins, limit_s)
+        return {
+            group: Tested(place, begins[place], probed[place]) for group, place in asking.items() if place in probed
+        }
 
     def _ask(self, begins: dict[Place, int]) -> None:
         """Goes on with the partitions that are asked for again, drops others, and begins with new ones."""

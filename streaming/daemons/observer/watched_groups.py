@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from streaming.core.numbers import plural
 from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Place, place_name
+from streaming.core.observing.pictures import GroupPicture, GroupState, place_name
 from streaming.core.observing.watched_group import Found, Report, WatchedGroup
 from streaming.daemons.activator.config import Config
 from streaming.daemons.observer.counts import Counts
 from streaming.daemons.observer.entries import Watch, watches
 from streaming.daemons.observer.settings import ObserverSettings
 from streaming.kafka.group_looks import GroupLooks, monotonic_ms
-from streaming.kafka.phantom_probe import PhantomProbe
+from streaming.kafka.phantom_probe import PhantomProbe, Tested
 
 # New groups, new partitions, and beginnings of logs are looked for at this interval.
 FULL_LOOK_INTERVAL_MS = 10_000
@@ -157,25 +157,16 @@ class WatchedGroups:
         self._looks.see_logs(new, self._logs)
 
     def _test(self, due: dict[str, Watched]) -> None:
-        """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
-        begins: dict[Place, int] = {}
-        asking: dict[str, Place] = {}
-        for name, each in due.items():
-            for place, begin in each.found.to_test if each.found is not None else ():
-                if place not in begins:  # another group waits for the next look
-                    begins[place], asking[name] = begin, place
-                    break
-        probed = self._probe.probe(begins, _PROBE_S)
-        self._counts.probes += len(probed)
-        for name, place in asking.items():
-            if (result := probed.get(place)) is None:
-                continue
+        """Tests the backlogs that may be phantoms."""
+        to_test = {name: each.found.to_test for name, each in due.items() if each.found is not None}
+        found = self._probe.test(to_test, _PROBE_S)
+        self._counts.probes += len(found)
+        for name, tested in found.items():
             each = due[name]
-            each.group.phantoms.is_denied = result.is_denied
-            each.group.phantoms.probed(place, begins[place], result.empty_until, result.found)
+            tested.note(each.group.phantoms)
             again = each.group.look(each.picture, self._logs, monotonic_ms())
             each.found = replace(again, received=each.found.received if each.found is not None else 0)
-            self._tell_of_test(each, name, place, begins[place], result.found, result.is_denied)
+            self._tell_of_test(each, name, tested)
 
     def _reports(self, due: dict[str, Watched]) -> list[tuple[str, Report]]:
         reports = []
@@ -211,14 +202,13 @@ class WatchedGroups:
             rest = ", ..." if len(back) > _MAX_NAMES else ""
             self._say(f"{name}: offsets were set back: {', '.join(back[:_MAX_NAMES])}{rest}")
 
-    def _tell_of_test(  # noqa: PLR0913, PLR0917  (the test and its result)
-        self, each: Watched, name: str, place: Place, begin: int, found: int | None, is_denied: bool
-    ) -> None:
-        if is_denied:
+    def _tell_of_test(self, each: Watched, name: str, tested: Tested) -> None:
+        place, result = tested.place, tested.result
+        if result.is_denied:
             self._hint(each, name, f"may not read {place[0]}, so offsets without content count as messages")
-        elif found is None:
+        elif result.found is None:
             self._counts.phantoms += 1
-            self._hint(each, name, f"{place_name(place)} holds only offsets without content from {begin} on")
+            self._hint(each, name, f"{place_name(place)} holds only offsets without content from {tested.begin} on")
 
     def _hint(self, each: Watched, name: str, text: str) -> None:
         """Says something about a group that it does not say again; what differs in numbers is the same."""
