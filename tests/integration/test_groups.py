@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.kafka.clients import Cluster
 from tests.support.checked_producer import CheckedProducer
-from tests.support.plain_consumers import kafka_python_member, librdkafka_member
+from tests.support.plain_consumers import commit_offsets, kafka_python_member, librdkafka_member, send_in_transaction
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
 from tests.support.waiting import wait_until
@@ -40,21 +39,10 @@ class Readers:
 
     def commit(self, topic: str, *offsets: int) -> None:
         """Commits offsets for the group without being a member."""
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.name})
-        places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
-        consumer.commit(offsets=places, asynchronous=False)
-        consumer.close()
+        commit_offsets(self.servers, self.name, topic, *offsets)
 
     def transaction(self, topic: str, *, is_committed: bool) -> None:
-        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.name})
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.produce(topic, b"x", partition=0)
-        producer.flush()
-        if is_committed:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
+        send_in_transaction(self.servers, self.name, topic, is_committed=is_committed)
 
     def ask(self, *options: str) -> dict[str, Any]:
         (line,) = run_command("groups", self.name, "--json", "--bootstrap-servers", self.servers, *options).splitlines()

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.kafka.admin import Admin
@@ -16,6 +15,7 @@ from streaming.system.processes import THIS_COMMAND, ChildProcess
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import Tail
+from tests.support.plain_consumers import commit_offsets, send_in_transaction
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 20.0
@@ -68,22 +68,11 @@ class Observing:
 
     def transaction(self, topic: str, *, is_committed: bool) -> None:
         """Sends one message to the first partition in a transaction."""
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": self.group})
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.produce(topic, b"x", partition=0)
-        producer.flush()
-        if is_committed:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
+        send_in_transaction(self.bootstrap_servers, self.group, topic, is_committed=is_committed)
 
     def commit(self, topic: str, *offsets: int) -> None:
         """Commits offsets for the group without being a member."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.group})
-        places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
-        consumer.commit(offsets=places, asynchronous=False)
-        consumer.close()
+        commit_offsets(self.bootstrap_servers, self.group, topic, *offsets)
 
     def process(self, *options: str) -> ChildProcess:
         """Starts an observer."""

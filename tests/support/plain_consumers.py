@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from tests.support.waiting import wait_until
@@ -80,6 +80,27 @@ def kafka_python_member(bootstrap_servers: str, group: str, topics: list[str], a
 
     with _running(step, joined, consumer.close):
         yield
+
+
+def commit_offsets(bootstrap_servers: str, group: str, topic: str, *offsets: int) -> None:
+    """Commits an offset for each partition of a topic, without being a member of the group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def send_in_transaction(bootstrap_servers: str, transactional_id: str, topic: str, *, is_committed: bool) -> None:
+    """Sends one message to the first partition in a transaction, which is committed or aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush()
+    if is_committed:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
 
 
 @contextmanager
