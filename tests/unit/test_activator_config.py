@@ -133,6 +133,7 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"group": "g", "queue": "q*"}, "`queue` must be a name, because `group` is one"),
         ({"group": "a.b.c.d", "queue": ""}, "`group`: 'a.b.c.d' is no valid name of a queue; name one with `queue`"),
         ({"group": "g", "queue": "a..b"}, "`queue`: 'a..b' is no valid name of a queue"),
+        ({"group": "g", "idle_stop": ""}, "`idle_stop`: '' is not a duration"),
         ({"group": "g", "commit_interval": "x"}, "`commit_interval`: 'x' is not a duration"),
         ({"group": "g", "idle_stop": "0s"}, "`idle_stop`: '0s' is not a duration"),
         ({"idle_stop": "5m"}, "`idle_stop` needs a `group`"),

@@ -97,8 +97,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             if problem is not None:
                 raise ValueError(problem)
         for name in _DURATIONS:
+            duration = getattr(self, name)
             try:
-                durations.parse(getattr(self, name) or "1s")
+                if duration is not None:
+                    durations.parse(duration)
             except ValueError as error:
                 raise ValueError(f"`{name}`: {error}") from None
         if durations.parse(self.max_backoff).ms < durations.parse(self.backoff).ms:
