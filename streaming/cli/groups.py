@@ -37,7 +37,7 @@ _ANSWERS = {True: ("yes", "bold yellow"), False: ("no", "green"), None: ("unknow
 
 
 def groups(
-    group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Only this group.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.", show_default=False)] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C; print what changes.")] = False,
     wait: Annotated[

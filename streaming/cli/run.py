@@ -90,7 +90,7 @@ def run(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="The activator's TOML file, which says what to start for which queues and consumer groups.",
             show_default=False,
         ),

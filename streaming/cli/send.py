@@ -30,7 +30,7 @@ _STDIN = "-"
 def send(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue, which is the topic of that name.")],
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT]", help="The message; `-`: each line of standard input is a message.")
+        str, typer.Argument(metavar="TEXT", help="The message; `-`: each line of standard input is a message.")
     ] = _STDIN,
     group: Annotated[
         str | None,

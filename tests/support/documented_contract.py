@@ -131,6 +131,14 @@ def is_argument(parameter: Any) -> bool:
     return not parameter.opts[0].startswith("-")
 
 
+def in_usage(argument: Any) -> str:
+    """Returns an argument as the document has it: `QUEUE`, `[TEXT]` if it may be left out, `FILE...` if repeatable."""
+    name = argument.metavar or argument.name.upper()
+    if argument.nargs != 1:
+        return f"{name}..."
+    return name if argument.required else f"[{name}]"
+
+
 def values_in_words(option: Any) -> str:
     """Returns a description of the values that an option accepts."""
     told, kind = option.type_descriptor.parameter_info, option.type_descriptor.annotation

@@ -46,6 +46,7 @@ from tests.support.documented_contract import (
     commands,
     default_in_words,
     found_in_sources,
+    in_usage,
     is_argument,
     keys_of,
     names_in,
@@ -70,7 +71,7 @@ ENVIRONMENT = "Environment of reader programs"
 def check_commands(document: str) -> None:
     documented = unique((names_in(row["command"])[0], row) for row in rows_of(document, "Commands", "command"))
     for path, command in COMMANDS.items():
-        arguments = [each.metavar or (each.name or "").upper() for each in command.params if is_argument(each)]
+        arguments = [in_usage(each) for each in command.params if is_argument(each)]
         row = documented.pop(" ".join([path, *arguments]))
         options = {word for option in command.params for word in option.opts}
         for name, column in SHARED.items():

@@ -85,6 +85,12 @@ def test_help_and_errors_have_the_values_of_an_option_as_they_are_printed(path: 
     assert ", ".join(map(repr, values)) in " ".join(said.split())
 
 
+@pytest.mark.parametrize("path", [path for path, _ in commands(typer.main.get_command(app))])
+def test_the_usage_of_a_command_has_one_pair_of_brackets_around_each_argument(path: str) -> None:
+    usage = run_command(*path.split(), "--help").partition("\n\n")[0]
+    assert not [twice for twice in ("[[", "]]", "......", "...}...") if twice in usage]
+
+
 @pytest.mark.parametrize("state", ["CO", "co"])
 def test_a_state_is_taken_in_any_letters(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     asked: list[Any] = []

@@ -196,7 +196,7 @@ def end(
     conversation: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONVERSATION]",
+            metavar="CONVERSATION",
             help="The conversation's identifier, or a beginning that no other one has; without it, a filter.",
         ),
     ] = None,

@@ -177,7 +177,7 @@ def list_routes(
 @routes.command("explain")
 def explain(
     service: Annotated[
-        str | None, typer.Argument(metavar="[SERVICE]", help="The service that the message is for.")
+        str | None, typer.Argument(metavar="SERVICE", help="The service that the message is for.")
     ] = None,
     from_database: Annotated[
         str | None, typer.Option("--database", "--from-database", help="The database of the sending service.")
@@ -255,7 +255,7 @@ def check(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="JSON file with cases, their expected decisions, and maybe definitions.",
             exists=True,
         ),
