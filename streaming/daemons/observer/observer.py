@@ -118,7 +118,8 @@ class Observer:
             raise self._reporter.denied
         counts = self._counts
         try:
-            reports = self._groups.look(self._config.current, is_changed=self._is_config_new())
+            is_changed = self._is_config_new()  # may replace the content
+            reports = self._groups.look(self._config.current, is_changed=is_changed)
         except UserError as error:
             counts.failed += 1
             self._note_problem(str(error))
