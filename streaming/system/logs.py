@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -50,11 +51,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line | getattr(record, "fields", {}))
 
 
+class _TextFormatter(logging.Formatter):
+    converter = staticmethod(time.gmtime)  # UTC, as in all views and other lines
+
+
 def configure(log_format: LogFormat) -> None:
     """Configures the log of this process and of a JVM that it starts later."""
     os.environ[FORMAT_VARIABLE] = log_format.value
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(_TEXT, "%H:%M:%S") if log_format is LogFormat.TEXT else JsonFormatter())
+    handler.setFormatter(_TextFormatter(_TEXT, "%H:%M:%S") if log_format is LogFormat.TEXT else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("streaming").setLevel(logging.INFO)
     if log_format is LogFormat.JSON:

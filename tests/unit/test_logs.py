@@ -1,14 +1,18 @@
 """The log on stderr, of Python and of the JVM: text for people, JSON for programs."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streaming.daemons.activator.settings import ActivatorEvent
+from streaming.system import wall_clock
 from streaming.system.logs import FORMAT_VARIABLE
 from streaming.system.processes import THIS_COMMAND, own_environment
 from tests.support.command_lines import ROOT
@@ -28,9 +32,9 @@ raise ValueError("broken")
 """
 
 
-def run(log_format: str) -> list[str]:
+def run(log_format: str, **environment: str) -> list[str]:
     command = [sys.executable, "-B", "-c", SCRIPT, log_format]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
     assert (ended.returncode, ended.stdout) == (1, "")
     return ended.stderr.splitlines()
 
@@ -64,6 +68,21 @@ def test_text_is_for_people() -> None:
     assert lines == "lines"
     assert foreign.endswith("yes")
     assert traceback[-1] == "ValueError: broken"
+
+
+def test_all_programs_on_one_terminal_have_the_same_clock_and_the_same_form_of_time() -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    logged = run("text", TZ="UTC-14")[0].partition(" ")[0]
+    after = datetime.now(UTC)
+    assert logged in {f"{before:%H:%M:%S}", f"{after:%H:%M:%S}"} or before < _instant(logged, after) < after
+    event = ActivatorEvent(wall_clock.now_ms(), "orders", "started", "#1")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d orders: started: #1", event.line())
+    settings = (ROOT / "streaming" / "spark" / "spark-log4j2.properties").read_text()
+    assert "property.text = %d{HH:mm:ss}{UTC} " in settings
+
+
+def _instant(clock: str, day: datetime) -> datetime:
+    return datetime.combine(day.date(), time.fromisoformat(clock), UTC)
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

@@ -7,6 +7,7 @@ from producers.reader import SESSION_ID_VARIABLE
 from streaming.core.times import iso_time
 from streaming.daemons.activator.config import ProgramEntry
 from streaming.kafka.clients import Cluster
+from streaming.system.ages import instant
 from streaming.system.logs import printable
 from streaming.system.processes import connection_environment, own_environment
 
@@ -45,7 +46,8 @@ class ActivatorEvent:
     def line(self) -> str:
         """Returns the event as a line for the log."""
         process = f" (process {self.pid})" if self.pid is not None else ""
-        return printable(f"{iso_time(self.at_ms)} {self.queue or 'activator'}: {self.what}{process}: {self.why}")
+        at = instant(iso_time(self.at_ms))
+        return printable(f"{at} {self.queue or 'activator'}: {self.what}{process}: {self.why}")
 
 
 def environment_for(
