@@ -10,7 +10,7 @@ from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
-from streaming.wire.input_records import is_queue_name
+from streaming.wire.input_records import QUEUE_NAME_RULE, is_queue_name
 from streaming.wire.topics import Topics, TopicSpec, prefix_of, topic_name_problem
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
     for queue in queues:
         problem = topic_name_problem(queue, topics)
         if problem is None and not is_queue_name(queue):
-            problem = "a queue's name has one to three parts of 1-128 characters with dots between them"
+            problem = f"a queue's name has {QUEUE_NAME_RULE}"
         if problem is not None:
             raise UserError(f"Queue {queue!r} cannot be a Kafka topic: {problem}")
 

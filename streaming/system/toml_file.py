@@ -17,6 +17,7 @@ _Content = TypeVar("_Content", bound=msgspec.Struct)
 _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTALL)
 _IN_LIST = re.compile(r"(?P<list>\w+)\[(?P<number>\d+)\]\.?(?P<rest>.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_ONE_TABLE = "Expected `array`, got `object`"
 # The keys that name an entry of a list.
 _NAMES = ("queue", "group", "name", "address")
 
@@ -101,11 +102,13 @@ class TomlFile(Generic[_Content]):
 
 
 def _entry_first(content: dict[str, Any], content_type: type, message: str) -> str:
-    """Returns msgspec's message with the entry first, and with the key that is probably meant."""
-    found = _AT_PATH.match(message)
+    """Returns msgspec's message with the entry first, and with what is probably meant."""
+    found, kind = _AT_PATH.match(message), msgspec.inspect.type_info(content_type)
     reason, place = (message, "") if found is None else (found["reason"], f"{_place(content, found['entry'])}: ")
+    if found is not None and reason == _ONE_TABLE and found["entry"] in _lists_of_tables(kind):
+        return f"{place}{reason}. Did you mean [[{found['entry']}]], with two brackets?"
     unknown = _UNKNOWN.search(reason)
-    near = get_close_matches(unknown[1], sorted(_keys(msgspec.inspect.type_info(content_type))), 1) if unknown else []
+    near = get_close_matches(unknown[1], sorted(_keys(kind)), 1) if unknown else []
     return f"{place}{reason}" + (f". Did you mean `{near[0]}`?" if near else "")
 
 
@@ -120,6 +123,17 @@ def _place(content: dict[str, Any], entry: str) -> str:
     name = f", {named} {values[named]!r}" if named else ""
     rest = f", {found['rest']}" if found["rest"] else ""
     return f"[[{found['list']}]] number {number + 1}{name}{rest}"
+
+
+def _lists_of_tables(kind: msgspec.inspect.Type) -> set[str]:
+    """Returns the keys of a table whose values are lists of tables."""
+    fields = kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
+    return {
+        field.encode_name
+        for field in fields
+        if isinstance(field.type, msgspec.inspect.ListType)
+        and isinstance(field.type.item_type, msgspec.inspect.StructType)
+    }
 
 
 def _keys(kind: msgspec.inspect.Type) -> set[str]:

@@ -23,6 +23,8 @@ SURELY_SHORT_BYTES = MAX_RECORD_BYTES - 2048
 # `[[database.]schema.]object`; each part has 1-128 characters and no control characters.
 _PART = r"[^.\x00-\x1f\x7f-\x9f]{1,128}"
 _QUEUE_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
+# What a queue's name has, for messages.
+QUEUE_NAME_RULE = "one to three parts of 1-128 characters with dots between them, and no control characters"
 
 # Senders choose identifiers freely. The limit bounds the state that one record can add.
 MAX_IDENTIFIER_LENGTH = 256
@@ -368,9 +370,7 @@ def decode(decoder: Decoder[_Record], key: bytes | None, value: bytes | None, va
         raise InvalidRecordError(f"the record has {len(key) + value_bytes} bytes, more than {MAX_RECORD_BYTES}")
     record = decode_json(decoder, value)
     if not is_queue_name(record.queue):
-        raise InvalidRecordError(
-            "`queue` must have one to three parts of 1-128 characters with dots between them, and no control characters"
-        )
+        raise InvalidRecordError(f"`queue` must have {QUEUE_NAME_RULE}")
     if record.queue.encode() != key:
         raise InvalidRecordError("the record's key differs from its `queue`")
     record.event()  # for the checks that types cannot express

@@ -13,7 +13,7 @@ from streaming.core.routing.definition_rules import expiry_ms
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.wire.decoding import InvalidRecordError, decode_json
-from streaming.wire.input_records import MAX_RECORD_BYTES, is_queue_name
+from streaming.wire.input_records import MAX_RECORD_BYTES, QUEUE_NAME_RULE, is_queue_name
 from streaming.wire.misspelt import refuse_misspelt
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -202,5 +202,5 @@ def decode(key: bytes | None, value: bytes | None) -> ServiceCommand:
     if key != command.database.encode():
         raise InvalidRecordError("the record's key differs from its `database`")
     if isinstance(command, CreateService | AlterService) and not is_queue_name(command.queue):
-        raise InvalidRecordError("`queue` is not a valid queue name")
+        raise InvalidRecordError(f"`queue` must have {QUEUE_NAME_RULE}")
     return command

@@ -110,9 +110,10 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"queue": ""}, "`queue` must not be empty"),
+        ({"queue": ""}, "`queue` is missing or empty, and there is no `group`"),
         ({"command": " "}, "`command` must not be empty"),
-        ({"command": []}, "`command` must not be empty"),
+        ({"command": ""}, "`command` is missing or empty"),
+        ({"command": []}, "`command` is missing or empty"),
         ({"command": "sh -c 'x"}, "`command` is not a valid command line: No closing quotation"),
         ({"command": "{queue} --all"}, "`command` must not let {queue} choose the program"),
         ({"command": "sh -c 'read {queue}'"}, "`command` has {queue} inside 'read {queue}'. It must be a whole word"),
@@ -131,8 +132,12 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"group": ""}, "`group` must not be empty"),
         ({"group": "g*"}, "`queue` must not be given beside a pattern"),
         ({"group": "g", "queue": "q*"}, "`queue` must be a name, because `group` is one"),
-        ({"group": "a.b.c.d", "queue": ""}, "`group`: 'a.b.c.d' is no valid name of a queue; name one with `queue`"),
-        ({"group": "g", "queue": "a..b"}, "`queue`: 'a..b' is no valid name of a queue"),
+        (
+            {"group": "a.b.c.d", "queue": ""},
+            "`group`: 'a.b.c.d' is no valid name of a queue, which has one to three parts of 1-128 characters with "
+            "dots between them, and no control characters. Name the queue with `queue`",
+        ),
+        ({"group": "g", "queue": "a..b"}, "`queue`: 'a..b' is no valid name of a queue, which has one to three parts"),
         ({"group": "g", "idle_stop": ""}, "`idle_stop`: '' is not a duration"),
         ({"group": "g", "commit_interval": "x"}, "`commit_interval`: 'x' is not a duration"),
         ({"group": "g", "idle_stop": "0s"}, "`idle_stop`: '0s' is not a duration"),

@@ -46,7 +46,8 @@ def test_what_cannot_be_watched_is_said() -> None:
     assert refused == {
         "b": "its queue b stands for the group one",
         "s": "it is a share group: Kafka tells no client how many messages wait in it",
-        "a.b.c.d": "its name is no valid name of a queue. Write an entry for it alone, with `queue`",
+        "a.b.c.d": "its name is no valid name of a queue, which has one to three parts of 1-128 characters with dots "
+        "between them, and no control characters. Write an entry for it alone, with `queue`",
     }
 
 

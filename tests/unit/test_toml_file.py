@@ -69,6 +69,14 @@ def test_a_right_file(tmp_path: Path) -> None:
         ("[[program]]\n", "Object contains unknown field `program`. Did you mean `programs`?"),
         ("programs = [1]\n", "[[programs]] number 1: Expected `object`, got `int`"),
         ("programs = 1\n", "programs: Expected `array`, got `int`"),
+        (
+            '[programs]\nqueue = "a"\n',
+            "programs: Expected `array`, got `object`. Did you mean [[programs]], with two brackets?",
+        ),
+        (
+            '[[programs]]\nqueue = "a"\n[programs.words]\nx = 1\n',
+            "[[programs]] number 1, queue 'a', words: Expected `array`, got `object`",
+        ),
     ],
 )
 def test_a_wrong_value_is_reported_with_its_entry(tmp_path: Path, text: str, message: str) -> None:

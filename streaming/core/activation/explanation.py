@@ -227,8 +227,8 @@ def _answer(now: Situation, seen: Observed) -> list[str]:
         return []
     if seen.one_more is None:
         return [
-            "The observer does not know whether one more reader would have work, as while the group rebalances. None "
-            "is requested before it says yes."
+            "The observer does not know whether one more reader would have work, for example because the group is "
+            "rebalancing. None is requested before it says yes."
         ]
     if not seen.one_more:
         return ["The observer says that one more reader would have no work. None is requested before it says yes."]

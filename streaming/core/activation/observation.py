@@ -16,7 +16,7 @@ class Observation:
     """The last word of an observer.
 
     Attributes:
-        one_more: Whether one more reader would have work; None if that is unknown, as while the group rebalances.
+        one_more: Whether one more reader would have work; None: unknown, for example while the group rebalances.
         members: The number of the group's members.
         at_ms: When the observer said so.
         is_silent: Whether it has said nothing for longer than W since.

@@ -14,7 +14,7 @@ from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.programs import log_file_of
 from streaming.system import command_template, durations
-from streaming.wire.input_records import is_queue_name
+from streaming.wire.input_records import QUEUE_NAME_RULE, is_queue_name
 
 _PATTERN_CHARACTERS = frozenset("*?[")
 _DURATIONS = ("startup_grace", "backoff", "max_backoff", "commit_interval", "idle_stop")
@@ -117,7 +117,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             if _is_pattern(queue):
                 return "`queue` must be a name, because `group` is one"
             if not is_queue_name(queue):
-                return f"`{key}`: {queue!r} is no valid name of a queue; name one with `queue`"
+                advice = "Name the queue with `queue`" if key == "group" else "Choose another one"
+                return f"`{key}`: {queue!r} is no valid name of a queue, which has {QUEUE_NAME_RULE}. {advice}"
             return None
         return (
             "`queue` must not be given beside a pattern: each queue has the name of its group" if self.queue else None
@@ -125,7 +126,9 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
     def _wrong_command(self) -> str | None:
         if not self.queue:
-            return "`queue` must not be empty, unless there is a `group`"
+            return "`queue` is missing or empty, and there is no `group`"
+        if not self.command:
+            return "`command` is missing or empty: it says how the program is started"
         try:
             words = self.words
         except ValueError as error:

@@ -8,7 +8,7 @@ from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.observer.settings import ObserverSettings
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import durations
-from streaming.wire.input_records import is_queue_name
+from streaming.wire.input_records import QUEUE_NAME_RULE, is_queue_name
 from streaming.wire.topics import Topics
 
 # Groups of this project's own programs begin with this, after the topic prefix.
@@ -64,7 +64,10 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
         if kind is GroupKind.SHARE:
             refused[group] = "it is a share group: Kafka tells no client how many messages wait in it"
         elif not is_queue_name(queue):
-            refused[group] = "its name is no valid name of a queue. Write an entry for it alone, with `queue`"
+            refused[group] = (
+                f"its name is no valid name of a queue, which has {QUEUE_NAME_RULE}. Write an entry for it alone, with "
+                "`queue`"
+            )
         elif queue in by_queue:
             refused[group] = f"its queue {queue} stands for the group {by_queue[queue]}"
         else:
