@@ -1,7 +1,9 @@
 """The command `queue-activation run`: the programs of one machine, as one."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,11 +30,16 @@ from streaming.system.logs import LogFormat
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
+    from streaming.daemons.query.sole_program import Kind
     from streaming.system.together import Program
 
 # The variables of options that two of the programs have, and that must differ: those of services, and of a FILE.
 _DIFFERENT = ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_METRICS_PORT", "QUEUE_ACTIVATION_GROUP_ID")
 _DIFFERENT_OF_FILE = ("QUEUE_ACTIVATION_METRICS_PORT",)
+# The programs of a `run` that was killed have ended by then: their watchdogs give them 5 s.
+_PATIENCE_S = 6.0
+_POLL_INTERVAL_S = 0.1
+_LOOK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,8 @@ def run(
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
     --config, or from the environment.
     """
+    from streaming.daemons.monitor.sole_monitor import MONITOR
+    from streaming.daemons.router.sole_router import ROUTER
     from streaming.system.processes import THIS_COMMAND
     from streaming.system.together import Together
 
@@ -148,11 +157,15 @@ def run(
         shared += ["--kafka-config", str(kafka_config.absolute())]
     programs = _Programs(first, shared, checkpoints)
     of_queries = ["--take-over"] if take_over else []
+    if file is not None:
+        _check(file)
+    kafka = cluster(bootstrap_servers, kafka_config)
+    if not take_over:
+        _await_others(kafka, topic_prefix, [MONITOR] if file is not None else [ROUTER, MONITOR])
     if file is None:
         together = programs.of_services(*of_queries)
     else:
-        _check(file)
-        _create_topics(cluster(bootstrap_servers, kafka_config), topic_prefix)
+        _create_topics(kafka, topic_prefix)
         together = programs.of_file(file, stop_programs, *of_queries)
     with stop_signals.taken() as signals:
         signals.only_note()
@@ -167,6 +180,49 @@ def _check(file: Path) -> None:
     toml_file.load(file, Config)
 
 
+def _await_others(kafka: Cluster, topic_prefix: str, kinds: "Iterable[Kind]") -> None:
+    """Waits for the ends of programs of these kinds that run on this machine, as one that works will not end by itself.
+
+    Those on other machines are left to the programs themselves, which find out whether they are alive.
+
+    Raises:
+        UserError: One does not end.
+    """
+    from streaming.daemons.query.client_ids import running_here
+
+    deadline_s = time.monotonic() + _PATIENCE_S
+    for kind, member in _members(kafka, topic_prefix, kinds):
+        is_told = False
+        while (pid := running_here(member, kind.name)) is not None:
+            if time.monotonic() >= deadline_s:
+                raise UserError(
+                    f"A {kind.name} works on these topics already, so nothing was started: process {pid} on this "
+                    "machine, perhaps under another `run`. If that one is a `run FILE`, leave it: it picks up the "
+                    f"changes of FILE. To replace it, end it with Ctrl-C or `kill {pid}` and try again, or add "
+                    "--take-over. To run both, give one of them its own --topic-prefix and --checkpoints."
+                )
+            if not is_told:
+                is_told = True
+                say(
+                    f"a {kind.name} works on these topics already: process {pid}. Waiting up to {_PATIENCE_S:.0f} s "
+                    "for its end"
+                )
+            time.sleep(_POLL_INTERVAL_S)
+
+
+def _members(kafka: Cluster, topic_prefix: str, kinds: "Iterable[Kind]") -> "list[tuple[Kind, str]]":
+    """Returns the client ids of the programs of these kinds; none if Kafka does not say."""
+    from streaming.kafka.admin import Admin
+
+    found: list[tuple[Kind, str]] = []
+    with suppress(UserError):
+        admin = Admin(kafka)
+        for kind in kinds:
+            members = admin.members(topic_prefix + kind.group_id, _LOOK_TIMEOUT_S)
+            found += [(kind, member.client_id) for member in members]
+    return found
+
+
 def _create_topics(kafka: Cluster, topic_prefix: str) -> None:
     """Creates the topics of queues that are missing.
 
@@ -178,7 +234,7 @@ def _create_topics(kafka: Cluster, topic_prefix: str) -> None:
         say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
 
 
-def _environment(checkpoints: Path | None, different: Sequence[str] = _DIFFERENT) -> dict[str, str]:
+def _environment(checkpoints: Path | None, different: Sequence[str]) -> dict[str, str]:
     """Returns the environment of the programs, whose sentences name the options of `run`.
 
     Raises:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from streaming.system.processes import ChildProcess
-from streaming.system.stop_signals import StopSignals
+from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
 
 _POLL_INTERVAL_S = 0.1
 # Longest time for a program to end after SIGTERM, several times that of a batch. After a second signal it is shorter.
@@ -64,17 +64,19 @@ class Together:
             ended = 0
             while not ended and not signals.stop.is_set():
                 self._start_due(children, stack)
-                signals.stop.wait(_POLL_INTERVAL_S)
-                codes = [(name, code) for name, child in children.items() if (code := child.poll()) is not None]
-                if codes:
-                    name, code = codes[0]
-                    self._say(name, f"ended with exit code {_shell_code(code)}. Stopping the others")
-                    # Together they are not complete, even if this one ended without an error.
-                    ended = _shell_code(code) or 1
-            running = [program.name for program in self._programs if program.name in children]
-            self._say_what_is_stopped([name for name in running if children[name].poll() is None])
-            stopped = [self._stop(children[name], signals) for name in running]
-            return ended or next((_shell_code(code) for code in stopped if code), 0)
+                if signals.stop.wait(_POLL_INTERVAL_S):
+                    break  # those that end now may have been asked to, by the one who has asked this process
+                for name, child in children.items():
+                    if (code := child.poll()) is not None:
+                        self._say(name, f"ended with exit code {_shell_code(code)}. Stopping the others")
+                        # Together they are not complete, even if this one ended without an error.
+                        ended = ended or _shell_code(code) or 1
+            hurry = signals.hurry if signals.stop.is_set() else signals.stop
+            started = [program.name for program in self._programs if program.name in children]
+            self._say_what_is_stopped([name for name in started if children[name].poll() is None], bool(ended))
+            stopped = [self._stop(children[name], hurry) for name in started]
+            # One that is asked to end while it starts ends by the signal itself.
+            return ended or next((_shell_code(code) for code in stopped if code and not is_stop_code(code)), 0)
 
     def _start_due(self, children: dict[str, ChildProcess], stack: ExitStack) -> None:
         """Starts the programs whose turn it is."""
@@ -82,11 +84,12 @@ class Together:
             if program.name not in children and self._unready.isdisjoint(program.after):
                 children[program.name] = self._start(program, stack)
 
-    def _say_what_is_stopped(self, names: Sequence[str]) -> None:
+    def _say_what_is_stopped(self, names: Sequence[str], has_ended: bool) -> None:
         if names:
+            shortens = "Ctrl-C shortens" if has_ended else "A second Ctrl-C shortens"
             self._write(
                 f"stopping {', then '.join(names)}. While Kafka does not answer, each takes some 10 s; none may take "
-                f"more than {_STOP_TIMEOUT_S:.0f} s. A second Ctrl-C shortens that to {_HURRIED_TIMEOUT_S:.0f} s"
+                f"more than {_STOP_TIMEOUT_S:.0f} s. {shortens} that to {_HURRIED_TIMEOUT_S:.0f} s"
             )
 
     def _start(self, program: Program, stack: ExitStack) -> ChildProcess:
@@ -124,13 +127,13 @@ class Together:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
 
-    def _stop(self, child: ChildProcess, signals: StopSignals) -> int:
-        """Stops a program, and returns its exit code. A second signal is passed on."""
+    def _stop(self, child: ChildProcess, hurry: Flag) -> int:
+        """Stops a program, and returns its exit code. When `hurry` is set, it is told so by a second signal."""
         child.terminate()
         is_hurried = False
         deadline_s = time.monotonic() + _STOP_TIMEOUT_S
         while (code := child.poll()) is None and time.monotonic() < deadline_s:
-            if signals.hurry.is_set() and not is_hurried:
+            if hurry.is_set() and not is_hurried:
                 is_hurried = True
                 child.terminate()
                 deadline_s = min(deadline_s, time.monotonic() + _HURRIED_TIMEOUT_S)

@@ -17,7 +17,8 @@ import pytest
 
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import sole_program
-from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram, client_id
+from streaming.daemons.query.client_ids import client_id
+from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster

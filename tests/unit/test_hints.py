@@ -181,12 +181,12 @@ def test_a_program_of_run_names_options_that_run_has(monkeypatch: pytest.MonkeyP
     assert hints.option("--checkpoint-location") == "--checkpoint-location"
     assert hints.option("--restore", "none") == "`--restore none`"
     hints.begin("router", None)
-    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(Path("c"))[hints.UNDER_RUN_VARIABLE])
+    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(Path("c"), ())[hints.UNDER_RUN_VARIABLE])
     assert hints.option("--checkpoint-location") == "--checkpoints"
     assert hints.option("--state-directory") == "--checkpoints"
     assert hints.option("--restore", "none") == '`restore = "none"` in the table [router] of the file of --config'
     assert hints.option("--take-over") == "--take-over"
-    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(None)[hints.UNDER_RUN_VARIABLE])
+    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(None, ())[hints.UNDER_RUN_VARIABLE])
     assert (
         hints.option("--checkpoint-location") == "`checkpoint-location` in the table [router] of the file of --config"
     )

@@ -1,13 +1,17 @@
 """`queue-activation run FILE`: what is refused before anything starts, and the programs that it starts."""
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.cli import run, topics
+from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system.together import Program, Together
 from streaming.wire.topics import Topics
@@ -26,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    """Takes the programs that `run` would start, in the order in which they are stopped, and creates no topics."""
+    """Takes the programs that `run` would start, in the order in which they are stopped, without Kafka."""
     found: list[Program] = []
 
     def start(self: Together, _: object) -> int:
@@ -34,8 +38,30 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
         return 0
 
     monkeypatch.setattr(Together, "run", start)
+    monkeypatch.setattr(Admin, "members", lambda *_: [])
     monkeypatch.setattr(run, "create_missing", lambda *_: [])
     return found
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[GroupMember]]:
+    """Stands for the members of consumer groups that Kafka knows."""
+    found: dict[str, list[GroupMember]] = {}
+    monkeypatch.setattr(Admin, "members", lambda _, group_id, _timeout_s: found.get(group_id, []))
+    monkeypatch.setattr(run, "_PATIENCE_S", 0.5)
+    return found
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a process of this machine that looks like a monitor."""
+    with subprocess.Popen(["/bin/sh", "-c", "read line", "monitor"], stdin=subprocess.PIPE) as process:
+        yield process
+
+
+def member(pid: int) -> GroupMember:
+    host = client_id("/").partition(f"_{os.getpid()}_")[0]
+    return GroupMember("id", f"{host}_{pid}_monitor", "/127.0.0.1", 1)
 
 
 def options_of(program: Program) -> dict[str, object]:
@@ -146,3 +172,60 @@ def test_nothing_is_created_if_all_topics_are_there(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Cluster, "admin_client", lambda _: None)  # a user who may create none can start the programs
     monkeypatch.setattr(Admin, "find_topics", lambda _, rights: dict.fromkeys(rights, 1))
     assert topics.create_missing(Cluster("kafka-1:9092"), Topics()) == []
+
+
+@pytest.mark.parametrize("words", [["FILE"], []], ids=["of a file", "of services"])
+def test_a_second_run_says_at_once_who_works_already_and_how_to_go_on(
+    words: list[str],
+    file: Path,
+    started: list[Program],
+    members: dict[str, list[GroupMember]],
+    other: subprocess.Popen[bytes],
+) -> None:
+    members["p-queue-activation-monitor"] = [member(other.pid)]
+    arguments = [str(file) if word == "FILE" else word for word in words]
+    said = " ".join(run_command("run", *arguments, "--topic-prefix", "p-", code=2).split())
+    assert f"a monitor works on these topics already: process {other.pid}. Waiting" in said
+    for part in ("nothing was started", "leave it: it picks up the changes", f"`kill {other.pid}`", "--take-over"):
+        assert part in said
+    assert not started
+    run_command("run", *arguments, "--topic-prefix", "other-")
+    assert len(started) == 3, "that of another prefix is not in the way"
+
+
+def test_a_run_that_takes_over_does_not_wait(
+    file: Path, started: list[Program], members: dict[str, list[GroupMember]], other: subprocess.Popen[bytes]
+) -> None:
+    members["queue-activation-monitor"] = [member(other.pid)]
+    assert "works on these topics" not in run_command("run", str(file), "--take-over")
+    assert len(started) == 3
+
+
+def test_a_run_after_one_that_was_killed_waits_for_the_end_of_its_monitor(
+    file: Path,
+    started: list[Program],
+    members: dict[str, list[GroupMember]],
+    other: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    members["queue-activation-monitor"] = [member(other.pid), GroupMember("id", "elsewhere_1_monitor", "/10.0.0.1", 0)]
+    monkeypatch.setattr(run, "_PATIENCE_S", 60.0)
+
+    def end(_: float) -> None:
+        other.kill()
+        other.wait()
+
+    monkeypatch.setattr(run.time, "sleep", end)
+    assert "a monitor works on these topics already" in run_command("run", str(file))
+    assert len(started) == 3
+
+
+def test_kafka_that_does_not_say_who_runs_is_left_to_the_programs(
+    started: list[Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("no Describe on the group")
+
+    monkeypatch.setattr(Admin, "members", refuse)
+    run_command("run")
+    assert len(started) == 3

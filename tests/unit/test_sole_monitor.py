@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from streaming.daemons.query.sole_program import client_id, has_ended
+from streaming.daemons.query.client_ids import client_id, has_ended, running_here
 from tests.support.waiting import wait_until
 
 
@@ -47,3 +47,14 @@ def test_this_process_is_not_its_own_predecessor() -> None:
 def test_nothing_is_known_of_processes_of_other_hosts_or_names(name: str) -> None:
     host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
     assert not has_ended(name.replace("{host}", host))
+
+
+def test_a_program_is_known_to_run_on_this_host_by_its_process_and_its_command() -> None:
+    host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
+    with subprocess.Popen(["/bin/sh", "-c", "read line", "monitor"], stdin=subprocess.PIPE) as process:
+        name = f"{host}_{process.pid}_checkpoint"
+        assert running_here(name, "monitor") == process.pid
+        assert running_here(name, "router") is None, "the process of another container with the same host name"
+        assert running_here(name.replace(host, "other-host"), "monitor") is None
+    assert running_here(name, "monitor") is None
+    assert running_here(client_id("/monitor"), "pytest") is None, "this process is not another one"

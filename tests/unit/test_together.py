@@ -129,3 +129,74 @@ def test_a_program_does_not_start_if_one_that_it_needs_is_refused(
     assert order.read_text().split() == ["ready"]
     assert not (tmp_path / "order.late").exists()
     assert "\nstopping ready. " in capfd.readouterr().out
+
+
+def test_programs_that_are_asked_to_end_while_they_start_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without a handler for the signal, as Python until it has run its first lines.
+    starting = Program("starting", ["/bin/sh", "-c", "echo starts; exec sleep 60"], "never")
+    with Signaller(monkeypatch, "starts"):
+        assert run([waiting("a", tmp_path / "order"), starting]) == 0
+
+
+class AfterEnds(stop_signals.Flag):
+    """A flag whose wait ends when all programs have ended, which nobody has seen yet.
+
+    Attributes:
+        folder: Where the programs write their process ids, each into a file.
+        is_stop: Whether the flag is set then.
+    """
+
+    def __init__(self, folder: Path, is_stop: bool) -> None:
+        super().__init__()
+        self.folder = folder
+        self.is_stop = is_stop
+
+    def program(self, name: str, code: int) -> Program:
+        script = f"echo $$ > {self.folder}/{name}; exit {code}"
+        return Program(name, ["/bin/sh", "-c", script], "never")
+
+    def wait(self, _: float | None = None) -> bool:
+        for name in ("a", "b"):
+            file = self.folder / name
+            wait_until(lambda file=file: file.exists() and file.read_text(), 20, "the start")  # type: ignore[misc]
+            os.waitid(os.P_PID, int(file.read_text()), os.WEXITED | os.WNOWAIT)
+        if self.is_stop:
+            self.set()
+        return self.is_set()
+
+
+def run_to_their_ends(folder: Path, *, is_stop: bool) -> int:
+    signals, flag = stop_signals.StopSignals(), AfterEnds(folder, is_stop)
+    signals.stop = flag
+    programs = [flag.program("a", 3 if not is_stop else 0), flag.program("b", 4 if not is_stop else 0)]
+    return Together(programs, dict(os.environ), "all ready").run(signals)
+
+
+def test_what_ends_together_with_a_stop_signal_was_asked_to_end_as_well(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # As under a supervisor that sends SIGTERM to all processes of a service.
+    assert run_to_their_ends(tmp_path, is_stop=True) == 0
+    assert "ended with exit code" not in capfd.readouterr().out
+
+
+def test_all_that_have_ended_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_to_their_ends(tmp_path, is_stop=False) == 3
+    said = capfd.readouterr().out
+    assert "a | ended with exit code 3" in said
+    assert "b | ended with exit code 4" in said
+
+
+def test_after_the_end_of_one_a_first_signal_already_hurries_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ends at the second SIGTERM only.
+    go = tmp_path / "go"
+    slow = f"trap 'trap \"exit 0\" TERM; echo asked' TERM; touch {go}; while :; do sleep 0.05; done"
+    ends = Program("ends", ["/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done; exit 5"], "x")
+    with Signaller(monkeypatch, "slow | asked") as signaller:
+        assert run([Program("slow", ["/bin/sh", "-c", slow], "x"), ends]) == 5
+    assert "stopping slow. " in signaller.said
+    assert " s. Ctrl-C shortens that to 10 s" in signaller.said

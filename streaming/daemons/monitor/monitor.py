@@ -17,8 +17,9 @@ from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
+from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
-from streaming.daemons.query.sole_program import SoleProgram, client_id
+from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.kafka import client_properties
 from streaming.kafka.access import Rights, rights

@@ -22,7 +22,8 @@ from streaming.daemons.observer.metrics import Metrics
 from streaming.daemons.observer.settings import ObserverSettings
 from streaming.daemons.observer.sole_observer import OBSERVER, READY
 from streaming.daemons.observer.watched_groups import WatchedGroups
-from streaming.daemons.query.sole_program import SoleProgram, client_id
+from streaming.daemons.query.client_ids import client_id
+from streaming.daemons.query.sole_program import SoleProgram
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin

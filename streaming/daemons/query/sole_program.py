@@ -12,20 +12,17 @@ session has ended; otherwise it is refused, so that two supervisors cannot end e
 """
 
 import logging
-import os
-import re
-import socket
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streaming.daemons.query.client_ids import has_ended
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.admin import Admin, GroupMember
@@ -51,8 +48,6 @@ _LEAVE_TIMEOUT_S = 2.0
 _LEAVE_POLL_INTERVAL_S = 0.02
 # Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
-_NOT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_MAX_NAME_LENGTH = 64
 
 _ADVICE = "Stop one of them, or give it its own --topic-prefix."
 _ADVICE_ON_SAME = "Stop it first. To end it and take its place, start this one with --take-over."
@@ -77,41 +72,6 @@ class Kind:
     harm: str
     ready: str
     waits: bool = False
-
-
-def client_id(location: str) -> str:
-    """Returns the name that a program shows to others: host, process id, last part of its checkpoint's location."""
-    return f"{_host()}_{os.getpid()}_{_for_a_name(location.rstrip('/').rpartition('/')[2])}"
-
-
-def _host() -> str:
-    return _for_a_name(socket.gethostname())
-
-
-def _for_a_name(text: str) -> str:
-    return _NOT_FOR_A_NAME.sub("-", text)[:_MAX_NAME_LENGTH]
-
-
-def has_ended(name: str) -> bool:
-    """Returns whether the program with a `client_id` was a process of this host that has ended."""
-    host = f"{_host()}_"
-    pid = name.removeprefix(host).partition("_")[0]
-    if not name.startswith(host) or not pid.isdecimal():
-        return False
-    # The first process of a container that starts again has the process id of its predecessor.
-    return int(pid) == os.getpid() or not _is_running(int(pid))
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        # A killed process is there until its parent has waited for it. Its name, in parentheses, may be any text.
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 class SoleProgram:
@@ -167,7 +127,7 @@ class SoleProgram:
 
         Args:
             checkpoint_id: The program's id in the group. Another one with the same id loses its place to this one.
-            name: The name shown to others; see `client_id`.
+            name: The name shown to others; see `client_ids`.
             takes_over: Whether one with the same id that runs loses its place.
 
         Raises:

@@ -17,9 +17,10 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.routing.conversation import Instance
+from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.metrics import MetricsSettings
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
-from streaming.daemons.query.sole_program import SoleProgram, client_id
+from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.daemons.router.metrics import RouterMetrics
 from streaming.daemons.router.progress import ProgressWriter

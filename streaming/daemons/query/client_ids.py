@@ -1,0 +1,65 @@
+"""The names under which monitors, routers and observers are members of their consumer groups: host and process."""
+
+import os
+import re
+import socket
+from pathlib import Path
+
+_NOT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME_LENGTH = 64
+
+
+def client_id(location: str) -> str:
+    """Returns the name that a program shows to others: host, process id, last part of its checkpoint's location."""
+    return f"{_host()}_{os.getpid()}_{_for_a_name(location.rstrip('/').rpartition('/')[2])}"
+
+
+def _host() -> str:
+    return _for_a_name(socket.gethostname())
+
+
+def _for_a_name(text: str) -> str:
+    return _NOT_FOR_A_NAME.sub("-", text)[:_MAX_NAME_LENGTH]
+
+
+def has_ended(name: str) -> bool:
+    """Returns whether the program with a `client_id` was a process of this host that has ended."""
+    pid = _process_of(name)
+    # The first process of a container that starts again has the process id of its predecessor.
+    return pid is not None and (pid == os.getpid() or not _is_running(pid))
+
+
+def running_here(name: str, command: str) -> int | None:
+    """Returns the id of the process of this host that is the program with a `client_id`; None if none surely is.
+
+    Args:
+        name: The client id.
+        command: The word on the program's command line. Containers may have one host name, and each its own processes.
+    """
+    pid = _process_of(name)
+    if pid is None or has_ended(name):
+        return None
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return pid if command.encode() in words else None
+
+
+def _process_of(name: str) -> int | None:
+    """Returns the process id in a `client_id` of this host; None if it is of another one."""
+    host = f"{_host()}_"
+    pid = name.removeprefix(host).partition("_")[0]
+    return int(pid) if name.startswith(host) and pid.isdecimal() else None
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A killed process is there until its parent has waited for it. Its name, in parentheses, may be any text.
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] != "Z"
