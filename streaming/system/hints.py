@@ -12,7 +12,15 @@ COMMAND = "queue-activation"
 UNDER_RUN_VARIABLE = "QUEUE_ACTIVATION_UNDER_RUN"
 # The options that `run` itself has, with the same meaning for each of its programs.
 OPTIONS_OF_RUN = frozenset(
-    ("--bootstrap-servers", "--topic-prefix", "--kafka-config", "--log-format", "--take-over", "--config")
+    (
+        "--bootstrap-servers",
+        "--topic-prefix",
+        "--kafka-config",
+        "--log-format",
+        "--take-over",
+        "--stop-programs",
+        "--config",
+    )
 )
 # The options of its programs in whose place is `--checkpoints`.
 _PLACES = ("--checkpoint-location", "--state-directory")

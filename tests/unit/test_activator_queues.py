@@ -1,6 +1,6 @@
 """The activator's queues: what a reload of the config changes, and what is forgotten."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,11 @@ import pytest
 
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.running_programs import Program
 from streaming.core.times import iso_time
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.offset_retention import OffsetRetention
+from streaming.daemons.activator.programs import Exit
 from streaming.daemons.activator.queues import Queues
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import ActivatorSettings
@@ -23,6 +25,7 @@ from streaming.wire.notifications import Activation
 
 NOW_MS = 1_763_730_000_000
 DAY_MS = 24 * 3_600_000
+ORDERS, OF_GROUP = ProgramEntry("orders", "run"), ProgramEntry(group="orders", command="run")
 
 
 @dataclass
@@ -184,3 +187,47 @@ def test_a_notification_that_an_entry_does_not_want_is_nothing(tmp_path: Path, s
     step = Step(NOW_MS)
     assert found.take(activation("a"), is_old=False, step=step)
     assert step == Step(NOW_MS)
+
+
+def lines_of_exits(found: Queues, row: ViewRow, codes: Sequence[int]) -> list[str]:
+    """Returns the lines about programs of the queue `orders` that exit with these codes, one after the other."""
+    view: Any = found.view
+    view.rows["orders"] = row
+    lines = []
+    for number, code in enumerate(codes):
+        step = Step(NOW_MS + number * 100_000)
+        found.decide("orders", step)
+        found.records["orders"].state.running["s"] = Program(step.now_ms, "n", 1)
+        found.exited("s", "orders", Exit(code), 4711, step)
+        found.decide("orders", step)
+        lines += [event.line().partition(" orders: ")[2] for event in step.events]
+    return lines
+
+
+def test_the_line_about_a_crash_names_the_log_and_its_last_line(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "orders.log"
+    log.parent.mkdir()
+    log.write_text("Traceback\nModuleNotFoundError: No module named 'kafka'\n")
+    [line] = lines_of_exits(queues_of(store, tmp_path, ORDERS), ViewRow(1, "NOTIFIED", 5), [1])
+    assert line == (
+        "exited (process 4711): exit code 1: crash 1 in a row, nothing is started for 1 s; "
+        f"log {log}: ModuleNotFoundError: No module named 'kafka'"
+    )
+
+
+def test_the_line_about_a_program_that_has_done_its_work_names_no_log(store: Store, tmp_path: Path) -> None:
+    [line] = lines_of_exits(queues_of(store, tmp_path, ORDERS), ViewRow(1, "RECEIVES_OCCURRING", 5), [0])
+    assert line == "exited (process 4711): exit code 0"
+
+
+def test_consumers_that_join_another_group_are_asked_about_at_the_third_one(store: Store, tmp_path: Path) -> None:
+    lines = lines_of_exits(queues_of(store, tmp_path, OF_GROUP), ViewRow(1, "NOTIFIED", 5), [0] * 5)
+    assert [line for line in lines if "exited (" not in line] == [
+        "nothing received: 3 programs in a row exited, and the observer has seen nobody join the consumer group orders "
+        "or commit in it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
+    ]
+
+
+def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(store: Store, tmp_path: Path) -> None:
+    lines = lines_of_exits(queues_of(store, tmp_path, OF_GROUP), ViewRow(1, "NOTIFIED", 5, has_committed=True), [0] * 5)
+    assert lines == ["exited (process 4711): exit code 0"] * 5

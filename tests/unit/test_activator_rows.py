@@ -240,3 +240,14 @@ def test_a_record_with_another_key_is_none() -> None:
         other = msgspec.structs.replace(row, group_id=group_id)
         with pytest.raises(InvalidRecordError, match="its group_id does not have 1 to 256 characters"):
             decode_row(Message(key=key_of(other).encode(), value=encode_row(other)))
+
+
+def test_programs_that_are_left_running_are_named_with_the_option_that_ends_them() -> None:
+    assert words.left_running([]) == "no program is running"
+    assert words.left_running([("orders", 12)]) == (
+        "1 program left running: orders (process 12). The next start finds them. With --stop-programs, they are "
+        "stopped too"
+    )
+    many = words.left_running([(f"q{number:02}", number) for number in range(30)])
+    assert many.startswith("30 programs left running: q00 (process 0), q01 (process 1), ")
+    assert "q09 (process 9), .... The next start" in many

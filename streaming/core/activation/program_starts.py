@@ -95,6 +95,7 @@ class Seen:
 _RETRY = f"when the next notification comes, after {RETRY_MS // 60_000} min at the latest"
 _NO_ENTRY = Policy("")
 _NO_LONGER = "the config no longer has a program for this queue"
+_UNANSWERED = "the program before it has ended, and no reader has received since"
 
 
 @dataclass(slots=True)
@@ -261,13 +262,12 @@ class QueueActivator:
                 decisions.append(self._drop(void))
                 held = None
         if held is not None:
-            blocked = _NO_LONGER if policy is None else next(self._blockers(held, policy, now_ms), "")
+            pause = next(self._pauses(held, now_ms), "")
+            blocked = _NO_LONGER if policy is None else next(self._blockers(held, policy, now_ms), pause)
             if not blocked:
                 return [*decisions, self._start_held(held, now_ms, fresh_id)]
-            held.is_fresh = False
-            if blocked != held.blocked:
-                held.blocked = blocked
-                decisions.append(Decision(Action.HOLD, self._about(held, blocked), None, held.notification_id))
+            # What is decided about the exit says when the next program may start.
+            decisions += self._block(held, blocked, is_told=held.is_restart and blocked == pause)
         if policy is not None:
             decisions += self._decide_without_notification(policy, row, now_ms, fresh_id)
         return decisions
@@ -346,17 +346,27 @@ class QueueActivator:
                 if policy.partitions is None
                 else f"{programs}, and the queue's topic has no more partitions"
             )
-        if now_ms < held.retry_ms:
-            yield f"gave up after crash {self.crashes} in a row; tried again {_RETRY}"
-        if now_ms < self.backoff_until_ms:
-            yield f"back-off after crash {self.crashes} in a row"
         grace_ms = policy.startup_grace_ms
         if held.reason != _ACCUMULATING and any(
             now_ms < program.started_ms + grace_ms for program in self.running.values()
         ):
             yield f"a program of this queue is still starting (grace {grace_ms / 1000:g} s)"
+
+    def _pauses(self, held: Held, now_ms: int) -> Iterator[str]:
+        """Yields the reasons why a held notification waits for a time that is set."""
+        if now_ms < held.retry_ms:
+            yield f"gave up after crash {self.crashes} in a row; tried again {_RETRY}"
+        if now_ms < self.backoff_until_ms:
+            yield f"back-off after crash {self.crashes} in a row"
         if not held.is_fresh and now_ms < held.settled_ms:
-            yield "waiting for the monitors view to catch up"
+            yield "waiting until the monitor has shown whether a reader is still needed"
+
+    def _block(self, held: Held, blocked: str, *, is_told: bool) -> list[Decision]:
+        """Notes why a held notification waits; returns the decision, if the reason is another one and is not told."""
+        is_new, held.blocked, held.is_fresh = blocked != held.blocked, blocked, False
+        if is_told or not is_new:
+            return []
+        return [Decision(Action.HOLD, self._about(held, blocked), None, held.notification_id)]
 
     def _hold(self, held: Held) -> list[Decision]:
         decisions = [self._drop(f"superseded by #{held.sequence}")] if self.held is not None else []
@@ -389,7 +399,7 @@ class QueueActivator:
         session_id = fresh_id if held.is_restart else held.notification_id
         self.running[session_id] = Program(now_ms, held.notification_id, held.sequence, held.unread, held.post_time)
         self.held = None
-        why = f"{held.reason}, {held.unread} unread" if held.reason else "the previous program did not answer it"
+        why = f"{held.reason}, {held.unread} unread" if held.reason else _UNANSWERED
         if held.blocked:
             why += f"; was held: {held.blocked}"
         return Decision(Action.START, self._about(held, why), session_id, held.notification_id)

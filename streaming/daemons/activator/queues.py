@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from streaming.core.activation.program_starts import Action, Decision, QueueActivator
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
+from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.notifications import MonitorsView, notified
 from streaming.daemons.activator.offset_retention import OffsetRetention
@@ -136,7 +137,15 @@ class Queues:
         # The messages of a program are to blame only if it has crashed by itself.
         by_itself = end.code is not None and not is_stop_code(end.code) and not state.running[session_id].is_stopping
         step.ended.append(SessionEnded(queue, session_id, interrupted=step.has_kafka_problem or not by_itself))
-        self._apply(queue, state.exited(session_id, end.code, self._policy(queue), step.now_ms), step, pid)
+        crashes, useless = state.crashes, state.exits_without_receive
+        decisions = state.exited(session_id, end.code, self._policy(queue), step.now_ms)
+        row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
+        has_failed = state.crashes > crashes or state.fatal_exit_code is not None
+        self._apply(queue, decisions, step, pid, "".join(f"; {line}" for line in words.log(row) if has_failed))
+        seen = self.view.row(queue)
+        is_in_vain = seen is not None and seen.is_silent and not seen.has_committed
+        if is_in_vain and useless < words.MANY_EXITS <= state.exits_without_receive:
+            step.note(queue, "nothing received", words.without_receive(row))
 
     def forget(self, store: Store, step: Step) -> None:
         """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
@@ -173,11 +182,13 @@ class Queues:
         step.stopped.append(program)
         self._apply(queue, [decision], step, program.pid)
 
-    def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None) -> None:
+    def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None, more: str = "") -> None:
+        """Records decisions, of which the first is about the process `pid`; its event says `more` than the record."""
         for decision in decisions:
             record = self.records[queue]
             record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why
-            step.note(queue, decision.action.value, decision.why, pid)
+            step.note(queue, decision.action.value, decision.why + more, pid)
+            more = ""
             step.changed.add(queue)
 
     def _state(self, queue: str) -> QueueActivator:

@@ -17,7 +17,6 @@ from typing import Self
 
 from confluent_kafka import Message
 
-from streaming.core.numbers import plural
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications
@@ -37,6 +36,7 @@ from streaming.daemons.activator.settings import (
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import StateLock, Store
 from streaming.daemons.activator.without_entry import QueuesWithoutEntry
+from streaming.daemons.activator.words import left_running
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
@@ -293,8 +293,7 @@ class Activator:
         acknowledged = self._ended_sessions.flush(_FLUSH_TIMEOUT_S if is_well else 0)
         self._published.flush(_FLUSH_TIMEOUT_S if is_well else 0)
         end = self._new_step()
-        count = len(self._programs)
-        end.note(None, "stopped", f"{plural(count, 'program')} left running" if count else "no program is running")
+        end.note(None, "stopped", left_running([(queue, program.pid) for queue, program in self._programs.values()]))
         self._record(end, acknowledged)
         for event in end.events:
             self._on_event(event)

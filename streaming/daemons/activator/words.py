@@ -1,13 +1,15 @@
 """The sentences about a row of queue-activators. `queue show`, `queues` and `activator status` have the same ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from streaming.core.numbers import plural
+from streaming.system import hints
 from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
-_MANY_EXITS = 3
+MANY_EXITS = 3
+_MAX_NAMES = 10
 _REPORTING = "docs/guide/reporting.md"
 _CONSUMER_GROUPS = "docs/guide/consumer-groups.md"
 
@@ -53,7 +55,7 @@ def troubles(row: ActivatorRow, now: str = "") -> list[str]:
     if row.refusal is not None:
         return [f"the entry {row.entry} of {where(row)} starts nothing: {row.refusal}"]
     found = list(_of_programs(row, now))
-    return [*found, *_log(row)] if found else []
+    return [*found, *log(row)] if found else []
 
 
 def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
@@ -70,11 +72,12 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
         )
     elif backoff_until:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
-    if row.exits_without_receive >= _MANY_EXITS:
-        yield _without_receive(row)
+    if row.exits_without_receive >= MANY_EXITS:
+        yield without_receive(row)
 
 
-def _without_receive(row: ActivatorRow) -> str:
+def without_receive(row: ActivatorRow) -> str:
+    """Returns the question about programs that do their work, as they say, and of which nobody has seen any."""
     if row.group is None:
         return (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -86,6 +89,22 @@ def _without_receive(row: ActivatorRow) -> str:
     )
 
 
+def left_running(programs: Sequence[tuple[str, int]]) -> str:
+    """Returns which programs an activator leaves behind, each with its queue and process id, and what becomes of them.
+
+    Args:
+        programs: The queue and the process id of each.
+    """
+    if not programs:
+        return "no program is running"
+    each = ", ".join(f"{queue} (process {pid})" for queue, pid in sorted(programs)[:_MAX_NAMES])
+    rest = ", ..." if len(programs) > _MAX_NAMES else ""
+    return (
+        f"{plural(len(programs), 'program')} left running: {each}{rest}. The next start finds them. With "
+        f"{hints.option('--stop-programs')}, they are stopped too"
+    )
+
+
 def holds(row: ActivatorRow) -> list[str]:
     """Returns why a notification is held, if one is."""
     if row.held is None:
@@ -93,7 +112,8 @@ def holds(row: ActivatorRow) -> list[str]:
     return [f"held: #{row.held.sequence}: {row.held.why or 'a program is about to be started for it'}"]
 
 
-def _log(row: ActivatorRow) -> list[str]:
+def log(row: ActivatorRow) -> list[str]:
+    """Returns the name of the programs' log, with its last line."""
     if row.log_file is None:
         return []
     return [f"log {row.log_file}{'' if row.last_line is None else f': {row.last_line}'}"]

@@ -82,6 +82,12 @@ def actions(decisions: list[Decision]) -> list[str]:
     return [decision.action.value for decision in decisions]
 
 
+def blocked(queue: Queue) -> str:
+    """Returns why the held notification waits."""
+    assert queue.state.held is not None
+    return queue.state.held.blocked
+
+
 def test_a_notification_starts_a_program_whose_session_is_its_id() -> None:
     queue = Queue()
     [start] = queue.notify(1)
@@ -263,17 +269,39 @@ def test_a_disabled_queue_has_nothing_held() -> None:
 def test_a_crash_is_answered_by_a_restart_with_a_session_of_its_own_after_the_back_off() -> None:
     queue = Queue()
     queue.activate(1)
-    crash, held = queue.exit("id-1", 3)
+    [crash] = queue.exit("id-1", 3)
     assert crash.why == "exit code 3: crash 1 in a row, nothing is started for 1 s"
-    assert held.why == "restart for #1: back-off after crash 1 in a row"
+    assert blocked(queue) == "back-off after crash 1 in a row", "which the sentence about the exit has said"
     assert queue.next_in_ms() == SECOND
-    assert actions(queue.after(SECOND)) == ["held"]  # waiting for the monitors view to catch up
+    assert queue.after(SECOND) == []
+    assert blocked(queue) == "waiting until the monitor has shown whether a reader is still needed"
     [start] = queue.after(SECOND)
     assert start.action is Action.START
     assert start.notification_id == "id-1"
     assert start.session_id is not None
     assert start.session_id.startswith("fresh-")
-    assert "the previous program did not answer it" in start.why
+    assert "the program before it has ended, and no reader has received since" in start.why
+
+
+def test_a_program_that_goes_on_crashing_is_told_by_two_sentences_each_time() -> None:
+    queue = Queue(replace(POLICY, max_restarts=5))
+    told = actions(queue.activate(1))
+    while queue.state.running:
+        [session_id] = queue.state.running
+        told += actions(queue.exit(session_id, 1))
+        for _ in range(60):
+            told += actions(queue.after(SECOND))
+            if queue.state.running:
+                break
+    assert told == ["started", "exited"] * 6
+
+
+def test_what_keeps_a_crashed_program_from_being_started_again_beside_its_back_off_is_told() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.exit("id-1", 1)
+    queue.policy = replace(POLICY, max_programs=1, refusal="the name is not safe")
+    assert [decision.why for decision in queue.decide()] == ["restart for #1: the name is not safe"]
 
 
 def test_the_back_off_doubles_up_to_its_maximum_and_a_success_ends_it() -> None:
@@ -299,26 +327,25 @@ def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_o
         queue.exit(session_id, 1)
         assert actions(queue.after(60 * SECOND)) == ["started"]
     [session_id] = queue.state.running
-    given_up, held = queue.exit(session_id, 1)
+    [given_up] = queue.exit(session_id, 1)
     assert given_up.why.endswith(
         "gave up after 2 restarts: tried again when the next notification comes, after 10 min at the latest, and when "
         "the entry changes"
     )
-    assert held.why == (
-        "restart for #1: gave up after crash 3 in a row; tried again when the next notification comes, after 10 min at "
-        "the latest"
+    assert blocked(queue) == (
+        "gave up after crash 3 in a row; tried again when the next notification comes, after 10 min at the latest"
     )
     assert actions(queue.after(60 * SECOND)) == []
 
     assert actions(queue.activate(2)) == ["dropped", "started"]
-    assert actions(queue.exit("id-2", 1)) == ["exited", "held"]
+    assert actions(queue.exit("id-2", 1)) == ["exited"]
 
 
 def given_up() -> Queue:
     """Returns a queue whose notification was given up."""
     queue = Queue(replace(POLICY, max_restarts=0))
     queue.activate(1)
-    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    assert actions(queue.exit("id-1", 1)) == ["exited"]
     return queue
 
 
@@ -331,7 +358,7 @@ def test_what_was_given_up_is_tried_again_slowly_as_long_as_it_is_needed() -> No
         assert queue.next_in_ms() == 20
         assert actions(queue.after(20)) == ["started"]
         [session_id] = queue.state.running
-        assert actions(queue.exit(session_id, 1)) == ["exited", "held"]
+        assert actions(queue.exit(session_id, 1)) == ["exited"]
     assert queue.after(1) == []
     [drop] = queue.view(1, "RECEIVES_OCCURRING")
     assert (
@@ -412,7 +439,7 @@ def test_a_crash_takes_the_place_of_the_crash_of_an_older_ones_program() -> None
     queue.activate(5)
     queue.activate(6, ACCUMULATING)
     assert actions(queue.exit("id-5", 1)) == ["exited", "held"]
-    assert actions(queue.exit("id-6", 1)) == ["exited", "dropped", "held"]
+    assert actions(queue.exit("id-6", 1)) == ["exited", "dropped"]
     assert queue.state.held is not None
     assert (queue.state.held.sequence, queue.state.held.is_restart) == (6, True)
 
@@ -436,7 +463,8 @@ def test_an_entry_that_has_changed_ends_the_back_off() -> None:
     queue.activate(1)
     queue.exit("id-1", 1)
     queue.policy = replace(POLICY, entry="another")
-    assert queue.decide()[0].why == "restart for #1: waiting for the monitors view to catch up"
+    assert queue.decide() == []
+    assert blocked(queue) == "waiting until the monitor has shown whether a reader is still needed"
     assert queue.state.crashes == 0
 
 
@@ -467,7 +495,7 @@ def test_an_entry_that_refuses_the_queues_name_starts_nothing_and_says_why() -> 
 def test_an_exit_with_an_unknown_code_is_answered_by_a_restart_if_it_is_still_needed() -> None:
     queue = Queue()
     queue.activate(1)
-    assert actions(queue.exit("id-1", None)) == ["exited", "held"]
+    assert actions(queue.exit("id-1", None)) == ["exited"]
     assert actions(queue.after(SETTLE_MS)) == ["started"]
     assert queue.state.crashes == 0
 

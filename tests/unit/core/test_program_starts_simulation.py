@@ -192,7 +192,9 @@ class Simulation:
             assert fate.first_starts <= 1, f"{notification_id} was started twice"
             is_held = held is not None and held.notification_id == notification_id
             assert fate.is_over or is_held, f"{notification_id} is forgotten"
-            assert not is_held or fate.held, f"{notification_id} is held without a reason"
+            # The decision about the exit says when the notification of a program that has crashed is tried again.
+            is_told = held is not None and bool(fate.held or (held.is_restart and held.blocked))
+            assert not is_held or is_told, f"{notification_id} is held without a reason"
         if self.policy is not None and held is not None and not self.is_fatal:
             self.check_wake_up()
         # Only the latest notifications can still be forgotten. All others are over, and stay over.

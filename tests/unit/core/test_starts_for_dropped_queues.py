@@ -102,7 +102,7 @@ def test_the_row_of_the_new_life_may_come_later_than_its_notification() -> None:
 def test_nothing_is_started_for_a_queue_that_was_dropped_before_its_notification_came() -> None:
     queue = Queue(ONE)
     queue.activate(1)
-    assert actions(queue.exit("id-1", 1)) == ["exited", "held"]
+    assert actions(queue.exit("id-1", 1)) == ["exited"]
     queue.row = None
     assert actions(queue.notify(2)) == ["dropped", "held"]
     assert actions(queue.after(SETTLE_MS)) == ["dropped"]
