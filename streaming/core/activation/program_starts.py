@@ -286,11 +286,12 @@ class QueueActivator:
             self.running[fresh_id] = Program(now_ms)
             self.last_run_ms = running_programs.last_run_ms(FOREVER_MS, policy, True, now_ms)
             return [Decision(Action.START, why, fresh_id)]
-        idlest = running_programs.idlest(self.running, policy, row, now_ms)
-        if idlest is None or self.held is not None:
+        surplus = running_programs.surplus(self.running, policy, row, now_ms)
+        if surplus is None or self.held is not None:
             return []
-        self.running[idlest].is_stopping = True
-        return [Decision(Action.STOP, running_programs.why_idle(policy), idlest, self.running[idlest].notification_id)]
+        program = self.running[surplus]
+        program.is_stopping = True
+        return [Decision(Action.STOP, running_programs.why_idle(policy), surplus, program.notification_id)]
 
     def next_ms(self, policy: Policy | None, now_ms: int) -> int:
         """Returns when to decide again even without an event; FOREVER_MS for never."""

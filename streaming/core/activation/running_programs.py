@@ -52,7 +52,7 @@ def ending(exit_code: int | None) -> str:
     return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
-def idlest(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
+def surplus(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
     """Returns the session of the program that is asked to end now; None for none.
 
     It is the youngest one, if it has had the time to begin its work. The next one follows when it has ended.
@@ -84,7 +84,7 @@ def last_run_ms(before_ms: int, policy: Policy, runs: bool, now_ms: int) -> int:
     if policy.longest_rest_ms >= FOREVER_MS:
         return FOREVER_MS
     if before_ms > now_ms:
-        return now_ms  # or the clock was set back
+        return now_ms  # nothing was known, or the clock was set back
     return now_ms if runs and now_ms - before_ms >= policy.longest_rest_ms // _PARTS_OF_REST else before_ms
 
 
@@ -104,5 +104,5 @@ def why_rest_is_over(policy: Policy) -> str:
 def _duration(duration_ms: int) -> str:
     for unit_ms, name in _UNITS:
         if duration_ms >= 2 * unit_ms:
-            return f"{duration_ms / unit_ms:.3g} {name}"
+            return f"{round(duration_ms / unit_ms, 2):g} {name}"
     return f"{duration_ms / 1000:g} s"

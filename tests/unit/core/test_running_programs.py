@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from streaming.core.activation import running_programs
 from streaming.core.activation.held_notifications import FRESH_MS, ViewRow
 from streaming.core.activation.program_starts import Action, Decision, QueueActivator
 from streaming.core.activation.start_policy import Policy
@@ -117,6 +118,14 @@ class TestIdleStop:
 
 
 class TestRest:
+    @pytest.mark.parametrize(
+        ("rest_ms", "said"),
+        [(90 * SECOND, "90 s"), (150 * SECOND, "2.5 min"), (8 * HOUR, "8 h"), (1_000 * 24 * HOUR, "1000 d")],
+    )
+    def test_its_reason_has_the_time_in_a_unit_that_can_be_read(self, rest_ms: int, said: str) -> None:
+        why = running_programs.why_rest_is_over(replace(RESTS, longest_rest_ms=rest_ms))
+        assert f"has run for {said}, and Kafka forgets" in why
+
     def test_a_program_is_started_before_kafka_forgets_the_offsets(self) -> None:
         queue = Queue(RESTS)
         assert queue.decide() == []
