@@ -12,6 +12,7 @@ from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_looks import GroupKind, GroupLooks
 from streaming.kafka.phantom_probe import PhantomProbe
+from streaming.wire.own_groups import is_own_group
 
 _LOOK_INTERVAL_S = 0.5
 # The longest time for the tests of all backlogs.
@@ -51,7 +52,11 @@ class Finding:
 
 
 class GroupSurvey:
-    """Asks about the groups of a cluster, or about one of them."""
+    """Asks about the groups of a cluster, or about one of them.
+
+    Attributes:
+        left_out: The number of groups of our own programs, about which nobody asks unless one is named.
+    """
 
     def __init__(self, cluster: Cluster, only: str | None) -> None:
         """Connects.
@@ -62,6 +67,7 @@ class GroupSurvey:
         self._looks = GroupLooks(cluster)
         self._probe = PhantomProbe(cluster)
         self._only = only
+        self.left_out = 0
 
     def close(self) -> None:
         """Closes the connections."""
@@ -105,7 +111,9 @@ class GroupSurvey:
     def _kinds(self) -> dict[str, GroupKind]:
         kinds = self._looks.kinds()
         if self._only is None:
-            return kinds
+            others = {name: kind for name, kind in kinds.items() if not is_own_group(name)}
+            self.left_out = len(kinds) - len(others)
+            return others
         if self._only not in kinds:
             raise UserError(f"There is no consumer group {self._only} that this user may see")
         return {self._only: kinds[self._only]}

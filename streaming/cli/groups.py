@@ -53,13 +53,15 @@ def groups(
 
     Changes nothing, and needs no topics of this program: only the right Describe on groups and topics. With Read on the
     topics, it tells a backlog from offsets without content, such as those of transaction markers. Members commit every
-    5 s by default, so a group that is not at the end of its topics is watched for --wait.
+    5 s by default, so a group that is not at the end of its topics is watched for --wait. The groups of our own
+    programs are left out, unless GROUP names one.
     """
     from streaming.cli.group_survey import GroupSurvey
 
     survey = GroupSurvey(cluster(bootstrap_servers, kafka_config), group)
     progress = Console(stderr=True)  # shown on a terminal only
     told: dict[str, Any] = {}
+    left_out = 0
     try:
         while True:
             with progress.status("looking") as status:
@@ -69,6 +71,10 @@ def groups(
                 say(denials, err=True)
             if not (found or told or as_json):
                 typer.echo("no consumer groups that this user may see")
+            if survey.left_out != left_out and not as_json:
+                left_out = survey.left_out
+                itself = plural(left_out, "consumer group")
+                say(f"left out: {itself} of queue-activation's own programs. Name one to see it", err=True)
             if not watch:
                 return
             told = {each.name: _essence(each) for each in found} or {"": ()}

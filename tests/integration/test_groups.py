@@ -187,6 +187,17 @@ def test_people_see_two_lines_a_group(readers: Readers) -> None:
     ]
 
 
+def test_our_own_groups_are_left_out_and_shown_if_one_is_named(readers: Readers) -> None:
+    topic = readers.topic(1)
+    own = f"{readers.name}-queue-activation-monitor"
+    commit_offsets(readers.servers, own, topic, 0)
+    place = "--no-wait", "--bootstrap-servers", readers.servers
+    said = run_command("groups", *place)
+    assert own not in said
+    assert "of queue-activation's own programs. Name one to see it" in said
+    assert run_command("groups", own, *place).startswith(own)
+
+
 def test_a_group_that_does_not_exist_is_an_error(broker: SharedBroker) -> None:
     said = run_command("groups", "nobody", "--bootstrap-servers", broker.bootstrap_servers, code=2)
     assert "There is no consumer group nobody that this user may see" in said

@@ -17,6 +17,7 @@ from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
 from tests.support.routers import PARTITIONS, Routed
 from tests.support.shared_broker import SharedBroker
+from tests.support.shell import run_command
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
 
@@ -87,6 +88,9 @@ def test_a_file_alone_is_enough_to_start_a_plain_consumer_on_demand(broker: Shar
     command = [*THIS_COMMAND, "--config", str(options), "run", str(file), *place]
     with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
         process.wait_until_said("run ready", DEADLINE_S)
+        second = " ".join(run_command("run", str(file), *place, code=2).split())
+        assert "a monitor works on these topics already: process " in second
+        assert "so nothing was started" in second
         producer = Cluster(broker.bootstrap_servers, {}).producer({})
         producer.produce(topic, b"an order")
         producer.flush()

@@ -9,6 +9,11 @@ from streaming.cli import group_survey
 from streaming.cli.group_survey import GroupSurvey
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
+from streaming.daemons.monitor import sole_monitor
+from streaming.daemons.observer import sole_observer
+from streaming.daemons.router import sole_router
+from streaming.daemons.transport import transport
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_looks import GroupKind
 
@@ -21,17 +26,19 @@ class Looks:
     Attributes:
         asked: What was asked for each topic, in order.
         not_answered: The partitions whose logs are not answered at the first look.
+        own: The groups of our own programs.
     """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.not_answered: set[Place] = set()
+        self.own: tuple[str, ...] = ()
 
     def kinds(self) -> dict[str, GroupKind]:
-        return {"g": GroupKind.CLASSIC}
+        return dict.fromkeys(("g", *self.own), GroupKind.CLASSIC)
 
     def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
-        assert kinds == self.kinds()
+        assert kinds == {"g": GroupKind.CLASSIC}
         member = Member("m", topics=frozenset({"t"}), places=frozenset(PLACES))
         return {"g": GroupPicture(GroupState.STABLE, "range", (member,), dict.fromkeys(PLACES, 0))}
 
@@ -64,7 +71,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return found
 
 
-def surveyed() -> Any:
+def surveyed(only: str | None = "g") -> Any:
     """Returns what is found about the group within 50 s, with a look every 20 s."""
     clock_s = 0.0
 
@@ -75,7 +82,7 @@ def surveyed() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_survey.time, "monotonic", lambda: clock_s)
         patch.setattr(group_survey.time, "sleep", lambda _: None)
-        [finding] = GroupSurvey(Cluster("localhost:1"), "g").ask(50.0, progress)
+        [finding] = GroupSurvey(Cluster("localhost:1"), only).ask(50.0, progress)
     return finding
 
 
@@ -93,3 +100,16 @@ def test_what_was_not_answered_is_asked_for_again(looks: Looks) -> None:
     assert looks.asked[:4] == ["t: partitions", "t: begins and ends"] * 2
     assert looks.asked[4:] == ["t: ends"] * 2
     assert finding.backlog == 27
+
+
+def test_the_groups_of_our_own_programs_are_left_out_unless_one_is_named(looks: Looks) -> None:
+    groups = sole_monitor.GROUP_ID, sole_router.GROUP_ID, sole_observer.GROUP_ID, transport.GROUP_ID, DEFAULT_GROUP_ID
+    looks.own = (*groups, "p-queue-activation-host")
+    assert surveyed(None).name == "g"
+    survey = GroupSurvey(Cluster("localhost:1"), None)
+    assert survey._kinds() == {"g": GroupKind.CLASSIC}
+    assert survey.left_out == 6
+    named = GroupSurvey(Cluster("localhost:1"), "p-queue-activation-host")
+    assert (named._kinds(), named.left_out) == ({"p-queue-activation-host": GroupKind.CLASSIC}, 0)
+    looks.own = ("queue-activation-readers", "queue-activation-monitor-2")
+    assert len(GroupSurvey(Cluster("localhost:1"), None)._kinds()) == 3, "those of users have any other name"
