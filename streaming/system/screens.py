@@ -63,11 +63,14 @@ class Column:
         name: The heading; it may have two lines.
         is_number: Whether its values are numbers, which stand at the right.
         is_text: Whether its values may be wrapped: sentences and instants, but no identifiers.
+        is_below: Whether its values are sentences that stand below their row on a screen, however short they are: the
+            form of the table does not change with them.
     """
 
     name: str
     is_number: bool = False
     is_text: bool = False
+    is_below: bool = False
 
 
 class RecordTable:
@@ -97,7 +100,10 @@ class RecordTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Yields the table, or what it becomes on a narrow screen."""
         width = options.max_width
-        if (table := self._table(width)) is not None:
+        below = [index for index, column in enumerate(self._columns) if column.is_below and width < FILE_WIDTH]
+        if below and (fitting := self._without(below)._fitting(width)) is not None:
+            yield from self._with_sentences_below(below, *fitting, width)
+        elif (table := self._table(width)) is not None:
             yield table
         elif width >= FILE_WIDTH:
             yield self._of_widths(self._widest(), self._gap)
@@ -108,11 +114,26 @@ class RecordTable:
 
     def _table(self, width: int) -> Table | None:
         """Returns a table that is at most so wide; None if there is none."""
-        fitting = ((gap, self._widths(width, gap)) for gap in sorted({self._gap, 1}, reverse=True))
-        for gap, widths in fitting:
-            if widths is not None:
-                return self._of_widths(widths, gap)
+        fitting = self._fitting(width)
+        return None if fitting is None else self._of_widths(*fitting)
+
+    def _fitting(self, width: int) -> tuple[list[int], int] | None:
+        """Returns the widths of the columns of a table that is at most so wide, and the gap; None if there are none."""
+        for gap in sorted({self._gap, 1}, reverse=True):
+            if (widths := self._widths(width, gap)) is not None:
+                return widths, gap
         return None
+
+    def _with_sentences_below(
+        self, below: Collection[int], widths: list[int], gap: int, width: int
+    ) -> Iterator[RenderableType]:
+        """Yields each row without these columns, and below it what they say."""
+        for number, row in enumerate(self._rows):
+            record = RecordTable(self._columns, [row])
+            yield record._without(below)._of_widths(widths, gap, has_heading=number == 0)
+            for index in below:
+                if row[index].plain not in _NOTHING:
+                    yield from (_line("  ", line) for line in _wrapped(row[index], width - 2))
 
     def _widths(self, width: int, gap: int) -> list[int] | None:
         """Returns a width for each column, so that the table is at most so wide; None if there are none."""
@@ -142,12 +163,19 @@ class RecordTable:
             found.append(max(widest_piece(column.name), least))
         return found
 
-    def _of_widths(self, widths: list[int], gap: int) -> Table:
+    def _of_widths(self, widths: list[int], gap: int, *, has_heading: bool = True) -> Table:
         width = sum(widths) + gap * (len(widths) - 1)
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0), width=width)
+        table = Table(
+            box=None,
+            header_style="bold",
+            pad_edge=False,
+            padding=(0, gap, 0, 0),
+            width=width,
+            show_header=has_heading,
+        )
         for column, width in zip(self._columns, widths, strict=True):
             heading = _joined(_wrapped(Text(column.name), width))
-            table.add_column(heading, justify="right" if column.is_number else "left", no_wrap=True)
+            table.add_column(heading, justify="right" if column.is_number else "left", no_wrap=True, min_width=width)
         for row in self._rows:
             table.add_row(*(_joined(_wrapped(value, width)) for value, width in zip(row, widths, strict=True)))
         return table

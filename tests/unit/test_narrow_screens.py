@@ -252,6 +252,20 @@ def test_headings_and_sentences_are_wrapped_first(capsys: pytest.CaptureFixture[
     ]
 
 
+@pytest.mark.parametrize("why", ["started: #1", f"exited: exit code 1; log {PATH}: a line with the cause " + "x" * 70])
+def test_reasons_below_their_rows_do_not_change_the_form_of_a_table(
+    why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = [Column("queue"), Column("running", is_number=True), Column("why", is_text=True, is_below=True)]
+    rows = [[cell(value) for value in row] for row in (("orders-of-europe", "1/4", why), ("b", "0/4", "-"))]
+    lines = printed(RecordTable(columns, rows), 80, capsys)
+    assert lines[:2] == ["queue            running", "orders-of-europe     1/4"]
+    assert " ".join(line.removeprefix("  ") for line in lines[2:-1]) == why
+    assert lines[-1] == "b                    0/4"
+    of_file = printed(RecordTable(columns, rows), FILE_WIDTH, capsys)
+    assert of_file[0].split() == ["queue", "running", "why"]
+
+
 def test_what_is_the_same_in_all_rows_is_said_above_and_nothing_is_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -101,7 +101,7 @@ def _table(queues: list[Status]) -> RecordTable:
         Column("running", is_number=True),
         Column("crashes", is_number=True),
         Column("last (UTC)", is_text=True),
-        Column("decision and reason", is_text=True),
+        Column("decision and reason", is_text=True, is_below=True),
     ]
     return RecordTable(columns, [_cells(msgspec.convert(each, ActivatorRow)) for each in queues])
 
