@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from streaming.core.activation.held_notifications import ViewRow
@@ -231,3 +232,27 @@ def test_consumers_that_join_another_group_are_asked_about_at_the_third_one(stor
 def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(store: Store, tmp_path: Path) -> None:
     lines = lines_of_exits(queues_of(store, tmp_path, OF_GROUP), ViewRow(1, "NOTIFIED", 5, has_committed=True), [0] * 5)
     assert lines == ["exited (process 4711): exit code 0"] * 5
+
+
+def test_consumers_that_run_on_in_another_group_are_asked_about_once(store: Store, tmp_path: Path) -> None:
+    found = queues_of(store, tmp_path, ProgramEntry(group="orders", command="run", startup_grace="60s"))
+    view: Any = found.view
+
+    def expire(after_ms: int, number: int, members: int = 0) -> list[str]:
+        view.rows["orders"] = ViewRow(number, "NOTIFIED", 5, members=members)
+        step = Step(NOW_MS + after_ms)
+        record = msgspec.structs.replace(
+            activation("orders"), sequence=number, reason="TIMEOUT_EXPIRED", notification_id=str(number)
+        )
+        assert found.take(record, is_old=False, step=step)
+        return [event.line().partition(" orders: ")[2] for event in step.events if event.what == "nobody has joined"]
+
+    found.decide("orders", Step(NOW_MS))
+    found.records["orders"].state.running["s"] = Program(NOW_MS, "n", 1)
+    said = [*expire(59_000, 2), *expire(60_000, 3), *expire(90_000, 4)]
+    assert said == [
+        "nobody has joined: 1 program has run for longer than `startup_grace`, and the observer has seen nobody join "
+        "the consumer group orders: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
+    ]
+    assert expire(120_000, 5, members=1) == []
+    assert len(expire(150_000, 6)) == 1, "it has joined meanwhile, and has left again"

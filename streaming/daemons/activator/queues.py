@@ -25,6 +25,8 @@ from streaming.wire.notifications import Activation
 
 # Ids of notifications are kept as long as repeats may come. A batch that is written again follows the first closely.
 _FORGET_AFTER_MS = 24 * 3_600_000
+# The monitor's reason after a time in which nobody has received.
+_EXPIRED = "TIMEOUT_EXPIRED"
 # The shell's exit code for a command that was found but could not be run.
 _CANNOT_START = 126
 
@@ -53,6 +55,8 @@ class Queues:
     rows: Rows
     programs: Mapping[str, tuple[str, RunningProgram]]
     _due_ms: dict[str, int] = field(default_factory=dict, init=False)
+    # The queues of which it was said that nobody has joined their groups.
+    _unjoined: set[str] = field(default_factory=set, init=False)
 
     def take(self, record: Activation, is_old: bool, step: Step) -> bool:
         """Takes a notification; returns False if no entry of the config matches its queue."""
@@ -76,6 +80,8 @@ class Queues:
                 return True
         self._apply(queue, decisions, step)
         self.decide(queue, step)
+        if record.reason == _EXPIRED:
+            self._tell_of_nobody(queue, step)
         return True
 
     def tell_of_others(self, published: Set[str], step: Step) -> None:
@@ -161,6 +167,19 @@ class Queues:
                 step.changed.discard(queue)
                 step.told.discard(queue)
                 step.rows[queue] = None
+
+    def _tell_of_nobody(self, queue: str, step: Step) -> None:
+        """Says once that programs of a consumer group go on running although nobody has joined the group."""
+        policy, view_row, state = self._policy(queue), self.view.row(queue), self._state(queue)
+        row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
+        if policy is None or view_row is None or row.group is None:
+            return
+        started = [each for each in state.running.values() if step.now_ms - each.started_ms >= policy.startup_grace_ms]
+        if view_row.members or view_row.has_committed:
+            self._unjoined.discard(queue)
+        elif started and queue not in self._unjoined:
+            self._unjoined.add(queue)
+            step.note(queue, "nobody has joined", words.nobody_joined(row.group, len(started)))
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:
         """Starts a program, which waits at its gate. A failure counts as a crash."""

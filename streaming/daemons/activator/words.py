@@ -89,6 +89,15 @@ def without_receive(row: ActivatorRow) -> str:
     )
 
 
+def nobody_joined(group: str, count: int) -> str:
+    """Returns the question about programs of a consumer group that run on, while the observer sees no member."""
+    programs, they = ("1 program has", "does it") if count == 1 else (f"{count} programs have", "do they")
+    return (
+        f"{programs} run for longer than `startup_grace`, and the observer has seen nobody join the consumer group "
+        f"{group}: {they} consume with this `group.id`? See {_CONSUMER_GROUPS}"
+    )
+
+
 def left_running(programs: Sequence[tuple[str, int]]) -> str:
     """Returns which programs an activator leaves behind, each with its queue and process id, and what becomes of them.
 
