@@ -26,9 +26,12 @@ from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
 from streaming.wire.output_records import MonitorState, Short
 
-# Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). A restarted activator has the same instance id
-# and continues at once. Another activator of the group waits this long for one that is gone.
+# Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). An activator that was killed has the same
+# instance id when it starts again, and continues at once. Another one of the group waits this long for it.
 _SESSION_TIMEOUT_MS = 10_000
+# An activator that is stopped leaves the group, so that nobody takes it for one that runs.
+_LEAVE_TIMEOUT_S = 0.5
+_LEAVE_POLL_INTERVAL_S = 0.02
 _COMMIT_INTERVAL_MS = 1_000
 # Most notifications and rows per step. They bound the delay with which exits of programs are noticed.
 _MAX_NOTIFICATIONS = 500
@@ -151,10 +154,19 @@ class Notifications:
                 self._consumer.store_offsets(message)
 
     def close(self) -> None:
-        """Commits the stored offsets; records whose offsets cannot be committed come again, as repeats."""
+        """Commits the stored offsets, and leaves; records whose offsets cannot be committed come again, as repeats."""
         # Consumer.close waits 10 s for a Kafka that does not answer, and takes no time-out.
         with contextlib.suppress(TimeoutError, KafkaException):
-            within(GRACE_S, self._consumer.close)
+            within(GRACE_S, self._leave)
+
+    def _leave(self) -> None:
+        """Leaves the group: a consumer with its own id that is only closed stays a member until its session ends."""
+        with contextlib.suppress(KafkaException):  # a member that was fenced
+            self._consumer.unsubscribe()  # commits too
+            deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
+            while self._consumer.memberid() and time.monotonic() < deadline_s:
+                self._consumer.poll(_LEAVE_POLL_INTERVAL_S)
+        self._consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._old_ends = {}
