@@ -5,6 +5,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from streaming.core.activation.program_starts import Notified, QueueActivator, S
 from streaming.core.activation.running_programs import Program
 from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
+from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import (
@@ -337,6 +339,28 @@ def test_status_says_that_no_program_runs_and_why_a_notification_is_held(tmp_pat
     text = shown(tmp_path)
     assert "none of its programs ran when it stopped" in text
     assert "held: #8: a program is about to be started" in " ".join(text.split())
+
+
+def test_queues_at_rest_whose_entry_was_removed_are_named_apart_and_not_in_red(tmp_path: Path) -> None:
+    def save(queue: str, entry: str, **state: Any) -> None:
+        store.save_queue(queue, QueueRecord(QueueActivator(entry=entry, **state), NOW_MS, "exited", "exit code 0"))
+
+    with Store(tmp_path) as store, store.transaction():
+        save("orders", ProgramEntry(queue="orders", command="true").policy("salt").entry)
+        for number in range(12):
+            save(f"gone-{number:02}", "", crashes=3, fatal_exit_code=78)
+        save("waits", "", held=Held("id-2", 8, "MESSAGES_ACCUMULATING", 5, NOW_MS))
+    console = Console(width=300, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print(show(read_status(tmp_path, NOW_MS), NOW_MS))
+    text = capture.get()
+    assert "at rest, and no longer in the config: gone-00, gone-01, " in text
+    assert "gone-09, ..." in text
+    table = text[text.index("decision and reason") :]
+    assert "orders" in table
+    assert "waits" in table
+    assert "gone" not in table
+    assert "\x1b[31m" not in table, "no entry is no fault"
 
 
 def test_status_says_how_old_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

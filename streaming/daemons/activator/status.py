@@ -22,6 +22,8 @@ from streaming.wire.activator_rows import ActivatorRow
 
 Status = dict[str, Any]
 _LATEST_DECISIONS = 20
+# The queues at rest that are named.
+_MAX_NAMES = 10
 # An activator that has missed so many of its signs of life may hang.
 _MISSED = 3
 
@@ -90,12 +92,17 @@ def show(status: Status, now_ms: int) -> RenderableType:
     if status["without_entry"]:
         names = ", ".join(status["without_entry"])
         parts.append(Sentence(f"notified, but without an entry in the config: {names}", "yellow"))
-    if not status["queues"]:
+    rows = [msgspec.convert(each, ActivatorRow) for each in status["queues"]]
+    of_config = [row for row in rows if row.entry is not None or row.programs or row.held is not None]
+    if left := [row.queue for row in rows if row not in of_config]:
+        names = ", ".join(left[:_MAX_NAMES]) + (", ..." if len(left) > _MAX_NAMES else "")
+        parts.append(Sentence(f"at rest, and no longer in the config: {names}", "dim"))
+    if not of_config:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
-    return Group(*parts, Text(), _table(status["queues"]))
+    return Group(*parts, Text(), _table(of_config))
 
 
-def _table(queues: list[Status]) -> RecordTable:
+def _table(rows: list[ActivatorRow]) -> RecordTable:
     columns = [
         Column("queue"),
         Column("running", is_number=True),
@@ -103,7 +110,7 @@ def _table(queues: list[Status]) -> RecordTable:
         Column("last (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
     ]
-    return RecordTable(columns, [_cells(msgspec.convert(each, ActivatorRow)) for each in queues])
+    return RecordTable(columns, [_cells(row) for row in rows])
 
 
 def _cells(row: ActivatorRow) -> list[Text]:
@@ -145,5 +152,6 @@ def _reasons(row: ActivatorRow) -> Text:
     for line in (*words.limits(row), *held):
         text.append(f"\n{printable(line)}", "yellow")
     for line in words.troubles(row):
-        text.append(f"\n{printable(line)}", "red")
+        # That an entry was removed is no fault. Its programs may run to their end.
+        text.append(f"\n{printable(line)}", "yellow" if row.entry is None else "red")
     return text
