@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from streaming.cli.lines import say
+from streaming.cli.presence import how_to_start
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
@@ -15,7 +16,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints, wall_clock
+from streaming.system import wall_clock
 from streaming.system.ages import age, instant_utc
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
@@ -139,8 +140,7 @@ def absence(kafka: Cluster, topics: Topics) -> str | None:
     group_id = topics.prefix + DEFAULT_GROUP_ID
     if _members(kafka, group_id) != set():
         return None
-    start = hints.command("activator", "--config", "FILE")
-    return f"none is in the consumer group {group_id}. Start one: `{start}`"
+    return f"none is in the consumer group {group_id}. {how_to_start(kafka, topics, 'activator')}"
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:

@@ -6,19 +6,23 @@ committed.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import typer
 
 from streaming.cli.lines import say
+from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.observer import sole_observer
 from streaming.daemons.router import sole_router
 from streaming.daemons.transport import transport
+from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
 from streaming.system.ages import age, as_of
+from streaming.system.threads import started
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
 from streaming.wire.topics import Topics
@@ -29,9 +33,11 @@ PROGRAMS = {
     "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
     "observer": (sole_observer.GROUP_ID, "no reader is started for the consumer groups that it watches"),
+    "activator": (DEFAULT_GROUP_ID, "no program is started for the notifications"),
 }
 # The command of a program that is not its name alone.
-_COMMANDS = {"observer": ("observe", "--config", "FILE")}
+_COMMANDS = {"observer": ("observe", "--config", "FILE"), "activator": ("activator", "--config", "FILE")}
+_OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
 
 _NO_SIGN = {
     "monitor": (
@@ -72,18 +78,47 @@ def absence(kafka: Cluster, topics: Topics, program: str, which: str = "") -> st
         return None
     group_id, consequence = PROGRAMS[program]
     return (
-        f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}. Start one: "
-        f"`{hints.command(*_COMMANDS.get(program, (program,)))}`"
+        f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}. "
+        f"{how_to_start(kafka, topics, program)}"
     )
 
 
-def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: str = "") -> bool:
-    """Says on the standard error that a program does not run, or that this is not known; returns whether it may run."""
-    with _told_if_denied(f"whether a {program} runs"):
-        if (sentence := absence(kafka, topics, program)) is not None:
+def how_to_start(kafka: Cluster, topics: Topics, program: str) -> str:
+    """Returns what to do to start a program that does not run, with all that belongs to it or alone.
+
+    `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
+    alone is in the way of a later `run`.
+    """
+    alone = hints.command(*_COMMANDS.get(program, (program,)))
+    others = [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
+    asked = [started(partial(_may_run, kafka, topics, other)) for other in others]
+    if any(each.result() for each in asked):
+        return f"Start one: `{alone}`"
+    file = ["FILE"] if program in _OF_FILE else []
+    what = "all that the activator's FILE needs" if file else "all that services need"
+    what += " (without FILE: that services need)" if program == "monitor" else ""
+    return f"Start {what}: `{hints.command('run', *file)}`, or {_a(program)} alone: `{alone}`"
+
+
+def _may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
+    try:
+        return is_running(kafka, topics, program)
+    except UserError:
+        return program == "monitor"  # most users may look at its group alone
+
+
+def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: str = "") -> bool | None:
+    """Says on the standard error that a program does not run, or that this is not known.
+
+    Returns whether it runs; None if that is not known.
+    """
+    runs: bool | None = None
+    with _told_if_denied(f"whether {_a(program)} runs"):
+        sentence = absence(kafka, topics, program)
+        runs = sentence is None
+        if sentence is not None:
             say(f"{sentence}.{consequence}", err=True)
-            return False
-    return True
+    return runs
 
 
 def introduce(
@@ -105,7 +140,7 @@ def introduce(
         as_json: Whether the view is for programs. Its rows have times of their own.
         without: What follows if no such program runs.
     """
-    may_run = warn_of_absence(kafka, topics, program, without)
+    may_run = warn_of_absence(kafka, topics, program, without) is not False
     with _told_if_denied(_last_batch(program)):
         sign, now_ms = last_sign(kafka, topics, program), wall_clock.now_ms()
         if may_run and (late := lateness(program, sign, now_ms)) is not None:
@@ -156,6 +191,10 @@ def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
         f"the {program}'s last sign of life is {age(sign.committed_ms, now_ms)} old, and there should be one every "
         f"{every}. {advice}"
     )
+
+
+def _a(program: str) -> str:
+    return f"{'an' if program[0] in 'ao' else 'a'} {program}"
 
 
 def _last_batch(program: str) -> str:

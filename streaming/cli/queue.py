@@ -380,13 +380,15 @@ def _warn_of_readers_without_a_partition(
 
 def _when(kafka: Cluster, topics: Topics) -> str:
     """Returns a remark for the case that no monitor is running, otherwise nothing."""
-    from streaming.cli.presence import is_running
+    from streaming.cli.presence import how_to_start, is_running
 
     try:
         is_taken = is_running(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
-    return "" if is_taken else f" (no monitor is running; this takes effect once `{hints.command('monitor')}` runs)"
+    if is_taken:
+        return ""
+    return f" (no monitor is running; this takes effect once one does). {how_to_start(kafka, topics, 'monitor')}"
 
 
 def register(parent: typer.Typer) -> None:

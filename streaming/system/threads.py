@@ -51,13 +51,8 @@ class WatchedThread:
             self.failure = error
 
 
-def within(timeout_s: float, call: Callable[[], T]) -> T:
-    """Calls Kafka in a separate thread, and waits for `timeout_s` at most; after a stop signal, a second at most.
-
-    Raises:
-        TimeoutError: The call does not return in time. It goes on in its thread, so what it uses must not be closed.
-        Exception: The call's own exception.
-    """
+def started(call: Callable[[], T]) -> Future[T]:
+    """Begins a call in a separate thread, and returns its outcome to come."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -67,7 +62,18 @@ def within(timeout_s: float, call: Callable[[], T]) -> T:
             outcome.set_exception(error)
 
     # A daemon thread: a call that is blocked forever must not keep the process from ending.
-    threading.Thread(target=run, name="within", daemon=True).start()
+    threading.Thread(target=run, name="started", daemon=True).start()
+    return outcome
+
+
+def within(timeout_s: float, call: Callable[[], T]) -> T:
+    """Calls Kafka in a separate thread, and waits for `timeout_s` at most; after a stop signal, a second at most.
+
+    Raises:
+        TimeoutError: The call does not return in time. It goes on in its thread, so what it uses must not be closed.
+        Exception: The call's own exception.
+    """
+    outcome = started(call)
     begin_s = time.monotonic()
     deadline_s = begin_s + timeout_s
     is_asked = False

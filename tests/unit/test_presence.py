@@ -21,7 +21,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.ages import age, as_of
 from streaming.wire.topics import Topics
-from tests.support.command_lines import ROOT
+from tests.support.command_lines import ROOT, parse
 from tests.support.routing_scene import scene, service
 
 NOW_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z
@@ -228,6 +228,46 @@ def test_diagnose_names_the_monitor_first_and_goes_on_with_what_it_may_look_at(k
     running = RunningInstance(Cluster("localhost:1"), TOPICS, warned.append, NOW_MS)
     assert [fault.where for fault in running.programs(definitions)] == ["router", "transport"]
     assert warned == ["not looked at: no right."]
+
+
+class TestHowToStart:
+    """`run` starts a monitor and what belongs to it. A monitor that was started alone keeps it from starting."""
+
+    @pytest.mark.parametrize(
+        ("program", "together"),
+        [
+            ("monitor", "run FILE"),
+            ("observer", "run FILE"),
+            ("activator", "run FILE"),
+            ("router", "run"),
+            ("transport", "run"),
+        ],
+    )
+    def test_without_a_monitor_the_command_that_starts_all_comes_first(
+        self, kafka: Kafka, program: str, together: str
+    ) -> None:
+        kafka.members = []
+        said = presence.how_to_start(Cluster("localhost:1"), TOPICS, program)
+        [first, alone] = re.findall(r"`(queue-activation [^`]*)`", said)
+        assert first == f"queue-activation {together}"
+        parse(first.split()[1:])
+        parse(alone.split()[1:])
+        assert f" {program} alone: `" in said
+
+    @pytest.mark.parametrize("program", ["observer", "activator", "router", "transport"])
+    def test_beside_a_monitor_each_is_started_alone(self, kafka: Kafka, program: str) -> None:
+        for kafka.members in ([object()], RightMissingError("no right.")):
+            said = presence.how_to_start(Cluster("localhost:1"), TOPICS, program)
+            assert said.startswith("Start one: `queue-activation ")
+            assert "run" not in said
+
+    @pytest.mark.parametrize("other", ["observer", "activator", "router", "transport"])
+    def test_a_monitor_is_started_alone_beside_one_that_run_would_start_too(self, kafka: Kafka, other: str) -> None:
+        kafka.members = lambda group: [object()] * group.endswith(f"-{other}")
+        said = presence.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
+        assert said == "Start one: `queue-activation monitor`"
+        kafka.members = RightMissingError("no right.")
+        assert "`queue-activation run FILE`" in presence.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
 
 
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:

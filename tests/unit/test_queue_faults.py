@@ -115,7 +115,8 @@ class TestObservers:
         assert (fault.kind, fault.where) == ("program down", "observer")
         assert fault.problem == (
             "no observer is in the consumer group p-queue-activation-observer, so no reader is started for the "
-            "consumer groups that it watches (queue group). Start one: `queue-activation observe --config FILE`"
+            "consumer groups that it watches (queue group). Start all that the activator's FILE needs: "
+            "`queue-activation run FILE`, or an observer alone: `queue-activation observe --config FILE`"
         )
 
     def test_nobody_needs_one_if_all_readers_report(self, monkeypatch: pytest.MonkeyPatch) -> None:
