@@ -51,7 +51,8 @@ class Told:
         last = [f"the last one ended at {instant_utc(ended.at)}: {ended.how}"] if ended is not None else []
         if self.is_running is False:
             left = [f"entry {row.entry}", words.programs(row), *last]
-            return [*self.why(), f"when it last wrote, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(left)}"]
+            ago = age(self.at_ms, wall_clock.now_ms())
+            return [f"{line}." for line in self.why()] + [f"When it last wrote, {ago} ago: {'; '.join(left)}"]
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
 
     def as_json(self) -> dict[str, Any]:

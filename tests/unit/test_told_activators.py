@@ -66,9 +66,11 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
 
 def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     text = shown(told(is_running=False, **GAVE_UP))
-    assert f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}" in text
     assert (
-        "when it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 2026-01-02 "
+        f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}.\n" in text
+    )
+    assert (
+        "When it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 2026-01-02 "
         "03:04:05 UTC" in text
     )
     assert "gave up" not in text
