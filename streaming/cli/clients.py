@@ -65,16 +65,18 @@ def queues(
     waits for a reader, the table says what keeps the activator from starting one.
     """
     from streaming.cli import activators, tables
-    from streaming.cli.presence import introduce
+    from streaming.cli.presence import introduce, is_observer_running
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     introduce(kafka, topics, "monitor", as_json=as_json)
+    observer_runs = is_observer_running(kafka, topics, rows)
     troubles = [] if as_json else activators.problems(kafka, topics, rows)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
-    tables.print_rows(rows, partial(tables.monitors_view, troubles=troubles), nobody, as_json)
+    view = partial(tables.monitors_view, troubles=troubles, observer_runs=observer_runs)
+    tables.print_rows(rows, view, nobody, as_json)
 
 
 def tasks(

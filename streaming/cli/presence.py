@@ -4,9 +4,10 @@ Each program is a member of a consumer group. Monitor and router leave a sign of
 committed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import typer
 
@@ -119,6 +120,13 @@ def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: s
         if sentence is not None:
             say(f"{sentence}.{consequence}", err=True)
     return runs
+
+
+def is_observer_running(kafka: Cluster, topics: Topics, rows: Iterable[Mapping[str, Any]]) -> bool | None:
+    """Returns whether an observer runs, and says so if not; None: it is not known, or no row of the view needs one."""
+    if all(row.get("members") is None for row in rows):
+        return None
+    return warn_of_absence(kafka, topics, "observer")
 
 
 def introduce(

@@ -251,10 +251,12 @@ def show(
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     facts = queue_facts.find(kafka, topics, queue)
-    if facts.definition is None and facts.row is None:
+    if not facts.is_known:
         warn_of_absence(kafka, topics, "monitor")
-        raise _no_queue(queue)
+        raise queue_facts.no_queue(kafka, queue)
     facts.is_watched = introduce(kafka, topics, "monitor", as_json=as_json)
+    if facts.group is not None:
+        facts.observer_runs = warn_of_absence(kafka, topics, "observer")
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
@@ -330,7 +332,7 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
     from streaming.cli import queue_facts
 
     if not queue_facts.is_known(kafka, topics, queue):
-        raise _no_queue(queue)
+        raise queue_facts.no_queue(kafka, queue)
 
 
 def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
@@ -352,13 +354,6 @@ def _ask_about_unread(kafka: Cluster, topics: Topics, queue: str) -> None:
     row = queue_facts.row_of(kafka, topics, queue)
     if row is not None and (row["unread_messages"] > 0 or row.get("is_count_uncertain")):
         confirm(f"Delete topic {queue} with {tables.unread_messages(row)}?")
-
-
-def _no_queue(queue: str) -> UserError:
-    return UserError(
-        f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
-        f"`{hints.command('queues')}` lists the queues; `{hints.command('queue', 'create', queue)}` creates this one."
-    )
 
 
 def _warn_of_readers_without_a_partition(

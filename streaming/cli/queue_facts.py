@@ -4,22 +4,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from confluent_kafka.admin import AclOperation
 
-from streaming.cli import activators, tables
+from streaming.cli import activators, group_facts, tables
 from streaming.cli.activators import Told
+from streaming.cli.group_facts import GroupFacts
 from streaming.core.activation import events
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.sessions import Session
 from streaming.core.activation.settings import CoreSettings
+from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
+from streaming.system.threads import started
 from streaming.wire import input_records, notifications
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation
@@ -47,6 +51,8 @@ class QueueFacts:
         activators: What the activators say about it.
         no_activator: If none has said anything: why, as far as it is known.
         is_watched: Whether a monitor may run.
+        group: The consumer group that it stands for; None: it is a queue whose readers report.
+        observer_runs: Whether an observer runs; None: that is not known, or it needs none.
     """
 
     name: str
@@ -59,6 +65,30 @@ class QueueFacts:
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
     is_watched: bool = True
+    group: GroupFacts | None = None
+    observer_runs: bool | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Returns whether a command has created the queue, the monitor knows it, or an entry names its group."""
+        return self.definition is not None or self.row is not None or self.group is not None
+
+    @property
+    def blind(self) -> str:
+        """Returns the sentence about why no observer can see the group's messages; empty if none is known."""
+        if self.group is None:
+            return ""
+        entries = [each.row.entry for each in self.activators if each.is_running is not False]
+        is_silent = self.row is None or self.row.get("observer_silent_since") is not None
+        if entries and not any(entries):
+            no_entry = "No entry of the activator's file names this group"
+            return f"{no_entry}, so nobody watches it, and no reader is requested." if is_silent else ""
+        if self.group.members or self.group.topics or self.group.problem:
+            return ""
+        return (
+            "It has neither members nor committed offsets, so nobody knows which topics it reads: name them in its "
+            "entry of the activator's file, with `topics`."
+        )
 
 
 def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
@@ -67,26 +97,60 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
-    definition, row = definition_of(cluster, topics, queue), row_of(cluster, topics, queue)
-    if definition is not None and row is not None:
-        definition.is_on = row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
-    facts = QueueFacts(queue, partitions_of(cluster, topics, queue), definition, row)
-    if definition is None and row is None:
+    definition = definition_of(cluster, topics, queue)
+    # At the same time, so that no part of what is shown is older than another.
+    row = started(partial(row_of, cluster, topics, queue))
+    tasks = started(partial(_tasks, cluster, topics, queue))
+    told = started(partial(activators.read, cluster, topics, {queue}))
+    sessions = started(partial(_sessions, cluster, topics, queue))
+    partitions = started(partial(partitions_of, cluster, topics, queue))
+    facts = QueueFacts(queue, partitions.result(), definition, row.result(), tasks.result(), sessions.result())
+    facts.activators = told.result().get(queue, [])
+    facts.group = _group(cluster, facts)
+    if not facts.is_known:
         return facts
-    with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
-        facts.tasks = [row for row in tables.read_tasks(follower) if row["queue"] == queue]
-    facts.activators = activators.read(cluster, topics, {queue}).get(queue, [])
+    if definition is not None and facts.row is not None:
+        definition.is_on = facts.row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     if not facts.activators and (definition is None or definition.notifications):
         facts.no_activator = activators.nobody(cluster, topics)
-    facts.sessions = _sessions(cluster, topics, queue)
-    if row is not None and row["activation_sequence"] > 0:
-        facts.activations = _activations(cluster, topics, queue, _activations_since_ms(row["last_activated_time"]))
+    if facts.row is not None and facts.row["activation_sequence"] > 0:
+        since_ms = _activations_since_ms(facts.row["last_activated_time"])
+        facts.activations = _activations(cluster, topics, queue, since_ms)
     return facts
+
+
+def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]:
+    with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
+        return [row for row in tables.read_tasks(follower) if row["queue"] == queue]
+
+
+def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
+    """Returns the group that a queue stands for, by its entry or because an observer reports it; None: it is none."""
+    named = next((each.row for each in facts.activators if each.row.group is not None), None)
+    if named is not None and named.group is not None:
+        return group_facts.find(cluster, named.group, named.topics)
+    is_observed = facts.row is not None and tables.observed(facts.row) is not None
+    return group_facts.find(cluster, facts.name, []) if is_observed else None
 
 
 def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
     """Returns whether a command has created the queue or the monitor knows it otherwise. Raises as `find` does."""
     return definition_of(cluster, topics, queue) is not None or row_of(cluster, topics, queue) is not None
+
+
+def no_queue(cluster: Cluster, queue: str) -> UserError:
+    """Returns the error about a queue that is not known. One is not to be created for a consumer group."""
+    if group_facts.find(cluster, queue, []).is_there:
+        return UserError(
+            f"There is no queue {queue!r}, but a consumer group of this name, which no observer has reported. Readers "
+            "are started for it once an entry of the activator's file names it, with `group`."
+        )
+    return UserError(
+        f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
+        f"`{hints.command('queues')}` lists the queues; `{hints.command('queue', 'create', queue)}` creates this one, "
+        "with a topic. A consumer group needs no topic of its name, but an entry with `group` in the activator's file, "
+        "and `topics` there until it has committed something."
+    )
 
 
 def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:

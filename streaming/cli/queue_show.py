@@ -25,7 +25,7 @@ def explanation(facts: QueueFacts) -> list[str]:
     """Returns why the queue's monitor is in its state, or nothing if the monitor does not know the queue."""
     row = facts.row
     if row is None:
-        return []
+        return [facts.blind] if facts.blind else []
     return why(
         Situation(
             state=State[row["state"] or "ABSENT"],
@@ -44,7 +44,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             is_topic=facts.partitions is not None,
             is_watched=facts.is_watched,
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
-            observed=observed(row),
+            observed=observed(row, facts.observer_runs, facts.blind),
         )
     )
 
@@ -54,6 +54,7 @@ def as_json(facts: QueueFacts) -> dict[str, Any]:
     return {
         "queue": facts.name,
         "partitions": facts.partitions,
+        "group": None if facts.group is None else facts.group.as_json(),
         "definition": None if facts.definition is None else _definition(facts.definition),
         "monitor": facts.row,
         "why": explanation(facts),
@@ -90,13 +91,9 @@ def show(facts: QueueFacts) -> RenderableType:
     """Returns all that is known, for people."""
     sections = {
         "state": _state(facts),
+        **({} if facts.group is None else {"group": facts.group.lines(), "topics": facts.group.topic_lines()}),
         "activator": [line for each in facts.activators for line in each.lines()] or [facts.no_activator or "none"],
-        "topic": [_topic(facts)],
-        "definition": _definition_lines(facts.definition),
-        "notifications": _notification_lines(facts),
-        "procedure": _procedure_lines(facts),
-        "sessions": [_session(name, session) for name, session in facts.sessions.items()],
-        "tasks": [_task(row) for row in facts.tasks],
+        **_of_queues(facts),
         "last notified": [
             f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
             for one in {each.sequence: each for each in facts.activations}.values()
@@ -104,6 +101,22 @@ def show(facts: QueueFacts) -> RenderableType:
     }
     fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections.items())
     return Group(Sentence(facts.name, "bold"), fields)
+
+
+def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:
+    """Returns the sections about a queue itself; of one that stands for a consumer group, those that say something."""
+    sections = {
+        "topic": [_topic(facts)],
+        "definition": _definition_lines(facts.definition),
+        "notifications": _notification_lines(facts),
+        "procedure": _procedure_lines(facts),
+        "sessions": [_session(name, session) for name, session in facts.sessions.items()],
+        "tasks": [_task(row) for row in facts.tasks],
+    }
+    if facts.group is None:
+        return sections
+    says_nothing = {"topic"} if facts.definition is not None else {"topic", "definition", "notifications"}
+    return {name: lines for name, lines in sections.items() if lines and name not in says_nothing}
 
 
 def printable_lines(lines: Iterable[str]) -> str:
@@ -114,10 +127,11 @@ def printable_lines(lines: Iterable[str]) -> str:
 def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
     if row is None and facts.is_watched:
-        does = f"does `{hints.command('monitor')}` run?"
-        return [f"unknown to the monitor, which has read no record of this queue; {does}"]
+        reported = "of this queue" if facts.group is None else "of this consumer group: no observer has reported it"
+        return [f"unknown to the monitor, which has read no record {reported}", *explanation(facts)]
     if row is None:
-        return ["No monitor runs, and the last one, if there was one, has read no record of this queue."]
+        nobody = "No monitor runs, and the last one, if there was one, has read no record of this queue."
+        return [nobody, *explanation(facts)]
     unread = row["unread_messages"]
     counts = f"{unread_count(row)} unread, readers waiting: {row['tasks_waiting']}"
     early = (

@@ -167,47 +167,53 @@ UNCERTAIN = (
 )
 
 
-def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = ()) -> Group:
+def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), observer_runs: bool | None = None) -> Group:
     """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
 
     Args:
         rows: The rows.
         troubles: What keeps activators from starting readers.
+        observer_runs: Whether an observer runs; None if that is not known.
     """
     states = dict.fromkeys(map(state_name, rows))
     return Group(
-        monitors_table(rows),
+        monitors_table(rows, observer_runs),
         Text(),
         *(Sentence(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
-        *(Sentence(line, "red") for line in (*failures(rows), *_without_observer(rows), *troubles)),
+        *(Sentence(line, "red") for line in (*failures(rows), *_unheard(rows, observer_runs), *troubles)),
         Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
     )
 
 
-def observed(row: Mapping[str, Any]) -> Observed | None:
-    """Returns what an observer says of the readers of a row of the monitors view; None if they report."""
+def observed(row: Mapping[str, Any], is_running: bool | None = None, blind: str = "") -> Observed | None:
+    """Returns what an observer says of the readers of a row of the monitors view; None if they report.
+
+    Args:
+        row: The row.
+        is_running: Whether an observer runs; None if that is not known.
+        blind: The sentence about why no observer can see the group's messages.
+    """
     if (members := row.get("members")) is None:
         return None
     since = row.get("observer_silent_since")
-    start = hints.command("observe", "--config", "FILE")
-    return Observed(members, row.get("one_more"), instant_utc(since) if since else None, start)
+    return Observed(members, row.get("one_more"), instant_utc(since) if since else None, is_running, blind)
 
 
-def _without_observer(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yields a line about the queues whose observer should have reported, if there are some."""
+def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:
+    """Yields a line about the queues whose observer should have reported. That none runs is said before the table."""
     missing = [
-        (row["queue"], seen)
-        for row in rows
-        if (seen := observed(row)) is not None and seen.is_missing(row["unread_messages"])
+        row["queue"] for row in rows if (seen := observed(row)) is not None and seen.is_missing(row["unread_messages"])
     ]
-    if missing:
-        names = queue_names([name for name, _ in missing])
-        yield printable(
-            f"{names}: nothing has been heard of an observer, so no reader is requested. Does one run? One is started "
-            f"with: `{missing[0][1].start}`"
-        )
+    if missing and observer_runs is not False:
+        heard = "nothing has been heard of an observer since its last report, so no reader is requested."
+        if observer_runs:
+            heard = (
+                "an observer runs, but has said nothing of it for longer than the quiet window, so no reader is "
+                "requested. Does an entry of its file name the consumer group?"
+            )
+        yield printable(f"{queue_names(missing)}: {heard}")
 
 
 def queue_names(queues: Sequence[str]) -> str:
@@ -253,7 +259,7 @@ def unread_count(row: dict[str, Any]) -> str:
     return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"
 
 
-def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
+def monitors_table(rows: list[dict[str, Any]], observer_runs: bool | None = None) -> RecordTable:
     """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
     has_groups = any(map(observed, rows))
@@ -275,7 +281,7 @@ def monitors_table(rows: list[dict[str, Any]]) -> RecordTable:
             cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
             Text(unread_count(row)),
             Text(str(row["tasks_waiting"])),
-            *(_group_cells(observed(row)) if has_groups else []),
+            *(_group_cells(observed(row, observer_runs), row["unread_messages"]) if has_groups else []),
             *([_tasks_cell(row)] if has_tasks else []),
             Text(f"{row['activation_sequence']:,}"),
             cell(instant(row["last_activated_time"])),
@@ -335,12 +341,15 @@ def is_narrow() -> bool:
     return width() < _WIDE
 
 
-def _group_cells(seen: Observed | None) -> list[Text]:
+def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
     """Returns the number of a consumer group's members, and whether one more would have work."""
     if seen is None:
         return [Text("-"), Text("-")]
-    answer = "unknown" if seen.one_more is None else _word(seen.one_more)
-    return [Text(f"{seen.members:,}"), Text(answer, "" if seen.silent_since is None else "yellow")]
+    answer, is_late = seen.answer(unread), seen.is_running is False or seen.is_missing(unread)
+    return [
+        Text(f"{seen.members:,}"),
+        Text("unknown" if answer is None else _word(answer), "yellow" if is_late else ""),
+    ]
 
 
 def _tasks_cell(row: dict[str, Any]) -> Text:

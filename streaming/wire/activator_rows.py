@@ -54,6 +54,7 @@ class ActivatorRow(Struct):
     config_file: str
     entry: str | None = None
     group: str | None = None
+    topics: list[str] = []
     refusal: str | None = None
     max: Int64 | None = None
     partitions: Int64 | None = None

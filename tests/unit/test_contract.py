@@ -162,7 +162,7 @@ def check_activators(document: str) -> None:
     rows = rows_of(document, TOPICS.activators, "field")
     documented = unique((name, cells_of(row)) for row in rows for name in names_in(row["field"]))
     parts = {"programs[]": ProgramRow, "held": HeldRow, "last_exit": ExitRow, "last": DecisionRow}
-    expected = fields_of(ActivatorRow) | {"programs": ("array", "`[]`")}
+    expected = fields_of(ActivatorRow) | {"programs": ("array", "`[]`"), "topics": ("array of strings", "`[]`")}
     for name, part in parts.items():
         expected |= {f"{name}.{field}": cells for field, cells in fields_of(part).items()}
     assert documented == expected

@@ -16,6 +16,7 @@ from streaming.cli import dead_letters, queue_show
 from streaming.cli.activators import Told
 from streaming.cli.conversations import showing
 from streaming.cli.conversations.show import ConversationFacts
+from streaming.cli.group_facts import GroupFacts
 from streaming.cli.main import app
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
@@ -128,7 +129,9 @@ def json_output() -> dict[str, list[str]]:
     result = Result(case, Decision(Outcome.DELAYED), explanation)
     printed = {
         "queue show": queue_show.as_json(
-            QueueFacts("q", 1, definition, None, sessions={"s": session}, activators=[told])
+            QueueFacts(
+                "q", 1, definition, None, sessions={"s": session}, activators=[told], group=GroupFacts("readers")
+            )
         ),
         "activator status": status,
         "dead-letters": dead_letters.decode(Message(key=b"", value=b"", headers=[])),

@@ -270,6 +270,19 @@ class TestHowToStart:
         assert "`queue-activation run FILE`" in presence.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
 
 
+@pytest.mark.parametrize(("members", "runs"), [([], False), ([object()], True), (RightMissingError("no right."), None)])
+def test_views_of_groups_say_that_no_observer_runs(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str], members: Any, runs: bool | None
+) -> None:
+    kafka.members = members
+    cluster = Cluster("localhost:1")
+    assert presence.is_observer_running(cluster, TOPICS, [{"members": None}, {}]) is None
+    assert capsys.readouterr().err == "", "no queue of the view needs one"
+    assert presence.is_observer_running(cluster, TOPICS, [{"members": None}, {"members": 0}]) is runs
+    said = {False: "no observer is in the consumer group", True: "", None: "whether an observer runs is unknown"}
+    assert capsys.readouterr().err.startswith(said[runs])
+
+
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:
     """The views that a monitor or a router writes are read by these functions."""
     readers = re.compile(

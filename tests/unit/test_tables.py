@@ -32,9 +32,9 @@ TIME = "2026-01-02 03:04:05 UTC"
 FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "read_orders", "task_failure": "no host"}
 
 
-def shown(*rows: dict[str, Any]) -> str:
+def shown(*rows: dict[str, Any], observer_runs: bool | None = None) -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(tables.monitors_view(list(rows)))
+    console.print(tables.monitors_view(list(rows), observer_runs=observer_runs))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return str(text)
 
@@ -193,11 +193,35 @@ def test_queues_whose_readers_report_nothing_have_members_and_an_answer_beside_t
 
 
 def test_queues_of_which_no_observer_reports_are_named_with_what_to_do() -> None:
-    text = shown(*(ROW | UNHEARD | {"queue": f"q{number}"} for number in range(5)), ROW | SEEN)
-    assert (
-        "5 queues: q0, q1, q2 and 2 more: nothing has been heard of an observer, so no reader is requested. Does one "
-        "run? One is started with: `queue-activation observe --config FILE`"
-    ) in " ".join(text.split())
+    rows = [*(ROW | UNHEARD | {"queue": f"q{number}"} for number in range(5)), ROW | SEEN]
+    text = " ".join(shown(*rows).split())
+    assert "5 queues: q0, q1, q2 and 2 more: nothing has been heard of an observer since its last report, so no" in text
     assert "unknown" in text
-    idle = UNHEARD | {"members": 0, "unread_messages": 0}
-    assert "nothing has been heard" not in shown(ROW | idle, ROW | SEEN), "it reports nothing of such a group"
+    text = " ".join(shown(*rows, observer_runs=True).split())
+    assert (
+        "5 queues: q0, q1, q2 and 2 more: an observer runs, but has said nothing of it for longer than the quiet "
+        "window, so no reader is requested. Does an entry of its file name the consumer group?"
+    ) in text
+    assert "q0, q1" not in shown(*rows, observer_runs=False), "that none runs is said before the table"
+
+
+@pytest.mark.parametrize(("observer_runs", "answer"), [(True, "no"), (None, "no"), (False, "unknown")])
+def test_silence_about_a_group_that_has_nothing_is_no_trouble(observer_runs: bool | None, answer: str) -> None:
+    idle = ROW | UNHEARD | {"members": 0, "unread_messages": 0}
+    text = shown(idle, ROW | SEEN | {"queue": "other"}, observer_runs=observer_runs)
+    [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
+    assert line[4:6] == ["0", answer]
+    assert "said nothing" not in text
+    assert "nothing has been heard" not in text
+
+
+def test_only_an_answer_that_should_be_known_is_yellow() -> None:
+    idle = UNHEARD | {"members": 0}
+    for observer_runs, fields, unread, style in (
+        (True, idle, 0, ""),
+        (True, idle, 3, "yellow"),
+        (True, UNHEARD, 0, "yellow"),
+        (False, idle, 0, "yellow"),
+        (True, SEEN | {"one_more": None}, 3, ""),
+    ):
+        assert tables._group_cells(tables.observed(ROW | fields, observer_runs), unread)[1].style == style

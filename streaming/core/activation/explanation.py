@@ -14,17 +14,25 @@ class Observed:
         members: The number of its members.
         one_more: Whether one more reader would have work; None: unknown.
         silent_since: When the observer last reported, if that was longer ago than the quiet window.
-        start: The command line that starts an observer.
+        is_running: Whether an observer runs; None: not known.
+        blind: The sentence about why no observer can see the group's messages; empty if none is known.
     """
 
     members: int
     one_more: bool | None
     silent_since: str | None
-    start: str
+    is_running: bool | None = None
+    blind: str = ""
 
     def is_missing(self, unread: int) -> bool:
         """Returns whether an observer that runs would have reported. It is silent about a group that has nothing."""
         return self.silent_since is not None and (self.members > 0 or unread > 0)
+
+    def answer(self, unread: int) -> bool | None:
+        """Returns whether one more reader would have work now; None: unknown, as without an observer."""
+        if self.is_running is False:
+            return None
+        return False if self.silent_since is not None and not self.is_missing(unread) else self.one_more
 
 
 @dataclass(frozen=True)
@@ -191,61 +199,85 @@ def _waiting_in_vain(now: Situation) -> str:
 
 
 def _observed(now: Situation, seen: Observed) -> list[str]:
+    group = _group(now, seen)
     if now.state is State.NOTIFIED:
-        return [_group(seen), *_notified(now), *_answer(now, seen)]
-    if now.state is State.INACTIVE and not seen.is_missing(now.unread):
-        return [_group(seen), _nothing_for_group(now, seen)]
-    sentences = [_group(seen), *_answer(now, seen)]
-    if now.state is State.INACTIVE or seen.one_more is not True:
+        return [group, *_notified(now), *_answer(now, seen)]
+    if now.state is State.INACTIVE and not (seen.blind or seen.is_missing(now.unread)):
+        return [group, _nothing_for_group(now, seen)]
+    sentences = [group, *_answer(now, seen)]
+    if now.state is State.INACTIVE or seen.blind or seen.answer(now.unread) is not True:
         return sentences
     if now.waiting > 0:
         sentences.append(f"{_who_waits(now.waiting)} in RECEIVE, so no other is requested.")
     elif _is_at_limit(now):
         sentences.append(f"No task is started, because max_queue_readers, {now.max_queue_readers}, tasks run.")
     else:
-        sentences.append("One more is requested once the observer has said so for a whole quiet window.")
+        if now.is_watched:
+            sentences.append("One more is requested once the observer has said so for a whole quiet window.")
         if now.next_check_at is not None:
             looks = _looks(now, "next", now.next_check_at)
             sentences.append(f"{looks[0].upper()}{looks[1:]}.")
     return sentences
 
 
-def _group(seen: Observed) -> str:
+def _group(now: Situation, seen: Observed) -> str:
     members = plural(seen.members, "member") if seen.members else "no members"
-    has = f"has {members}" if seen.silent_since is None else f"had {members} at {seen.silent_since}"
+    since = "" if seen.silent_since is None else f" at {seen.silent_since}"
+    if not now.is_watched or seen.is_running is False:
+        return f"Its readers report nothing. An observer said that their consumer group had {members}{since}."
+    has = f"has {members}" if seen.silent_since is None else f"had {members}{since}"
     return f"Its readers report nothing. An observer says that their consumer group {has}."
 
 
 def _answer(now: Situation, seen: Observed) -> list[str]:
     """Returns what the observer says of one more reader; nothing if it need not say anything."""
-    if seen.is_missing(now.unread):
-        return [
-            "Nothing has been heard of the observer since. So it is unknown whether one more reader would have work, "
-            f"and none is requested. Does an observer run? One is started with: `{seen.start}`."
-        ]
-    if seen.silent_since is not None:
-        return []
+    if (unheard := _unheard(seen, now.unread)) or seen.silent_since is not None:
+        return [unheard] if unheard else []
+    if not now.is_watched:
+        return [f"Its last word was that {_ANSWERS[seen.one_more]}."]
     if seen.one_more is None:
         return [
             "The observer does not know whether one more reader would have work, for example because the group is "
             "rebalancing. None is requested before it says yes."
         ]
-    if not seen.one_more:
-        return ["The observer says that one more reader would have no work. None is requested before it says yes."]
-    only = " Another one is requested only while it does." if now.state is State.NOTIFIED else ""
-    return [f"The observer says that one more reader would have work.{only}"]
+    only = " None is requested before it says yes."
+    if seen.one_more:
+        only = " Another one is requested only while it does." if now.state is State.NOTIFIED else ""
+    return [f"The observer says that {_ANSWERS[seen.one_more]}.{only}"]
+
+
+_ANSWERS = {
+    True: "one more reader would have work",
+    False: "one more reader would have no work",
+    None: "it did not know whether one more reader would have work",
+}
+
+
+def _unheard(seen: Observed, unread: int) -> str:
+    """Returns why no answer of an observer counts; empty if one counts, or none is needed."""
+    if seen.blind:
+        return seen.blind
+    if seen.is_running is False:
+        return "No observer runs. So it is unknown whether one more reader would have work, and none is requested."
+    if not seen.is_missing(unread):
+        return ""
+    heard = "An observer runs, but has said nothing of this group since. Does an entry of its file name the group?"
+    if not seen.is_running:
+        heard = "Nothing has been heard of an observer since."
+    return f"{heard} So it is unknown whether one more reader would have work, and none is requested."
 
 
 def _nothing_for_group(now: Situation, seen: Observed) -> str:
     """Returns what the next message would cause."""
+    observer = "the observer" if seen.is_running is not False else "an observer runs and"
+    nothing = f"There {'is' if now.is_watched else 'was'} nothing to receive."
     if seen.members:
-        return (
-            "There is nothing to receive. One more reader is requested once the observer has said for a whole quiet "
-            "window that it would have work."
-        )
-    sees = "the observer sees it" if now.is_watched else "the observer sees it and a monitor runs"
-    sentence = f"There is nothing to receive. The next message activates the queue as soon as {sees}"
+        has_said = "has said for a whole quiet window that it would have work"
+        monitor = "" if now.is_watched else ", and a monitor runs"
+        return f"{nothing} One more reader is requested once {observer} {has_said}{monitor}."
+    monitor = "" if now.is_watched else " and a monitor runs"
+    sentence = f"{nothing} The next message activates the queue as soon as {observer} sees it{monitor}"
     sentence += "." if now.max_queue_readers is None else ", unless a task still runs."
-    if seen.silent_since is None:
+    if seen.silent_since is None or seen.is_running is False:
         return sentence
     return f"{sentence} An observer says nothing of a group that has neither members nor messages."

@@ -69,6 +69,7 @@ class Rows:
         group = entry.get("group")
         # An entry without a queue's name has the group's name or pattern there, and the queue has the group's name.
         row.group = queue if group is not None and group == row.entry else group
+        row.topics = entry.get("topics", [])
         row.refusal = refusal_of(entry.get("command", []), queue)
         row.partitions = state.partitions
         row.programs = [

@@ -112,7 +112,7 @@ def test_what_a_monitor_does_when_one_runs_again() -> None:
     assert "the next one starts as soon as a monitor runs, but not before 10:03." in why(failing)[-1]
 
 
-SEEN = Observed(members=2, one_more=True, silent_since=None, start="queue-activation observe --config FILE")
+SEEN = Observed(members=2, one_more=True, silent_since=None, is_running=True)
 NOBODY = replace(SEEN, members=0)
 # An observer that was silent for longer than W has said nothing.
 SILENT = replace(SEEN, one_more=None, silent_since="10:01")
@@ -123,8 +123,8 @@ UNKNOWN = "The observer does not know whether one more reader would have work"
 NO = "The observer says that one more reader would have no work. None is requested before it says yes."
 YES = "The observer says that one more reader would have work."
 UNHEARD = (
-    "Nothing has been heard of the observer since. So it is unknown whether one more reader would have work, and none "
-    "is requested. Does an observer run? One is started with: `queue-activation observe --config FILE`."
+    "An observer runs, but has said nothing of this group since. Does an entry of its file name the group? So it is "
+    "unknown whether one more reader would have work, and none is requested."
 )
 
 
@@ -189,3 +189,72 @@ class TestObservedQueues:
     def test_an_observer_that_is_silent_about_nothing_is_not_missing(self, members: int) -> None:
         idle = replace(NOTIFIED_GROUP, unread=0, observed=replace(SILENT, members=members))
         assert (UNHEARD in " ".join(why(idle))) == bool(members)
+
+    @pytest.mark.parametrize(
+        ("seen", "unread", "answer"),
+        [
+            (SEEN, 3, True),
+            (replace(SEEN, one_more=None), 3, None),
+            (SILENT, 0, None),
+            (replace(SILENT, members=0), 3, None),
+            (replace(SILENT, members=0), 0, False),
+            (replace(SILENT, members=0, is_running=None), 0, False),
+            (replace(SILENT, members=0, is_running=False), 0, None),
+            (replace(SEEN, is_running=False), 3, None),
+        ],
+    )
+    def test_silence_about_a_group_that_has_nothing_is_a_no(
+        self, seen: Observed, unread: int, answer: bool | None
+    ) -> None:
+        assert seen.answer(unread) is answer
+
+    def test_whether_an_observer_runs_may_be_unknown(self) -> None:
+        text = " ".join(why(seen_by(GROUP, replace(SILENT, is_running=None))))
+        assert "Nothing has been heard of an observer since. So it is unknown" in text
+        assert "runs" not in text
+
+    @pytest.mark.parametrize("seen", [SEEN, NOBODY, SILENT, replace(SILENT, members=0), replace(SEEN, one_more=None)])
+    @pytest.mark.parametrize("now", [GROUP, NOTIFIED_GROUP, IDLE_GROUP, replace(GROUP, max_queue_readers=1)])
+    @pytest.mark.parametrize("is_watched", [True, False])
+    def test_nobody_who_is_not_there_is_spoken_of_as_if_he_were(
+        self, now: Situation, seen: Observed, is_watched: bool
+    ) -> None:
+        text = " ".join(why(replace(now, observed=replace(seen, is_running=False), is_watched=is_watched)))
+        assert "An observer said that their consumer group had " in text
+        assert "observer says" not in text
+        assert "the observer" not in text
+        assert "The observer" not in text
+
+    @pytest.mark.parametrize(
+        ("now", "parts"),
+        [
+            (GROUP, ["Its last word was that one more reader would have work.", "A monitor looks next as soon as one"]),
+            (NOTIFIED_GROUP, ["Its last word was that one more reader would have work."]),
+            (
+                seen_by(GROUP, replace(SEEN, one_more=None)),
+                ["Its last word was that it did not know whether one more reader would have work."],
+            ),
+            (IDLE_GROUP, ["There was nothing to receive. One more reader is requested", "and a monitor runs."]),
+        ],
+    )
+    def test_without_a_monitor_it_is_what_an_observer_said(self, now: Situation, parts: list[str]) -> None:
+        text = " ".join(why(replace(now, is_watched=False)))
+        for part in ("An observer said that their consumer group had 2 members.", *parts):
+            assert part in text
+        for present in ("observer says", "The observer does", "None is requested", "Another one is", "There is"):
+            assert present not in text
+
+    def test_without_an_observer_the_next_message_waits_for_one(self) -> None:
+        gone = replace(NOBODY, is_running=False)
+        for seen in (gone, replace(gone, one_more=None, silent_since="10:01")):
+            text = " ".join(why(seen_by(IDLE_GROUP, seen)))
+            assert "The next message activates the queue as soon as an observer runs and sees it." in text
+        [_, unknown] = why(seen_by(GROUP, replace(SEEN, is_running=False)))
+        assert unknown.startswith("No observer runs. So it is unknown whether one more reader would have work")
+
+    @pytest.mark.parametrize("now", [GROUP, NOTIFIED_GROUP, IDLE_GROUP])
+    def test_of_a_group_that_no_observer_can_see_nothing_is_promised(self, now: Situation) -> None:
+        text = " ".join(why(seen_by(now, replace(SEEN, blind="Nobody watches it."))))
+        assert "Nobody watches it." in text
+        assert "One more" not in text
+        assert "The next message" not in text

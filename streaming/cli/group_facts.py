@@ -1,0 +1,96 @@
+"""Looks at the consumer group that a queue stands for: whether it is there, and what it reads."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+
+from streaming.core.numbers import plural
+from streaming.errors import UserError
+from streaming.kafka.access import denial
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.group_coordinator import wait_for_coordinator
+
+_NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """A consumer group.
+
+    Attributes:
+        name: Its id.
+        state: Its state; None: there is no such group.
+        members: The number of its members.
+        topics: The topics that it reads -> their numbers of partitions; None: there is none that this user may see.
+        problem: Why nothing is known of it; empty if something is.
+    """
+
+    name: str
+    state: str | None = None
+    members: int = 0
+    topics: dict[str, int | None] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Returns whether Kafka knows the group."""
+        return self.state is not None
+
+    def lines(self) -> list[str]:
+        """Returns what is known of the group itself, for people."""
+        if self.problem:
+            return [f"{self.name}: {self.problem}"]
+        if self.state is None:
+            return [f"{self.name}: neither members nor committed offsets"]
+        return [f"{self.name}: {self.state}, {plural(self.members, 'member')}"]
+
+    def topic_lines(self) -> list[str]:
+        """Returns the topics that it reads, for people."""
+        return [
+            f"{topic}: {'no topic that this user may see' if count is None else plural(count, 'partition')}"
+            for topic, count in self.topics.items()
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns all that is known, as plain values."""
+        return {"name": self.name, "state": self.state, "members": self.members, "topics": self.topics}
+
+
+def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
+    """Returns what Kafka knows of a group.
+
+    Args:
+        kafka: The cluster.
+        name: The group.
+        named: The topics that its entry names, which count while it has neither members nor committed offsets.
+    """
+    try:
+        admin = Admin(kafka)
+        state, members, topics = _look(kafka, admin, name)
+        names = sorted(topics or named)
+        partitions = admin.visible_partitions(names, ADMIN_TIMEOUT_S) if names else {}
+    except KafkaException as error:
+        return GroupFacts(name, problem=f"unknown: {denial(error.args[0]) or error.args[0].str()}")
+    except UserError as error:
+        return GroupFacts(name, problem=f"unknown: {error}")
+    return GroupFacts(name, state, members, partitions)
+
+
+def _look(kafka: Cluster, admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
+    """Returns a group's state, its number of members, and the topics that they read or that it has committed."""
+    wait_for_coordinator(kafka, name, ADMIN_TIMEOUT_S)
+    try:
+        (future,) = admin.client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        group = admin.client.result(future)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise
+        return None, 0, set()
+    asked = [ConsumerGroupTopicPartitions(name)]
+    (future,) = admin.client.list_consumer_group_offsets(asked, request_timeout=ADMIN_TIMEOUT_S).values()
+    committed = {each.topic for each in admin.client.result(future).topic_partitions}
+    read = {place.topic for each in group.members if each.assignment for place in each.assignment.topic_partitions}
+    state = None if group.state in _NOT_THERE else group.state.name.capitalize()
+    return state, len(group.members), read or committed
