@@ -129,8 +129,13 @@ def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
     named = next((each.row for each in facts.activators if each.row.group is not None), None)
     if named is not None and named.group is not None:
         return group_facts.find(cluster, named.group, named.topics)
-    is_observed = facts.row is not None and tables.observed(facts.row) is not None
-    return group_facts.find(cluster, facts.name, []) if is_observed else None
+    if facts.row is None or tables.observed(facts.row) is None:
+        return None
+    found = group_facts.find(cluster, facts.name, [])  # the name of a group without an entry is its queue's
+    if found.is_there or found.problem:
+        return found
+    nobody = "unknown: no activator says which consumer group the queue stands for, and there is none of its name"
+    return GroupFacts(facts.name, problem=nobody)
 
 
 def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.wire.activator_rows import ActivatorRow, encode_row, key_of
 from streaming.wire.topics import Topics
 from tests.support.bad_output import valid_fields
 from tests.support.checked_producer import CheckedProducer
@@ -104,7 +105,14 @@ def test_a_group_with_members_reads_what_they_subscribe(broker: SharedBroker, sh
 def test_a_group_that_has_committed_nothing_needs_its_topics(broker: SharedBroker, shell: Shell) -> None:
     group = f"{shell.prefix}readers"
     write_row(broker, shell, group)
+    unknown = section(shell.run("queue", "show", group), "group")
+    assert unknown.startswith(f"{group}: unknown: no activator says which consumer group the queue stands for")
+    entry = ActivatorRow(group, "a", "activators", "host-1", "/etc/a.toml", entry=group, group=group)
+    producer = CheckedProducer(Cluster(broker.bootstrap_servers))
+    producer.produce(Topics(shell.prefix).activators, encode_row(entry), key_of(entry).encode())
+    producer.flush()
     text = shell.run("queue", "show", group)
+    assert section(text, "group") == f"{group}: neither members nor committed offsets"
     assert "nobody knows which topics it reads: name them in its entry of the activator's file" in text
     assert "The next message" not in text
 
