@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import Place
 from streaming.kafka.clients import Cluster
 
 _POLL_S = 0.05
+_METADATA_TIMEOUT_S = 1.0
 # A backlog whose test takes longer is believed: nothing is found out about it any more that is worth the reading.
 _BELIEVED_AFTER_S = 10.0
 
@@ -57,10 +59,13 @@ class PhantomProbe:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "queued.max.messages.kbytes": 1024,
+                # A fetch that waits for the next record of one partition would hold up the test of another.
+                "fetch.wait.max.ms": 20,
             }
         )
         # The partitions that are read: from where, and since when.
         self._asked: dict[Place, tuple[int, float]] = {}
+        self._known: set[str] = set()
 
     def close(self) -> None:
         """Closes the connections."""
@@ -117,8 +122,17 @@ class PhantomProbe:
         self._drop([place for place, (begin, _) in self._asked.items() if begins.get(place) != begin])
         new = {place: begin for place, begin in begins.items() if place not in self._asked}
         if new:
+            self._learn({topic for topic, _ in new})
             self._consumer.incremental_assign([TopicPartition(*place, begin) for place, begin in new.items()])
             self._asked |= {place: (begin, time.monotonic()) for place, begin in new.items()}
+
+    def _learn(self, topics: set[str]) -> None:
+        """Asks where the partitions of new topics are, since librdkafka by itself does so only once a second."""
+        new = topics - self._known
+        if new:
+            with suppress(KafkaException):  # the test takes longer
+                self._consumer.list_topics(next(iter(new)) if len(new) == 1 else None, timeout=_METADATA_TIMEOUT_S)
+                self._known |= new
 
     def _drop(self, places: list[Place]) -> None:
         if places:
