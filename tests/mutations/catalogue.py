@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.mutations import activation, conversations, conversations_of_instances, periodic_tasks, routing
+from tests.mutations import activation, conversations, conversations_of_instances, observing, periodic_tasks, routing
 from tests.mutations.bug import Bug, Bugs, MisfitError
 from tests.mutations.sentences import Sentence, sentences
 
@@ -11,6 +11,7 @@ BUGS: dict[str, Bugs] = {
     "routing": routing.BUGS,
     "periodic tasks": periodic_tasks.BUGS,
     "conversations": conversations.BUGS | conversations_of_instances.BUGS,
+    "observing": observing.BUGS,
 }
 
 

@@ -12,6 +12,7 @@ LISTS = {
     "routing": "docs/routing.md",
     "periodic tasks": "docs/periodic-tasks.md",
     "conversations": "docs/conversations.md",
+    "observing": "docs/observing.md",
 }
 _COLUMNS = ("sentence", "task of the original", "statement")
 

@@ -381,7 +381,7 @@ def test_a_partition_without_an_answer_is_unknown() -> None:
     logs.seen(FIRST, 0, 0, 0)
     for state, present in ((GroupState.STABLE, ALONE), (GroupState.EMPTY, ())):
         found = group.look(GroupPicture(state, "", present, {FIRST: 0}), logs, 0)
-        assert found.verdict.reason == "no answer came about t-1"
+        assert found.verdict == Verdict(None, "no answer came about t-1")
 
 
 def test_a_commit_interval_above_a_minute_counts_as_a_minute() -> None:
