@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from streaming.core.observing.expiry import KeptFrom
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState
 from streaming.core.observing.question import Answer, Question
@@ -35,6 +36,8 @@ class Finding:
         answer: The answer.
         phantom: Whether its backlog is one without content; None if that was not tested.
         lag_rule_readers: The number of readers that a lag rule would want.
+        kept_from: From when Kafka counts how long it keeps its offsets; None: it keeps them, or there are none.
+        kept_ms: How long it keeps them then; None: not known.
     """
 
     name: str
@@ -44,6 +47,8 @@ class Finding:
     answer: Answer
     phantom: bool | None = None
     lag_rule_readers: int | None = None
+    kept_from: KeptFrom | None = None
+    kept_ms: int | None = None
 
     @property
     def backlog(self) -> int:
@@ -89,6 +94,7 @@ class GroupSurvey:
             UserError: There is no such group, or Kafka does not answer.
         """
         kinds = self._kinds()
+        self._looks.kept_offsets.look()
         end_s = time.monotonic() + limit_s
         questions = {name: Question() for name, kind in kinds.items() if kind is not GroupKind.SHARE}
         logs = Logs()
@@ -136,7 +142,11 @@ class GroupSurvey:
         answers = {name: question.look(pictures[name], logs) for name, question in questions.items()}
         self._test(questions, answers, pictures, logs)
         for name, answer in answers.items():
-            findings[name] = _finding(name, kinds[name], pictures[name], answer, questions[name], logs)
+            finding = _finding(name, kinds[name], pictures[name], answer, questions[name], logs)
+            if pictures[name].may_expire:
+                kept_from, kept_ms = pictures[name].kept_from, self._looks.kept_offsets.kept_ms
+                finding = replace(finding, kept_from=kept_from, kept_ms=kept_ms)
+            findings[name] = finding
 
     def _test(
         self,

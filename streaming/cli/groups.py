@@ -22,6 +22,7 @@ from streaming.cli.options import (
     duration,
 )
 from streaming.core.numbers import plural
+from streaming.core.observing.expiry import kept_in_words
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.logs import printable
@@ -106,7 +107,7 @@ def lines(finding: "Finding") -> Text:
     answer, style = _ANSWERS[finding.answer.verdict.one_more]
     members = plural(finding.members, "member")
     text = Text.assemble((printable(finding.name), "bold"), f"  {finding.state.value}, {finding.kind}, {members}, ")
-    text.append(f"backlog {finding.backlog:,}{_phantom(finding)}\n")
+    text.append(f"backlog {finding.backlog:,}{_phantom(finding)}{_kept(finding)}\n")
     text.append(f"  one more: {answer}", style)
     text.append(f", {printable(finding.answer.verdict.reason)}")
     if finding.lag_rule_readers:
@@ -116,6 +117,13 @@ def lines(finding: "Finding") -> Text:
 
 def _phantom(finding: "Finding") -> str:
     return " (only offsets without content)" if finding.phantom else ""
+
+
+def _kept(finding: "Finding") -> str:
+    if finding.kept_from is None:
+        return ""
+    kept = None if finding.kept_ms is None else str(durations.of(finding.kept_ms))
+    return f", {kept_in_words(finding.kept_from, kept)}"
 
 
 def as_plain(finding: "Finding") -> dict[str, Any]:
@@ -130,6 +138,8 @@ def as_plain(finding: "Finding") -> dict[str, Any]:
         "one_more": finding.answer.verdict.one_more,
         "reason": finding.answer.verdict.reason,
         "lag_rule_readers": finding.lag_rule_readers,
+        "offsets_kept_from": finding.kept_from,
+        "offsets_kept_ms": finding.kept_ms,
         "partitions": [
             {
                 "topic": each.place[0],

@@ -23,6 +23,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from streaming.core.observing.expiry import KeptFrom
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.errors import UserError
@@ -30,6 +31,7 @@ from streaming.kafka import client_properties
 from streaming.kafka.access import missing_rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.kept_offsets import KeptOffsets
 
 _NO_ANSWER_CODE = -1
 _NO_ANSWER = GroupPicture(GroupState.UNKNOWN)
@@ -65,7 +67,11 @@ def monotonic_ms() -> int:
 
 
 class GroupLooks:
-    """Looks at the consumer groups of a cluster."""
+    """Looks at the consumer groups of a cluster.
+
+    Attributes:
+        kept_offsets: How long Kafka keeps the offsets of groups without members.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         """Connects.
@@ -76,6 +82,7 @@ class GroupLooks:
         self._cluster = cluster
         self._admin = Admin(cluster)
         self._admin.check()
+        self.kept_offsets = KeptOffsets(self._admin)
         self._client = _connect(cluster)
         self._ids: dict[str, str] = {}
         # What this user may not look at, and whether that was said.
@@ -133,7 +140,7 @@ class GroupLooks:
             for each in found.members
         )
         state = _CONSUMER_STATES.get(found.state, GroupState.REBALANCING)
-        return GroupPicture(state, found.partition_assignor, members, _offsets(committed))
+        return GroupPicture(state, found.partition_assignor, members, _offsets(committed), KeptFrom.LAST_COMMIT)
 
     def see_topics(self, topics: Iterable[str], logs: Logs) -> list[str]:
         """Finds out how many partitions topics have; forgets and returns those that are gone, or were made again."""
@@ -239,7 +246,9 @@ def _classic_picture(described: dict[str, Any] | None, committed: Any) -> GroupP
         return _NO_ANSWER
     state = _CLASSIC_STATES.get(described["group_state"], GroupState.REBALANCING)
     members = tuple(map(_classic_member, described["members"]))
-    return GroupPicture(state, described["protocol_data"], members, _offsets(committed))
+    has_had_members = bool(described["protocol_type"])
+    kept_from = KeptFrom.LAST_MEMBER if has_had_members else KeptFrom.LAST_COMMIT
+    return GroupPicture(state, described["protocol_data"], members, _offsets(committed), kept_from)
 
 
 def _classic_member(found: dict[str, Any]) -> Member:

@@ -74,6 +74,7 @@ class TestWithoutMembers:
         assert found["reason"] == f"nobody reads, and {topic}-1 holds 3 messages"
         assert found["partitions"] == [{"topic": topic, "partition": 1, "backlog": 3, "owner": None}]
         assert found["lag_rule_readers"] == 1
+        assert (found["offsets_kept_from"], found["offsets_kept_ms"]) == ("last_commit", 7 * 24 * 3_600_000)
 
     def test_nothing_is_left(self, readers: Readers) -> None:
         topic = readers.topic(1)
@@ -109,6 +110,7 @@ class TestWithMembers:
             found = readers.wait_for(True, "--wait", "2s")
         assert (found["kind"], found["members"]) == (protocol, 1)
         assert f"owns 3 partitions in which messages wait ({topic}-0, {topic}-1, {topic}-2)" in found["reason"]
+        assert found["offsets_kept_from"] is None, "Kafka keeps the offsets of a group that has members"
         owners = {each["owner"] for each in found["partitions"]}
         assert len(owners) == 1
         assert None not in owners
@@ -177,12 +179,29 @@ class TestWithMembers:
         assert (found["backlog"], found["reason"]) == (0, "nothing is unread")
 
 
+@pytest.mark.parametrize(("protocol", "kept_from"), [("classic", "last_member"), ("consumer", "last_commit")])
+def test_offsets_of_a_group_that_has_had_members_are_kept_from_when_its_protocol_says(
+    readers: Readers, protocol: str, kept_from: str
+) -> None:
+    topic = readers.topic(1)
+    with librdkafka_member(readers.servers, readers.name, [topic], group_protocol=protocol):
+        readers.send(topic, 1, 1)
+        wait_until(lambda: readers.ask("--no-wait")["backlog"] == 0, DEADLINE_S, "a commit")
+
+    def look() -> dict[str, Any]:
+        found = readers.ask("--no-wait")
+        return found if found["state"] == "Empty" else {}
+
+    found = wait_until(look, DEADLINE_S, "the member has left")
+    assert (found["offsets_kept_from"], found["offsets_kept_ms"]) == (kept_from, 7 * 24 * 3_600_000)
+
+
 def test_people_see_two_lines_a_group(readers: Readers) -> None:
     topic = readers.topic(1)
     readers.send(topic, 1, 7)
     readers.commit(topic, 0)
     assert run_command("groups", readers.name, "--bootstrap-servers", readers.servers).splitlines() == [
-        f"{readers.name}  Empty, classic, 0 members, backlog 7",
+        f"{readers.name}  Empty, classic, 0 members, backlog 7, each offset kept for 7d after its last commit",
         f"  one more: yes, nobody reads, and {topic}-0 holds 7 messages (a lag rule with KEDA's defaults wants 1)",
     ]
 

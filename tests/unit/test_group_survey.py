@@ -1,12 +1,14 @@
 """The survey of consumer groups: what is asked at its first look, and what at those after it."""
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from streaming.cli import group_survey
 from streaming.cli.group_survey import GroupSurvey
+from streaming.core.observing.expiry import KeptFrom
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
@@ -27,20 +29,25 @@ class Looks:
         asked: What was asked for each topic, in order.
         not_answered: The partitions whose logs are not answered at the first look.
         own: The groups of our own programs.
+        members: The members of the group.
+        kept_offsets: How long it keeps offsets.
     """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.not_answered: set[Place] = set()
         self.own: tuple[str, ...] = ()
+        self.members = [Member("m", topics=frozenset({"t"}), places=frozenset(PLACES))]
+        self.kept_offsets = SimpleNamespace(look=lambda: None, kept_ms=None)
 
     def kinds(self) -> dict[str, GroupKind]:
         return dict.fromkeys(("g", *self.own), GroupKind.CLASSIC)
 
     def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
         assert kinds == {"g": GroupKind.CLASSIC}
-        member = Member("m", topics=frozenset({"t"}), places=frozenset(PLACES))
-        return {"g": GroupPicture(GroupState.STABLE, "range", (member,), dict.fromkeys(PLACES, 0))}
+        if not self.members:  # they have left, and have read everything
+            return {"g": GroupPicture(GroupState.EMPTY, committed=dict.fromkeys(PLACES, 5))}
+        return {"g": GroupPicture(GroupState.STABLE, "range", tuple(self.members), dict.fromkeys(PLACES, 0))}
 
     def see_topics(self, topics: Iterable[str], logs: Logs) -> None:
         for topic in topics:
@@ -113,3 +120,14 @@ def test_the_groups_of_our_own_programs_are_left_out_unless_one_is_named(looks: 
     assert (named._kinds(), named.left_out) == ({"p-queue-activation-host": GroupKind.CLASSIC}, 0)
     looks.own = ("queue-activation-readers", "queue-activation-monitor-2")
     assert len(GroupSurvey(Cluster("localhost:1"), None)._kinds()) == 3, "those of users have any other name"
+
+
+@pytest.mark.parametrize("kept_ms", [60_000, None])
+def test_how_long_offsets_are_kept_is_asked_and_told_of_groups_without_members(
+    looks: Looks, kept_ms: int | None
+) -> None:
+    assert surveyed().kept_from is None
+    looks.members.clear()
+    looks.kept_offsets.look = lambda: setattr(looks.kept_offsets, "kept_ms", kept_ms)
+    finding = surveyed()
+    assert (finding.kept_from, finding.kept_ms) == (KeptFrom.LAST_MEMBER, kept_ms)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from streaming.core.observing.expiry import KeptFrom
+
 # A topic and the number of one of its partitions.
 Place = tuple[str, int]
 
@@ -55,12 +57,19 @@ class GroupPicture:
         assignor: The name of the assignor that its members have agreed on.
         members: Its members.
         committed: The committed offsets.
+        kept_from: From when Kafka counts how long it keeps them, while there are no members.
     """
 
     state: GroupState
     assignor: str = ""
     members: tuple[Member, ...] = ()
     committed: dict[Place, int] = field(default_factory=dict)
+    kept_from: KeptFrom = KeptFrom.LAST_MEMBER
+
+    @property
+    def may_expire(self) -> bool:
+        """Returns whether it has offsets that Kafka forgets if nobody comes."""
+        return self.state is GroupState.EMPTY and bool(self.committed)
 
     def owners(self) -> dict[Place, Member]:
         """Returns the owner of each partition that has one."""

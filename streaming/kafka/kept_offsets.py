@@ -1,0 +1,36 @@
+"""How long Kafka keeps the offsets of groups without members, as far as it tells."""
+
+import time
+
+from streaming.core.observing import expiry
+from streaming.kafka.admin import Admin
+
+_FRESH_S = 3_600.0
+# Programs do nothing else while they wait for this answer.
+_TIMEOUT_S = 2.0
+
+
+class KeptOffsets:
+    """How long Kafka keeps the offsets of groups without members.
+
+    Attributes:
+        kept_ms: How long; None: nobody has asked yet, or Kafka does not tell.
+    """
+
+    def __init__(self, admin: Admin) -> None:
+        self.kept_ms: int | None = None
+        self._admin = admin
+        self._asked_s: float | None = None
+
+    def look(self) -> None:
+        """Asks Kafka, unless it was asked in the last hour. What is known stays if it does not answer."""
+        now_s = time.monotonic()
+        if self._asked_s is not None and now_s - self._asked_s < _FRESH_S:
+            return
+        self._asked_s = now_s
+        self.kept_ms = self._admin.offsets_retention_ms(_TIMEOUT_S) or self.kept_ms
+
+    @property
+    def longest_rest_ms(self) -> int:
+        """Returns after which time something must be done to keep the offsets of a group without members."""
+        return expiry.longest_rest_ms(self.kept_ms)
