@@ -31,6 +31,7 @@ from streaming.kafka import client_properties
 from streaming.kafka.access import missing_rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.group_commits import GroupCommits
 from streaming.kafka.kept_offsets import KeptOffsets
 
 _NO_ANSWER_CODE = -1
@@ -71,6 +72,7 @@ class GroupLooks:
 
     Attributes:
         kept_offsets: How long Kafka keeps the offsets of groups without members.
+        commits: Commits for groups without members, over the same connection.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -84,6 +86,7 @@ class GroupLooks:
         self._admin.check()
         self.kept_offsets = KeptOffsets(self._admin)
         self._client = _connect(cluster)
+        self.commits = GroupCommits(self._client)
         self._ids: dict[str, str] = {}
         # What this user may not look at, and whether that was said.
         self._denied: dict[str, bool] = {}

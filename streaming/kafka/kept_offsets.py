@@ -1,4 +1,4 @@
-"""How long Kafka keeps the offsets of groups without members, as far as it tells."""
+"""The time for which Kafka keeps the offsets of groups without members, as far as it tells."""
 
 import time
 
@@ -11,7 +11,7 @@ _TIMEOUT_S = 2.0
 
 
 class KeptOffsets:
-    """How long Kafka keeps the offsets of groups without members.
+    """The time for which Kafka keeps the offsets of groups without members.
 
     Attributes:
         kept_ms: How long; None: nobody has asked yet, or Kafka does not tell.

@@ -30,6 +30,8 @@ USERS = {"observe": "observer", "groups": "viewer"}
 READ_TO_TEST = Right("", "Read", "topic", "TOPIC")
 DESCRIBE_TOPIC = Right("", "Describe", "topic", "TOPIC")
 DESCRIBE_GROUP = Right("", "Describe", "group", "GROUP")
+READ_GROUP = Right("", "Read", "group", "GROUP")  # implies Describe
+DESCRIBE_BROKERS = Right("", "DescribeConfigs", "cluster", "kafka-cluster")
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +88,12 @@ def groups(broker: SecuredBroker) -> tuple[list[dict[str, Any]], str]:
 
 
 @contextmanager
-def observer(broker: SecuredBroker, folder: Path, client_file: Path | None = None) -> Iterator[ChildProcess]:
-    """Starts an observer, whose output is in the folder's observer.log."""
+def observer(
+    broker: SecuredBroker, folder: Path, client_file: Path | None = None, more: str = ""
+) -> Iterator[ChildProcess]:
+    """Starts an observer, whose output is in the folder's observer.log, and whose entry has more keys."""
     config = folder / "activator.toml"
-    config.write_text(f'[[programs]]\ngroup = "{ORDERS}"\ncommand = "true"\n')
+    config.write_text(f'[[programs]]\ngroup = "{ORDERS}"\ncommand = "true"\n{more}')
     arguments = connection(broker, client_file or broker.client_file("observer"))
     command = [*THIS_COMMAND, "observe", "--config", str(config), "--topic-prefix", PREFIX, *arguments]
     with ChildProcess(command, log_file=folder / "observer.log", env=own_environment()) as process:
@@ -107,7 +111,14 @@ def wait_until_said(folder: Path, text: str) -> None:
 def test_groups_answers_with_the_documented_rights(secured: SecuredBroker) -> None:
     [found], warnings = groups(secured)
     assert (found["group"], found["one_more"], found["backlog"], found["phantom"]) == (ORDERS, True, 3, False)
+    assert found["offsets_kept_ms"] == 7 * 24 * 3_600_000
     assert warnings == ""
+
+
+def test_groups_without_describe_configs_does_not_know_how_long_offsets_are_kept(secured: SecuredBroker) -> None:
+    with without(secured, "viewer", DESCRIBE_BROKERS):
+        [found], warnings = groups(secured)
+    assert (found["offsets_kept_from"], found["offsets_kept_ms"], warnings) == ("last_commit", None, "")
 
 
 def test_groups_without_read_says_that_it_could_not_test_the_backlog(secured: SecuredBroker) -> None:
@@ -188,7 +199,7 @@ def test_an_observer_without_read_says_once_that_it_cannot_test_the_backlog(
 
 def test_an_observer_says_once_which_group_it_may_not_see(secured: SecuredBroker, tmp_path: Path) -> None:
     sentence = f"Kafka does not grant this user Describe on consumer group {ORDERS}. See docs/security.md"
-    with observer(secured, tmp_path) as process, without(secured, "observer", DESCRIBE_GROUP):
+    with observer(secured, tmp_path) as process, without(secured, "observer", DESCRIBE_GROUP, READ_GROUP):
         wait_until_said(tmp_path, sentence)
         process.wait_until_said("observer ready", DEADLINE_S)
     assert said(tmp_path).count(sentence) == 1
@@ -202,6 +213,28 @@ def test_an_observer_says_once_which_topic_it_may_not_see(secured: SecuredBroker
         config.write_text(f'{config.read_text()}topics = ["{ORDERS}"]\n')
         sentence = f"Kafka does not grant this user Describe on topic {ORDERS}. See docs/security.md"
         wait_until_said(tmp_path, sentence)
+    assert said(tmp_path).count(sentence) == 1
+
+
+def test_an_observer_commits_again_with_the_documented_rights(secured: SecuredBroker, tmp_path: Path) -> None:
+    with observer(secured, tmp_path, more="renew_offsets = true\n"):
+        wait_until_said(tmp_path, f"{ORDERS}: its offsets were committed again, as every 56h while it has no members")
+
+
+@pytest.mark.parametrize(
+    ("right", "named"),
+    [(READ_GROUP, f"Read on consumer group {ORDERS}"), (READ_TO_TEST, f"Read on topic {ORDERS}")],
+    ids=["group", "topic"],
+)
+def test_an_observer_says_once_which_right_it_lacks_to_commit_again(
+    secured: SecuredBroker, tmp_path: Path, right: Right, named: str
+) -> None:
+    sentence = (
+        f"{ORDERS}: nothing can be committed for it: Kafka does not grant this user {named}. See docs/security.md"
+    )
+    with without(secured, "observer", right), observer(secured, tmp_path, more="renew_offsets = true\n") as process:
+        wait_until_said(tmp_path, sentence)
+        process.wait_until_said("observer ready", DEADLINE_S)
     assert said(tmp_path).count(sentence) == 1
 
 

@@ -144,6 +144,10 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"idle_stop": "5m"}, "`idle_stop` needs a `group`"),
         ({"group": "g", "offset_reset": "none"}, "Invalid enum value 'none'"),
         ({"topics": ["t"]}, "`topics` needs a `group`"),
+        ({"renew_offsets": True}, "`renew_offsets` needs a `group`"),
+        ({"anchor": True}, "`anchor` needs a `group`"),
+        ({"group": "g", "anchor": True, "topics": ["t"]}, '`anchor` needs `offset_reset = "latest"`'),
+        ({"group": "g", "anchor": True, "offset_reset": "latest"}, "`anchor` needs"),
         ({"comand": "x"}, "Object contains unknown field `comand`. Did you mean `command`?"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How long Kafka keeps the offsets of a group that nobody is a member of.
+"""The time for which Kafka keeps the offsets of a group that nobody is a member of.
 
 It counts from an instant that it tells no client. So an outside observer can say how long it keeps them, and from when
 it counts, but not when it forgets them.

@@ -29,9 +29,11 @@ _NEW_KEYS: dict[str, Any] = {
     "offset_reset": "earliest",
     "commit_interval": None,
     "idle_stop": None,
+    "renew_offsets": False,
+    "anchor": False,
 }
 # The keys that only an entry with a group may have.
-_OF_GROUPS = ("topics", "offset_reset", "commit_interval", "idle_stop")
+_OF_GROUPS = ("topics", "offset_reset", "commit_interval", "idle_stop", "renew_offsets", "anchor")
 # A shell returns 128 + signal. A process that a signal ended has the negative signal number, down to -64.
 _EXIT_CODES = range(-64, 256)
 
@@ -61,6 +63,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         offset_reset: Where its consumers begin in a partition without a committed offset.
         commit_interval: How often its consumers commit. None: the observer finds out.
         idle_stop: How long the group must have been idle before a program is asked to end. None: none is.
+        renew_offsets: Whether the observer commits the group's offsets again while it has no members, so that Kafka
+            keeps them.
+        anchor: Whether the observer commits the ends of the topics if the group has neither members nor committed
+            offsets.
     """
 
     queue: str = ""
@@ -83,6 +89,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     offset_reset: Literal["earliest", "latest"] = "earliest"
     commit_interval: str | None = None
     idle_stop: str | None = None
+    renew_offsets: bool = False
+    anchor: bool = False
 
     def __post_init__(self) -> None:
         """Fills in what depends on the group, and checks the values. Each error message begins with the key."""
@@ -93,7 +101,13 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         if not self.startup_grace:
             grace = _STARTUP_GRACE if self.group is None else _STARTUP_GRACE_OF_GROUPS
             msgspec.structs.force_setattr(self, "startup_grace", grace)
-        for problem in (self._wrong_command(), self._wrong_numbers(), self._wrong_codes(), self._wrong_directory()):
+        for problem in (
+            self._wrong_anchor(),
+            self._wrong_command(),
+            self._wrong_numbers(),
+            self._wrong_codes(),
+            self._wrong_directory(),
+        ):
             if problem is not None:
                 raise ValueError(problem)
         for name in _DURATIONS:
@@ -123,6 +137,11 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return (
             "`queue` must not be given beside a pattern: each queue has the name of its group" if self.queue else None
         )
+
+    def _wrong_anchor(self) -> str | None:
+        if not self.anchor or (self.offset_reset == "latest" and self.topics):
+            return None
+        return '`anchor` needs `offset_reset = "latest"`, and the `topics` whose ends are committed'
 
     def _wrong_command(self) -> str | None:
         if not self.queue:

@@ -23,11 +23,15 @@ class Watch:
         kind: Its protocol.
         queue: The queue that stands for it.
         settings: Its settings.
+        renews_offsets: Whether its offsets are committed again while it has no members, so that Kafka keeps them.
+        anchors: Whether the ends of its topics are committed if it has neither members nor committed offsets.
     """
 
     kind: GroupKind
     queue: str
     settings: Settings
+    renews_offsets: bool = False
+    anchors: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
             refused[group] = f"its queue {queue} stands for the group {by_queue[queue]}"
         else:
             by_queue[queue] = group
-            found[group] = Watch(kind, queue, _settings(entry, settings))
+            found[group] = Watch(kind, queue, _settings(entry, settings), entry.renew_offsets, entry.anchor)
     return Watches(found, refused)
 
 

@@ -1,16 +1,18 @@
 """The groups that an observer watches: looks at those that may have changed, and returns what is to be reported."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from streaming.core.numbers import plural
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState, place_name
-from streaming.core.observing.watched_group import Found, Report, WatchedGroup
+from streaming.core.observing.watched_group import Report, WatchedGroup
 from streaming.daemons.activator.config import Config
 from streaming.daemons.observer.counts import Counts
-from streaming.daemons.observer.entries import Watch, watches
+from streaming.daemons.observer.empty_groups import EmptyGroups
+from streaming.daemons.observer.entries import watches
 from streaming.daemons.observer.settings import ObserverSettings
+from streaming.daemons.observer.watched import Watched
 from streaming.kafka.group_looks import GroupLooks, monotonic_ms
 from streaming.kafka.phantom_probe import PhantomProbe, Tested
 
@@ -21,44 +23,6 @@ _PROBE_S = 0.2
 # An answer that stays unknown for so long is told, such as that of members which commit nothing.
 _LONG_UNKNOWN_MS = 60_000
 _MAX_NAMES = 10
-
-
-@dataclass
-class Watched:
-    """A group.
-
-    Attributes:
-        watch: The group's settings, and its queue.
-        group: What was seen of it.
-        picture: The last answer about it.
-        found: What the last look has found; None: there was none.
-        told: The answer that was told last.
-        unknown_since_ms: Since when the answer is unknown; None if it is known, or that was told.
-        hints: The other sentences that were told, each once.
-    """
-
-    watch: Watch
-    group: WatchedGroup
-    picture: GroupPicture = field(default_factory=lambda: GroupPicture(GroupState.UNKNOWN))
-    found: Found | None = None
-    told: bool | None = None
-    unknown_since_ms: int | None = None
-    hints: set[str] = field(default_factory=set)
-
-    @property
-    def is_active(self) -> bool:
-        """Returns whether its members may commit something, or a message waits in it."""
-        return self.found is None or bool(self.found.members or self.found.waiting) or self.is_unknown
-
-    @property
-    def is_unknown(self) -> bool:
-        """Returns whether it is not known whether one more reader would have work."""
-        return self.found is None or self.found.verdict.one_more is None
-
-    def topics(self) -> set[str]:
-        """Returns the topics whose logs matter."""
-        committed = {topic for topic, _ in self.picture.committed}
-        return {*self.picture.subscribed(), *committed, *self.watch.settings.topics}
 
 
 class WatchedGroups:
@@ -80,6 +44,7 @@ class WatchedGroups:
         self._by_name: dict[str, Watched] = {}
         self._refused: dict[str, str] = {}
         self._logs = Logs()
+        self._empty = EmptyGroups(looks, self._logs, self._hint)
         self._asked: set[str] = set()
         self._looked_ms: int | None = None
 
@@ -97,6 +62,7 @@ class WatchedGroups:
         is_full = is_changed or self._looked_ms is None or begin_ms - self._looked_ms >= FULL_LOOK_INTERVAL_MS
         if is_full:
             self._find(config)
+            self._looks.kept_offsets.look()
             due, moved = self._by_name, self._asked
         else:
             moved = self._looks.see_ends(self._asked, self._logs)
@@ -113,6 +79,7 @@ class WatchedGroups:
             if each.picture.state is GroupState.EMPTY and not each.topics():
                 self._hint(each, name, "has committed nothing: name its topics in its entry, with `topics`")
         self._test(due)
+        self._empty.look(self._by_name)
         self._looked_ms = begin_ms if is_full else self._looked_ms
         self._count(due)
         return self._reports(due)
@@ -211,10 +178,8 @@ class WatchedGroups:
             self._hint(each, name, f"{place_name(place)} holds only offsets without content from {tested.begin} on")
 
     def _hint(self, each: Watched, name: str, text: str) -> None:
-        """Says something about a group that it does not say again; what differs in numbers is the same."""
-        key = "".join(character for character in text if not character.isdigit())
-        if key not in each.hints:
-            each.hints.add(key)
+        """Says something about a group that it does not say again."""
+        if each.is_new_hint(text):
             self._say(f"{name}: {text}")
 
     def _count(self, due: dict[str, Watched]) -> None:

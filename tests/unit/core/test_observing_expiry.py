@@ -1,4 +1,4 @@
-"""How long Kafka keeps the offsets of a group without members: what is known, and what is said of it."""
+"""The time for which Kafka keeps the offsets of a group without members: what is known, and what is said of it."""
 
 import pytest
 
