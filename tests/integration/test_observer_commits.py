@@ -1,11 +1,10 @@
 """The observer and the offsets of groups without members, on a real broker: what it says and what it commits."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from streaming.core.observing.pictures import Place
 from streaming.kafka.clients import Cluster
@@ -13,7 +12,7 @@ from streaming.kafka.group_commits import Committed
 from streaming.kafka.group_looks import GroupLooks
 from streaming.system.embedded_broker import BrokerSecurity, EmbeddedBroker
 from tests.support.observing import DEADLINE_S, Observing
-from tests.support.plain_consumers import librdkafka_member
+from tests.support.plain_consumers import commit_soon, librdkafka_member
 from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import wait_until
 
@@ -45,14 +44,6 @@ def read_one(observing: Observing, looks: GroupLooks, group: str, topic: str, pr
         before = committed(looks, group)
         observing.send(topic, 0)
         wait_until(lambda: committed(looks, group) != before, DEADLINE_S, "a commit")
-
-
-def is_committed(consumer: Consumer, topic: str) -> bool:
-    """Commits an offset and a note; returns whether Kafka has taken them."""
-    with suppress(KafkaException):
-        consumer.commit(offsets=[TopicPartition(topic, 0, 7, "what a client notes")], asynchronous=False)
-        return True
-    return False
 
 
 def wait_until_said(observing: Observing, text: str) -> None:
@@ -99,7 +90,7 @@ def test_what_is_committed_again_is_the_same(observing: Observing, looks: GroupL
     observing.send(topic, 0)
     consumer = Consumer({"bootstrap.servers": observing.bootstrap_servers, "group.id": observing.group})
     try:
-        wait_until(lambda: is_committed(consumer, topic), DEADLINE_S, "a commit")  # the broker may be new
+        commit_soon(consumer, [TopicPartition(topic, 0, 7, "what a client notes")])
         assert looks.commits.renew(observing.group) == Committed(is_done=True)
         [found] = consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)
         assert (found.offset, found.metadata) == (7, "what a client notes")

@@ -86,8 +86,20 @@ def commit_offsets(bootstrap_servers: str, group: str, topic: str, *offsets: int
     """Commits an offset for each partition of a topic, without being a member of the group."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
     places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
-    consumer.commit(offsets=places, asynchronous=False)
+    commit_soon(consumer, places)
     consumer.close()
+
+
+def commit_soon(consumer: Consumer, places: list[TopicPartition]) -> None:
+    """Commits offsets as soon as Kafka takes them: a broker or a topic may be new."""
+
+    def is_done() -> bool:
+        with suppress(KafkaException):
+            consumer.commit(offsets=places, asynchronous=False)
+            return True
+        return False
+
+    wait_until(is_done, _JOIN_S, "a commit")
 
 
 def send_in_transaction(bootstrap_servers: str, transactional_id: str, topic: str, *, is_committed: bool) -> None:
