@@ -12,7 +12,7 @@ from streaming.kafka.group_commits import Committed
 from streaming.kafka.group_looks import GroupLooks
 from streaming.system.embedded_broker import BrokerSecurity, EmbeddedBroker
 from tests.support.observing import DEADLINE_S, Observing
-from tests.support.plain_consumers import commit_soon, librdkafka_member
+from tests.support.plain_consumers import commit_offsets, commit_soon, librdkafka_member
 from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import wait_until
 
@@ -134,18 +134,22 @@ class TestAnchor:
 
 
 class TestRenewedOffsets:
-    def test_those_of_a_new_protocol_group_stay_when_those_of_others_are_gone(self, tmp_path: Path) -> None:
+    def test_those_that_a_commit_renews_stay_when_those_of_others_are_gone(self, tmp_path: Path) -> None:
         with EmbeddedBroker(security=BrokerSecurity(settings=SHORT)) as broker:
             observing = Observing(broker.bootstrap_servers, tmp_path)
             looks = GroupLooks(Cluster(broker.bootstrap_servers))
-            topic, other = observing.topic(1), f"{observing.group}-other"
-            observing.write_config(renew_offsets=True)
-            for group in (observing.group, other):
-                read_one(observing, looks, group, topic, "consumer")
-            kept = committed(looks, observing.group)
+            topic, others = observing.topic(1), [f"{observing.prefix}{name}" for name in ("other", "simple-other")]
+            watched = [observing.group, f"{observing.group}-simple"]
+            observing.write_config(group=f"{observing.group}*", renew_offsets=True)
+            for member, simple in (watched, others):
+                read_one(observing, looks, member, topic, "consumer")
+                commit_offsets(broker.bootstrap_servers, simple, topic, 0)
+            kept = [committed(looks, group) for group in watched]
             with observing.running():
-                wait_until(lambda: not committed(looks, other), EXPIRED_S, "the other group's offsets are gone")
-                assert committed(looks, observing.group) == kept
+                wait_until(
+                    lambda: not any(committed(looks, group) for group in others), EXPIRED_S, "the others' are gone"
+                )
+                assert [committed(looks, group) for group in watched] == kept
             looks.close()
         said = f"{observing.group}: its offsets were committed again, as every 20s while it has no members"
         assert observing.said().count(said) == 1
