@@ -154,6 +154,7 @@ class QueueMonitor:
     __slots__ = (
         "anchor_ms",
         "awaits_answer",
+        "is_timed_out",
         "last_activated_ms",
         "last_empty_ms",
         "result_due_ms",
@@ -172,6 +173,8 @@ class QueueMonitor:
         self.result_due_ms = NEVER_MS
         self.useless_activations = 0
         self.awaits_answer = False
+        # T has expired since the last activation, with messages unread and without a RECEIVE until now.
+        self.is_timed_out = False
 
     def fire(self, trigger: Trigger, now_ms: int) -> None:
         """Applies the transition for a trigger; raises KeyError and changes nothing if TRANSITIONS lacks the pair."""
@@ -179,6 +182,8 @@ class QueueMonitor:
         if transition is None:
             raise KeyError((self.state, trigger))
         self.state, anchor = transition
+        if trigger is Trigger.RECEIVE or self.state is State.INACTIVE:
+            self.is_timed_out = False
         if anchor is Anchor.NOW:
             self.anchor_ms = now_ms
         elif anchor is Anchor.NEVER:
@@ -241,17 +246,18 @@ class QueueMonitor:
         """
         if self.state is State.ABSENT:
             return None, None
-        is_timed_out = self.state is State.NOTIFIED
-        if is_timed_out:
+        if self.state is State.NOTIFIED:
             if now_ms < self.last_activated_ms + work.timeout_ms:
                 return None, None
             self.fire(Trigger.TIMEOUT_EXPIRED, now_ms)
+            self.is_timed_out = True
         trigger, reason = self._decide(work, now_ms, settings)
         self.fire(trigger, now_ms)
         if trigger is not Trigger.ACTIVATED:
             return trigger, None
         self.last_activated_ms = now_ms
         self.awaits_answer = True
+        is_timed_out, self.is_timed_out = self.is_timed_out, False
         return trigger, Reason.TIMEOUT_EXPIRED if is_timed_out else reason
 
     def _decide(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger, Reason | None]:

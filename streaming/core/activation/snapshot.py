@@ -39,6 +39,7 @@ def take(queue: Queue) -> Snapshot:
             monitor.result_due_ms,
             monitor.useless_activations,
             monitor.awaits_answer,
+            monitor.is_timed_out,
         ],
         queue.unread,
         queue.negative_since_ms,
@@ -60,7 +61,8 @@ def restore(snapshot: Snapshot, settings: CoreSettings) -> Queue:
     """Returns the queue of a snapshot of this FORMAT_VERSION."""
     definition, monitor, *counts, seen, sessions, marks, tasks = snapshot
     queue = Queue(_restore_definition(definition), settings)
-    state, *times, queue.monitor.useless_activations, queue.monitor.awaits_answer = monitor
+    state, *times, useless_activations, queue.monitor.awaits_answer, queue.monitor.is_timed_out = monitor
+    queue.monitor.useless_activations = useless_activations
     queue.monitor.state = _STATES[state]
     queue.monitor.anchor_ms, queue.monitor.last_empty_ms, *times = times
     queue.monitor.last_activated_ms, queue.monitor.result_due_ms = times
@@ -126,9 +128,9 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds that no rollback has counted, that the count lacks nothing and is certain, and that nobody observes it."""
+    """Adds that no rollback has counted, no time-out has expired, the count is certain, and nobody observes it."""
     *queue, sessions, marks, tasks = snapshot
-    queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:]]
+    queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:], False]
     queue[5] = [queue[5], 0, NEVER_MS]
     return [*queue, False, None, [[*session, 0] for session in sessions], [[*mark, 0] for mark in marks], tasks]
 

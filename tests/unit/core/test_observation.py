@@ -126,6 +126,21 @@ class TestSilence:
         members = 0 if activations_s[0] == 0 else 1
         assert activated_s(silent(before, 600, observed(9, True, members))) == activations_s
 
+    @pytest.mark.parametrize(("members", "waited_s"), [(0, 0), (1, 5)])
+    @pytest.mark.parametrize("last_word", [True, False, None])
+    def test_an_activation_that_nobody_has_answered_is_repeated_as_one_however_late(
+        self, members: int, waited_s: int, last_word: bool | None
+    ) -> None:
+        timeline = watched((0, observed(9, True, members)), (20, observed(9, last_word, members)), until_s=21)
+        timeline.run_until(MINUTE)
+        for now_ms in range(MINUTE, MINUTE + 20 * SECOND, EVERY):
+            timeline.at(now_ms, observed(9, True, members))
+        assert timeline.activations()[1:] == [(MINUTE + waited_s * SECOND, Reason.TIMEOUT_EXPIRED)]
+
+    def test_an_activation_that_a_member_has_answered_after_the_time_out_is_not_repeated(self) -> None:
+        looks = (0, observed(9, True)), (20, observed(9, None)), (40, observed(9, False, 1)), (50, observed(9, True, 1))
+        assert watched(*looks, until_s=70).activations()[1:] == [(55 * SECOND, Reason.MESSAGES_ACCUMULATING)]
+
     def test_a_monitor_that_was_away_does_not_believe_an_old_yes(self) -> None:
         timeline = Timeline()
         timeline.at(0, observed(9, True, 1))

@@ -339,6 +339,25 @@ def test_check_is_suppressed_until_the_timeout(row: tuple[Any, ...], settings: C
         assert monitor.last_activated_ms == (now_ms if reason else now_ms - since_ms)
 
 
+@pytest.mark.parametrize("settings", [OBSERVED, LITERAL], ids=lambda settings: settings.semantics)
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [((), EXPIRED), ((Trigger.RECEIVE,), ACCUMULATING), ((Trigger.NOTHING_UNREAD,), ACCUMULATING)],
+    ids=["nothing", "RECEIVE", "nothing unread"],
+)
+def test_a_time_out_that_finds_no_reader_useful_is_the_reason_later_unless_one_has_come(
+    between: tuple[Trigger, ...], reason: Reason, settings: CoreSettings
+) -> None:
+    monitor, work = QueueMonitor(), Work(1, False, 0, T, can_activate=True)
+    monitor.state, monitor.last_activated_ms, monitor.last_empty_ms = State.NOTIFIED, NOW - T, NOW - 1
+    assert monitor.check(work, NOW, settings) == (Trigger.NOT_NECESSARY, None)
+    for trigger in between:
+        monitor.fire(trigger, NOW)
+    assert monitor.check(work, NOW + W, settings) == (Trigger.ACTIVATED, reason)
+    monitor.fire(Trigger.RECEIVE, NOW + W)
+    assert monitor.check(work, NOW + 3 * W, settings) == (Trigger.ACTIVATED, ACCUMULATING)
+
+
 def test_without_a_monitor_a_check_does_nothing() -> None:
     monitor, work = QueueMonitor(), Work(9, True, 0, T, can_activate=True)
     assert monitor.check(work, NOW, OBSERVED) == (None, None)
