@@ -24,7 +24,7 @@ from tests.support.waiting import is_running, wait_until
 
 @pytest.fixture
 def activating(broker: SharedBroker, tmp_path: Path) -> Iterator[Activating]:
-    with Activating(broker, tmp_path) as its:
+    with Activating(broker.bootstrap_servers, tmp_path) as its:
         yield its
 
 

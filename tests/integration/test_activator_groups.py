@@ -26,7 +26,7 @@ until [ -e "$FOLDER/end" ]; do sleep 0.05; done
 
 @pytest.fixture
 def activating(broker: SharedBroker, tmp_path: Path) -> Iterator[Activating]:
-    with Activating(broker, tmp_path) as its:
+    with Activating(broker.bootstrap_servers, tmp_path) as its:
         yield its
 
 

@@ -187,6 +187,38 @@ def test_offsets_that_are_set_back_or_on_are_seen_and_said(observing: Observing)
     assert f"{observing.group}: offsets were set back: {topic}-0 from 3 to 1" in observing.said()
 
 
+def test_offsets_behind_the_end_are_no_backlog_until_they_are_set_back(observing: Observing) -> None:
+    topic = observing.topic(1)
+    observing.send(topic, 0, 0, 0)
+    observing.commit(topic, 2)
+    with observing.running() as reports:
+        reports.wait_for(unread=1, one_more=True)
+        observing.commit(topic, 100)
+        reports.wait_for(unread=0, one_more=False)
+        seen = len(reports.all)
+        observing.send(topic, 0, 0)
+        observing.commit(topic, 4)
+        reports.wait_for(unread=1, one_more=True)
+        assert {report["unread"] for report in reports.all[seen:]} == {1}
+    assert f"{observing.group}: offsets were set back: {topic}-0 from 100 to 4" in observing.said()
+
+
+def test_a_topic_that_is_made_again_between_two_looks_is_told_by_its_id(observing: Observing) -> None:
+    topic = observing.topic(1)
+    observing.write_config(topics=[topic])
+    observing.send(topic, 0, 0, 0)
+    observing.commit(topic, 3)
+    with observing.running() as reports:
+        reports.wait_for(unread=0, one_more=False)
+        delete(observing, topic)
+        observing.topic(1)
+        # As many messages as before, so that the end alone tells nothing; the group's offsets are deleted with a topic.
+        observing.send(topic, 0, 0, 0)
+        reports.wait_for(unread=3, one_more=True)
+        told = f"topic {topic} was deleted, or made again"
+        wait_until(lambda: told in observing.said(), DEADLINE_S, "that it was made again")
+
+
 def test_a_topic_that_is_deleted_holds_nothing_any_more(observing: Observing) -> None:
     topic, other = observing.topic(1), observing.topic(1, "other")
     observing.send(topic, 0, 0)

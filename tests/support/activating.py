@@ -15,7 +15,6 @@ from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environme
 from streaming.wire.topics import Topics
 from tests.support.checked_producer import CheckedProducer
 from tests.support.monitor_topics import Tail
-from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
 from tests.support.waiting import processes_with, wait_until
 
@@ -63,10 +62,11 @@ class Activating:
     A context manager.
     """
 
-    def __init__(self, broker: SharedBroker, folder: Path) -> None:
-        self.bootstrap_servers = broker.bootstrap_servers
+    def __init__(self, bootstrap_servers: str, folder: Path, prefix: str = "") -> None:
+        """Creates the topics of the prefix that do not exist yet; without one, those of a new prefix."""
+        self.bootstrap_servers = bootstrap_servers
         self.folder = folder
-        self.prefix = f"a-{uuid.uuid4().hex[:8]}-"
+        self.prefix = prefix or f"a-{uuid.uuid4().hex[:8]}-"
         self.topics = Topics(self.prefix)
         cluster = Cluster(self.bootstrap_servers, {})
         Admin(cluster).create_topics(self.topics.specs(), partitions=2, replication_factor=1)
@@ -82,7 +82,7 @@ class Activating:
     def __exit__(self, *_error: object) -> None:
         """Ends all programs."""
         (self.folder / "end").touch()
-        wait_until(lambda: not processes_with(f"{self.folder}/program.sh"), DEADLINE_S, "the end of all programs")
+        wait_until(lambda: not processes_with(f"{self.folder}/program."), DEADLINE_S, "the end of all programs")
 
     def write_config(self, queue: str, **more: Any) -> None:
         fields = {"queue": queue, "command": f"sh {self.folder}/program.sh {{queue}}"} | more

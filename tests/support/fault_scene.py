@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from streaming.spark import worker_daemon
-from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.embedded_broker import BrokerSecurity, EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND
 from streaming.system.relay import Relay
 from tests.support.differential import OPTIONS, History, Outcome, compare
@@ -30,8 +30,10 @@ Report = Callable[[str, int, Outcome], None]
 class KillableBroker:
     """A broker that can be killed, and started again on the same port with the same data."""
 
-    def __init__(self, folder: Path, relay: Relay | None = None) -> None:
+    def __init__(self, folder: Path, relay: Relay | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Stores the folder of its data, the way to it for some clients, and further lines of server.properties."""
         self._relay = relay
+        self._settings = BrokerSecurity(settings=settings or {})
         self._data_dir = folder / "broker"
         self._port = 0
         self._stack = ExitStack()
@@ -52,7 +54,9 @@ class KillableBroker:
         self._stack.close()
 
     def start(self) -> None:
-        self._broker = self._stack.enter_context(EmbeddedBroker(self._port, self._data_dir, relay=self._relay))
+        self._broker = self._stack.enter_context(
+            EmbeddedBroker(self._port, self._data_dir, self._settings, self._relay)
+        )
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
 
     def kill(self) -> None:

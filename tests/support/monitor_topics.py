@@ -119,7 +119,7 @@ class Tail:
         return [
             {name: value for name, value in record.items() if name not in ("session_id", "queue")}
             for record in values
-            if record["session_id"] == session_id
+            if record.get("session_id") == session_id
         ]
 
     def wait_for(self, session_id: str, condition: Callable[[list[Record]], bool], what: str) -> list[Record]:

@@ -32,11 +32,11 @@ class Observing:
         log_file: The observer's output.
     """
 
-    def __init__(self, bootstrap_servers: str, folder: Path, prefix: str = "") -> None:
+    def __init__(self, bootstrap_servers: str, folder: Path, prefix: str = "", group: str = "readers") -> None:
         """Creates the topics of the prefix that do not exist yet; without one, those of a new prefix."""
         self.bootstrap_servers = bootstrap_servers
         self.prefix = prefix or f"o-{uuid.uuid4().hex[:8]}-"
-        self.group = f"{self.prefix}readers"
+        self.group = self.prefix + group
         self.topics = Topics(self.prefix)
         self._cluster = Cluster(bootstrap_servers)
         Admin(self._cluster).create_topics(self.topics.specs(), partitions=1, replication_factor=1)
@@ -108,15 +108,19 @@ class Reports:
         self._tail.close()
 
     def read(self) -> list[dict[str, Any]]:
-        """Returns all records so far, in order."""
-        self.all = [json.loads(record.value) for record in self._tail.records()]
+        """Returns all records so far, in order, each with the time at which it was written (`at_ms`)."""
+        self.all = [json.loads(record.value) | {"at_ms": record.timestamp} for record in self._tail.records()]
         return self.all
 
+    def of(self, queue: str) -> list[dict[str, Any]]:
+        """Returns the records of a queue so far, in order."""
+        return [record for record in self.read() if record["queue"] == queue]
+
     def wait_for(self, **fields: Any) -> dict[str, Any]:
-        """Waits until the last record has these fields; returns it."""
+        """Waits until the last record, of `queue` if that is among the fields, has these fields; returns it."""
 
         def look() -> dict[str, Any]:
-            found = self.read()
+            found = self.of(fields["queue"]) if "queue" in fields else self.read()
             is_so = found and all(found[-1].get(name, 0) == value for name, value in fields.items())
             return found[-1] if is_so else {}
 

@@ -11,6 +11,7 @@ from kafka import KafkaConsumer
 from tests.support.waiting import wait_until
 
 _JOIN_S = 20.0
+_HELD_POLL_S = 0.1
 
 
 @contextmanager
@@ -22,6 +23,7 @@ def librdkafka_member(
     *,
     commits: bool = True,
     waits: bool = True,
+    held: threading.Event | None = None,
     **config: Any,
 ) -> Iterator[None]:
     """Runs a member that commits after each message, or never.
@@ -33,6 +35,7 @@ def librdkafka_member(
         pause_s: How long it works on a message.
         commits: Whether it commits.
         waits: Whether to wait until it has partitions.
+        held: It works on its first message, and does not poll, until this is set; None: no longer than on others.
         config: More properties, with librdkafka's names, and underscores instead of dots.
     """
     settings = {
@@ -49,6 +52,8 @@ def librdkafka_member(
     def step(stop: threading.Event) -> None:
         message = consumer.poll(0.1)
         if message is not None and not message.error():
+            while held is not None and not held.wait(_HELD_POLL_S) and not stop.is_set():
+                pass
             stop.wait(pause_s)
             if commits and not stop.is_set():
                 places = [TopicPartition(message.topic() or "", message.partition() or 0, (message.offset() or 0) + 1)]
