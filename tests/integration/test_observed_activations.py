@@ -4,6 +4,8 @@ All times are scaled: the quiet window W is 2 s instead of 5 s, the time-out T i
 commit each message, which makes L 1.5 s.
 """
 
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -32,6 +34,7 @@ OBSERVER = ("--interval", "250ms", "--report-interval", "1s")
 COMMITS_EACH = {"commit_interval": "1s"}
 # The time of a batch is that of its beginning, and it may begin before a record that is on its way is there.
 EARLY_MS = 50
+SERVERS_VARIABLE = "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS"
 
 # A consumer that never exits by itself. It needs some seconds to start, and writes each message that it reads.
 CONSUMER = """
@@ -52,7 +55,7 @@ note(group + ".starts", f"{os.getpid()} {os.environ['QUEUE_ACTIVATION_SESSION_ID
 asked.wait(float(start_s))
 servers = os.environ["QUEUE_ACTIVATION_BOOTSTRAP_SERVERS"]
 settings = {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest"}
-consumer = Consumer(settings | {"enable.auto.commit": False})
+consumer = Consumer(settings | {"enable.auto.commit": False, "session.timeout.ms": 6000, "log_level": 0})
 consumer.subscribe([topic])
 while not asked.is_set() and not (folder / "end").exists():
     message = consumer.poll(0.1)
@@ -93,10 +96,17 @@ def observing_of(monitored: Monitored, folder: Path, group: str) -> Observing:
     return found
 
 
-def activated_ms(activations: Activations, group: str) -> list[float]:
-    """Returns when a group was activated, in milliseconds since 1970."""
+def times_ms(activations: Activations) -> dict[str, list[float]]:
+    """Returns when each group was activated, in milliseconds since 1970."""
     activations.read_all()
-    return [datetime.fromisoformat(each["PostTime"]).timestamp() * 1000 for each in activations.of(group)]
+    return {
+        group: [datetime.fromisoformat(each["PostTime"]).timestamp() * 1000 for each in found]
+        for group, found in activations.by_queue().items()
+    }
+
+
+def activated_ms(activations: Activations, group: str) -> list[float]:
+    return times_ms(activations).get(group, [])
 
 
 def wait_until_activated_after(activations: Activations, group: str, after_ms: float) -> float:
@@ -114,9 +124,8 @@ def none_between(activations: Activations, group: str, begin_ms: float, end_ms: 
     return not [at_ms for at_ms in activated_ms(activations, group) if begin_ms < at_ms < end_ms - EARLY_MS]
 
 
-def is_no_storm(activations: Activations, group: str) -> bool:
+def is_no_storm(times: list[float]) -> bool:
     """Returns whether T has passed from each activation of a group whose members stay to the next one."""
-    times = activated_ms(activations, group)
     return all(later - earlier >= T_MS - EARLY_MS for earlier, later in pairwise(times))
 
 
@@ -186,7 +195,7 @@ def test_an_observer_that_was_away_for_twenty_time_outs_causes_no_storm(
                 assert group == empty or found_ms >= again_ms[group] + W_MS - EARLY_MS
                 assert again_ms[group] - said_ms[group] >= 20 * T_MS
                 assert none_between(activations, group, said_ms[group] + W_MS, again_ms[group])
-                assert is_no_storm(activations, group)
+                assert is_no_storm(activated_ms(activations, group))
         assert not [each for each in activated_ms(activations, calm) if each < again_ms[calm]]
 
 
@@ -201,6 +210,44 @@ def first_after(reports: Reports, group: str, after_ms: int) -> int:
         DEADLINE_S,
         f"a report about {group}",
     )
+
+
+def test_a_dead_owner_is_replaced_once_its_session_and_the_quiet_window_are_over(
+    monitored: Monitored, activations: Activations, tmp_path: Path
+) -> None:
+    """The other member gets the partition of the dead one, and has two in which messages wait from then on."""
+    observing = observing_of(monitored, tmp_path, "bereft")
+    servers, group, topic = observing.bootstrap_servers, observing.group, observing.topic(2, "of-bereft")
+    with observing.running(*OBSERVER) as reports, running_consumer(tmp_path, servers, topic, group) as owner:
+        reports.wait_for(queue=group, members=1)
+        with librdkafka_member(servers, group, [topic], 0.3):
+            killed_ms = reports.wait_for(queue=group, one_more=False, members=2)["at_ms"]
+            owner.kill()
+            observing.send(topic, *[0, 1] * 200)
+            yes_ms = reports.wait_for(queue=group, one_more=True, members=1)["at_ms"]
+            wait_until_activated_after(activations, group, 0)
+            assert none_between(activations, group, 0, yes_ms + W_MS)
+            members = [each["members"] for each in reports.of(group) if killed_ms < each["at_ms"] < yes_ms]
+            assert 2 in members, "a dead member is one until its session has ended"
+
+
+def test_a_first_look_at_fifty_groups_that_lag_is_no_storm(
+    monitored: Monitored, activations: Activations, tmp_path: Path
+) -> None:
+    """One of them has a member, which may be doing well: it is watched for W. The others are activated once in T."""
+    observing = observing_of(monitored, tmp_path, "many-*")
+    servers, topic = observing.bootstrap_servers, observing.topic(2, "of-many")
+    empty = [f"{monitored.prefix}many-{number:02}" for number in range(49)]
+    busy = f"{monitored.prefix}many-49"
+    observing.send(topic, *[0, 1] * 200)
+    for group in empty:
+        commit_offsets(servers, group, topic, 0, 0)
+    with librdkafka_member(servers, busy, [topic], 0.3), observing.running(*OBSERVER) as reports:
+        begin_ms = first_after(reports, busy, 0)
+        wait_until(lambda: {*empty, busy} <= times_ms(activations).keys(), DEADLINE_S, "an activation of each")
+        times = times_ms(activations)
+        assert all(is_no_storm(times[group]) for group in (*empty, busy))
+        assert none_between(activations, busy, 0, begin_ms + W_MS)
 
 
 def test_retention_that_has_passed_a_group_by_leaves_what_is_still_there(
@@ -228,6 +275,19 @@ def test_retention_that_has_passed_a_group_by_leaves_what_is_still_there(
             reports.wait_for(queue=observing.group, unread=0, one_more=False, members=1)
         reports.wait_for(queue=observing.group, unread=0, one_more=False, members=0)
         assert all(0 <= each["unread"] <= 8 for each in reports.of(observing.group))
+
+
+@contextmanager
+def running_consumer(folder: Path, servers: str, topic: str, group: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Runs a consumer that is no program of an activator."""
+    (folder / "program.py").write_text(CONSUMER)
+    names = {"FOLDER": str(folder), SERVERS_VARIABLE: servers, "QUEUE_ACTIVATION_SESSION_ID": "none"}
+    command = [sys.executable, f"{folder}/program.py", topic, group, "0"]
+    with subprocess.Popen(command, env=os.environ | names) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -315,6 +375,6 @@ def test_an_outage_of_the_broker_loses_nothing_invents_nothing_and_is_said_once(
         reports.wait_for(queue=kept, one_more=False, members=1, unread=0)
         assert activated_ms(activations, kept) == []
         assert none_between(activations, empty, 0, sent_ms)
-        assert is_no_storm(activations, waiting)
+        assert is_no_storm(activated_ms(activations, waiting))
     said = "\n".join(observing.said())
     assert (said.count("does not say what its groups do"), said.count("Kafka answers again")) == (1, 1), said
