@@ -19,7 +19,7 @@ _LOOK_INTERVAL_S = 0.5
 # The longest time for the tests of all backlogs.
 _PROBE_S = 5.0
 # The defaults of KEDA's scaler for Kafka: a reader for each 5 messages, but no more than partitions.
-_KEDA_LAG_THRESHOLD = 5
+KEDA_LAG_THRESHOLD = 5
 
 _SHARE = Verdict(None, "a share group: Kafka tells no client how many messages wait in it")
 
@@ -187,7 +187,7 @@ def lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
         place: log.end for topic in _topics(picture) for place in logs.partitions_of(topic) if (log := logs.get(place))
     }
     lag = sum(max(0, end - picture.committed[place]) for place, end in ends.items() if place in picture.committed)
-    return min(-(-lag // _KEDA_LAG_THRESHOLD), len(ends))
+    return min(-(-lag // KEDA_LAG_THRESHOLD), len(ends))
 
 
 def _closed(finding: Finding, question: Question, limit_s: float) -> Finding:

@@ -17,7 +17,7 @@ from streaming.cli.demo.observe_senders import prepare, senders
 from streaming.cli.demo.observe_story import ObserveStory, ReaderLog
 from streaming.cli.demo.stage import Stage, play, set_up
 from streaming.cli.demo.starters import READERS_LOG, Reader, write_configs
-from streaming.cli.group_survey import lag_rule_readers
+from streaming.cli.group_survey import KEDA_LAG_THRESHOLD, lag_rule_readers
 from streaming.cli.monitor_process import monitor_process
 from streaming.core.numbers import plural
 from streaming.core.observing.logs import Logs
@@ -79,7 +79,7 @@ def _introduce(console: Console, groups: Sequence[DemoGroup]) -> None:
     for group in groups:
         partitions = plural(group.partitions, "partition")
         console.print(f"  group {group.name:<10}{partitions:<14}{group.client.value:<17}{group.what}")
-    console.print("  a lag rule (KEDA's defaults): a reader for each 5 offsets that are not")
+    console.print(f"  a lag rule (KEDA's defaults): a reader for each {KEDA_LAG_THRESHOLD} offsets that are not")
     console.print("  committed, but no more than partitions")
 
 

@@ -37,7 +37,7 @@ ORDERS = DemoGroup("orders", 2, Client.CONFLUENT_KAFKA, 0.1, "bursts")
 BURST, CONSUMERS_OF_BURST, SMALL_BURST = 300, 2, 12
 
 INVOICES = DemoGroup("invoices", 2, Client.KAFKA_PYTHON, 0.05, "a trickle")
-TRICKLE, TRICKLE_INTERVAL_S, LATER = 8, 2.0, 1
+TRICKLE, TRICKLE_INTERVAL_S = 8, 2.0
 
 # All messages of one customer are in one partition, so only one consumer can read them.
 PAYMENTS = DemoGroup("payments", 6, Client.JAVA, 0.15, "a hot partition")

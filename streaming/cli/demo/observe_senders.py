@@ -17,7 +17,6 @@ from streaming.cli.demo.observe_plan import (
     GROUPS,
     HOT_PARTITION,
     INVOICES,
-    LATER,
     ORDERS,
     PAID,
     PAYMENTS,
@@ -30,7 +29,7 @@ from streaming.cli.demo.observe_plan import (
 from streaming.cli.demo.observe_story import ObserveStory
 from streaming.cli.demo.stage import Actor
 from streaming.kafka.admin import Admin
-from streaming.kafka.clients import Cluster
+from streaming.kafka.clients import Cluster, Settings
 
 # The pauses make the timeline readable.
 _BEGIN_S = {ORDERS: 0.5, INVOICES: 1.5, PAYMENTS: 4.0, AUDIT: 7.0}
@@ -56,9 +55,8 @@ def prepare(cluster: Cluster) -> None:
         consumer = cluster.consumer({"group.id": group.name})
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
-    producer = cluster.producer()
-    _produce(producer, ARCHIVE, EXPIRED)
-    producer.flush()
+    messages = {f"expired {number}": number % ARCHIVE.partitions for number in range(EXPIRED)}
+    _produce(cluster.producer(), ARCHIVE, messages)
     to_end = [TopicPartition(ARCHIVE.name, partition, -1) for partition in range(ARCHIVE.partitions)]
     for deleted in admin.client.delete_records(to_end).values():
         admin.client.result(deleted)
@@ -77,13 +75,12 @@ def senders(cluster: Cluster, story: ObserveStory, observer_log: Path) -> list[A
 class _Sender(Actor):
     """Sends to the topic of one group."""
 
-    def __init__(self, cluster: Cluster, story: ObserveStory, group: DemoGroup) -> None:
+    def __init__(self, cluster: Cluster, story: ObserveStory, group: DemoGroup, config: Settings | None = None) -> None:
         super().__init__(f"sender of {group.name}")
-        self._cluster = cluster
         self._story = story
         self._group = group
         self._sent = 0
-        self._producer = cluster.producer()
+        self._producer = cluster.producer(config)
 
     def _act(self) -> None:
         self.pause(_BEGIN_S[self._group])
@@ -96,9 +93,10 @@ class _Sender(Actor):
         """Sends so many messages to each of these partitions."""
         messages = self._numbered(counts)
         with self._story.sending(self._group.name, messages):
-            for message, partition in messages.items():
-                self._producer.produce(self._group.name, message, partition=partition)
-            self._producer.flush()
+            self._produce(messages)
+
+    def _produce(self, messages: Mapping[str, int]) -> None:
+        _produce(self._producer, self._group, messages)
 
     def _numbered(self, counts: Mapping[int, int]) -> dict[str, int]:
         """Returns new messages, each with its partition."""
@@ -136,7 +134,7 @@ class _Trickle(_Sender):
             self.pause(TRICKLE_INTERVAL_S)
         self._rest()
         self.pause(_SEEN_S)
-        self._send({0: LATER})
+        self._send({0: 1})
 
 
 class _HotPartition(_Sender):
@@ -150,31 +148,27 @@ class _Aborted(_Sender):
     """Sends messages in a transaction that it aborts, and later some in one that it commits."""
 
     def __init__(self, cluster: Cluster, story: ObserveStory, group: DemoGroup, observer_log: Path) -> None:
-        super().__init__(cluster, story, group)
+        super().__init__(cluster, story, group, {"transactional.id": f"sender of {group.name}"})
         self._observer_log = observer_log
-        self._producer = cluster.producer({"transactional.id": f"sender of {group.name}"})
 
     def _send_all(self) -> None:
         self._producer.init_transactions()
         self._producer.begin_transaction()
-        for number in range(ABORTED):
-            self._producer.produce(self._group.name, f"aborted {number}", partition=number % self._group.partitions)
-        self._producer.flush()
+        super()._produce({f"aborted {number}": number % self._group.partitions for number in range(ABORTED)})
         self._producer.abort_transaction()
         self.wait_until(lambda: _IS_TESTED in self._observer_log.read_text(errors="replace"))
         self._story.cannot_be_read(self._group.name, f"a transaction of {ABORTED} messages was aborted")
         self.pause(_SEEN_S)
         self._send(spread(COMMITTED, self._group.partitions))
 
-    def _send(self, counts: Mapping[int, int]) -> None:
-        messages = self._numbered(counts)
-        with self._story.sending(self._group.name, messages):
-            self._producer.begin_transaction()
-            for message, partition in messages.items():
-                self._producer.produce(self._group.name, message, partition=partition)
-            self._producer.commit_transaction()
+    def _produce(self, messages: Mapping[str, int]) -> None:
+        self._producer.begin_transaction()
+        super()._produce(messages)
+        self._producer.commit_transaction()
 
 
-def _produce(producer: Producer, group: DemoGroup, count: int) -> None:
-    for number in range(count):
-        producer.produce(group.name, f"expired {number}", partition=number % group.partitions)
+def _produce(producer: Producer, group: DemoGroup, messages: Mapping[str, int]) -> None:
+    """Sends messages, each to its partition."""
+    for message, partition in messages.items():
+        producer.produce(group.name, message, partition=partition)
+    producer.flush()

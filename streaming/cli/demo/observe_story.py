@@ -18,10 +18,10 @@ from rich.console import Console
 from streaming.cli.demo.observe_plan import ABORTED, EXPIRED, GROUPS
 from streaming.cli.demo.timeline import TOPICS, Timeline, latencies
 from streaming.core.numbers import plural
+from streaming.core.observing.pictures import Place
 
 _READ = re.compile(r"(\d+) (\S+)-\d+ (.+)")
 _PARTITIONS = {group.name: group.partitions for group in GROUPS}
-_Place = tuple[str, int]
 
 
 class ReaderLog:
@@ -66,12 +66,11 @@ class ObserveStory(Timeline):
         self._log = log
         self._lag_rule = lag_rule
         self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._places: dict[str, _Place] = {}
-        self._sent: Counter[_Place] = Counter()
-        self._read: Counter[_Place] = Counter()
+        self._places: dict[str, Place] = {}
+        self._sent: Counter[Place] = Counter()
+        self._read: Counter[Place] = Counter()
         self._seen: set[str] = set()
-        self._by_process: dict[int | None, set[str]] = defaultdict(set)
-        self._waiting_since_s: dict[str, float] = {}
+        self._read_by_process: dict[int | None, set[str]] = defaultdict(set)
         self._there: Counter[str] = Counter()
         self._most_there: Counter[str] = Counter()
         self._most_wanted: Counter[str] = Counter()
@@ -127,18 +126,14 @@ class ObserveStory(Timeline):
         self._show_lag_rule(group, ", for nothing")
 
     def _was_read(self, process_id: int, group: str, message: str) -> None:
-        values = self._by_process[process_id]
-        self.receiving[group] += not values
-        values.add(message)
+        messages = self._read_by_process[process_id]
+        self.receiving[group] += not messages
+        messages.add(message)
         if message not in self._seen:
             self._seen.add(message)
             if (place := self._places.get(message)) is not None:
                 self._read[place] += 1
                 self.read += 1
-
-    def _waited_s(self, queue: str) -> float | None:
-        since_s = self._waiting_since_s.pop(queue, None)
-        return None if since_s is None else time.time() - since_s
 
     def _saw_activation(self, queue: str, sequence: int, why: str) -> None:
         self.step()
@@ -161,9 +156,9 @@ class ObserveStory(Timeline):
         """Prints the exit of a reader program, whose output is complete now."""
         self.step()
         _, queue, program_id = self._numbers[process_id]
-        values = self._by_process.pop(process_id, set())
-        self._read_by_program[program_id] = len(values)
-        self._useless += not values
+        messages = self._read_by_process.pop(process_id, set())
+        self._read_by_program[program_id] = len(messages)
+        self._useless += not messages
         self._there[queue] -= 1
         super().reader_left(process_id)
 

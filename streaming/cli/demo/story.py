@@ -1,7 +1,6 @@
 """The output of the demo of queues: its timeline and its summary."""
 
 import math
-import time
 
 from rich.console import Console
 
@@ -17,7 +16,6 @@ class Story(Timeline):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._waiting_since_s: dict[str, float] = {}
         self._arrivals_s: list[tuple[float, str]] = []
 
     def _note_arrival(self, queue: str, count: int, at_s: float, is_first: bool) -> None:
@@ -25,10 +23,6 @@ class Story(Timeline):
             self._waiting_since_s[queue] = at_s
         self._arrivals_s.append((at_s, queue))
         self._line(queue, "->", f"{plural(count, 'message')} arrived", "")
-
-    def _waited_s(self, queue: str) -> float | None:
-        since_s = self._waiting_since_s.pop(queue, None)
-        return None if since_s is None else time.time() - since_s
 
     def is_all_read(self, sent: int) -> bool:
         """Returns whether all messages that were sent have arrived and been read."""

@@ -55,6 +55,8 @@ class Timeline:
         self._read_by_program: dict[str, int] = defaultdict(int)
         self._numbers: dict[int | None, tuple[int, str, str]] = {}
         self._activations = 0
+        # By queue: when its first unread message came, until an activation.
+        self._waiting_since_s: dict[str, float] = {}
         self._latencies_s: list[float] = []
 
     def begin(self) -> None:
@@ -98,7 +100,8 @@ class Timeline:
 
     def _waited_s(self, queue: str) -> float | None:
         """Returns the time that the first message of an activated queue has waited; None if none has waited so long."""
-        raise NotImplementedError
+        since_s = self._waiting_since_s.pop(queue, None)
+        return None if since_s is None else time.time() - since_s
 
     def _saw_receive(self, record: ReceiveRecord) -> None:
         """Counts the messages that a session has received. Ignores tasks: the host itself reports them."""
