@@ -70,9 +70,10 @@ test: $(INSTALLED)/.set-up prepare ## test that everything works on this machine
 	$(AS_INSTALLED) $(BIN)/pytest -n 2 --dist loadfile --import-mode=importlib tests/acceptance
 
 # A long file that comes last would leave the other workers without work. Files that mostly wait (scenarios,
-# sole_monitor, host, observed_activations, stopping) are among those that mostly compute. Each file is named once.
+# observed_scenarios, sole_monitor, host, observed_activations, stopping) are among those that mostly compute. Each file
+# is named once.
 LONGEST_FIRST := $(addprefix tests/integration/test_, scenarios.py instances.py demos.py sole_monitor.py monitor.py \
-	host.py secured.py observed_activations.py stopping.py cluster.py router.py service_clients.py)
+	observed_scenarios.py host.py secured.py observed_activations.py stopping.py cluster.py router.py service_clients.py)
 OTHERS := $(filter-out $(LONGEST_FIRST), $(sort $(wildcard tests/integration/test_*.py)))
 
 # More workers than cores, because some tests only wait.

@@ -19,7 +19,7 @@ import pytest
 from streaming.core.activation.settings import CoreSettings
 from tests import scenarios
 from tests.scenarios import Scenario
-from tests.support.monitors import Activations, Monitored
+from tests.support.monitors import Activations, Monitored, warm_up
 from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 
@@ -41,10 +41,6 @@ EARLY_MS = 50
 PROMPT_MS = 450
 LOOKED_AT_MS = 2_000
 
-# From an arrival to its notification, once the JVM is warm.
-ROUND_TRIP_S = 0.7
-WARM_UP_ROUNDS = 40
-MEASURED_ROUNDS = 6
 SLOWER = 1.5
 PLAYS_IN_OWN_TIME = 4
 MOST_PLAYS = 9
@@ -204,7 +200,7 @@ def written(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pyt
     for number in range(MOST_PLAYS):
         slowness = SLOWER ** max(0, number + 1 - PLAYS_IN_OWN_TIME)
         with theatre.plays(number, slowness) as plays:
-            _warm_up(plays)
+            warm_up([(play.monitored, play.follower) for play in plays])
             begun = _play(plays, slowness)
             if begun is not None:
                 found = {
@@ -213,22 +209,6 @@ def written(broker: SharedBroker, spark: SparkApplication, tmp_path_factory: pyt
                 return Played(*begun, slowness, found)
         print(f"scenarios: play {number}, {slowness:.1f} times as slow, was late")  # noqa: T201  (if the test fails)
     pytest.fail(f"none of {MOST_PLAYS} plays had all records that are due at 0 ms within {PROMPT_MS} ms")
-
-
-def _warm_up(plays: list[Play]) -> None:
-    """Waits until batches are quick, as the first ones of a new JVM are not."""
-    took_s: list[float] = []
-    for number in range(1, WARM_UP_ROUNDS + 1):
-        sent_s = time.monotonic()
-        for play in plays:
-            play.monitored.arrive("warm-up")
-        for play in plays:
-            play.follower.wait_for("warm-up", number)
-        took_s.append(time.monotonic() - sent_s)
-        for play in plays:
-            play.monitored.receive("warm-up")
-        if len(took_s) >= MEASURED_ROUNDS and max(took_s[-MEASURED_ROUNDS:]) <= ROUND_TRIP_S:
-            break
 
 
 def _play(plays: list[Play], slowness: float) -> tuple[float, int] | None:

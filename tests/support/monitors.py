@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,11 @@ DEADLINE_S = 60.0
 # Options of a monitor or a router that runs for long beside other tests. By default it asks Kafka for records ten times
 # a second, which takes 0.05 of a core more while it has nothing to do.
 UNHURRIED = ("--trigger-interval", "300ms")
+
+# From an arrival to its notification, once the JVM is warm.
+_ROUND_TRIP_S = 0.7
+_WARM_UP_ROUNDS = 40
+_MEASURED_ROUNDS = 6
 
 TOPIC_ATTRIBUTES = {"queue-arrivals": "arrivals", "queue-receives": "receives", "queue-commands": "commands"}
 
@@ -211,6 +217,22 @@ class Activations:
             )
             or []
         )
+
+
+def warm_up(monitors: Sequence[tuple[Monitored, Activations]]) -> None:
+    """Waits until the batches of all monitors are quick, as the first ones of a new JVM are not."""
+    took_s: list[float] = []
+    for number in range(1, _WARM_UP_ROUNDS + 1):
+        sent_s = time.monotonic()
+        for monitored, _ in monitors:
+            monitored.arrive("warm-up")
+        for _, activations in monitors:
+            activations.wait_for("warm-up", number)
+        took_s.append(time.monotonic() - sent_s)
+        for monitored, _ in monitors:
+            monitored.receive("warm-up")
+        if len(took_s) >= _MEASURED_ROUNDS and max(took_s[-_MEASURED_ROUNDS:]) <= _ROUND_TRIP_S:
+            break
 
 
 def kill(process: ChildProcess) -> None:
