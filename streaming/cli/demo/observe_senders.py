@@ -30,7 +30,10 @@ from streaming.cli.demo.observe_story import ObserveStory
 from streaming.cli.demo.stage import Actor
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster, Settings
+from streaming.kafka.group_coordinator import wait_for_coordinator
 
+# A new broker that is slow takes a while to make the topic of all groups.
+_COORDINATOR_S = 60.0
 # The pauses make the timeline readable.
 _BEGIN_S = {ORDERS: 0.5, INVOICES: 1.5, PAYMENTS: 4.0, AUDIT: 7.0}
 _SEEN_S = 3.0
@@ -52,6 +55,7 @@ def prepare(cluster: Cluster) -> None:
         admin.client.result(created)
     for group in GROUPS:
         places = [TopicPartition(group.name, partition, 0) for partition in range(group.partitions)]
+        wait_for_coordinator(cluster, group.name, _COORDINATOR_S)
         consumer = cluster.consumer({"group.id": group.name})
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
