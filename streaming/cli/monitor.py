@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.launching import launch
 from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -170,7 +171,7 @@ def monitor(
 
     A DURATION is a number and a unit, such as 250ms, 5s, 2m, 1h or 7d.
     """
-    from streaming.daemons.monitor.monitor import MonitorSettings, run
+    from streaming.daemons.monitor.monitor import MonitorSettings, program
     from streaming.daemons.query.metrics import MetricsSettings
     from streaming.spark.activation.shard_settings import ServerNames
 
@@ -207,7 +208,7 @@ def monitor(
         takes_over=take_over,
         core=core,
     )
-    raise typer.Exit(run(settings))
+    launch(program(settings))
 
 
 def short_leases(core: CoreSettings) -> list[str]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.launching import launch
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -79,7 +80,7 @@ def router(
     """
     from streaming.cli.routing.explaining import instance_of
     from streaming.daemons.query.metrics import MetricsSettings
-    from streaming.daemons.router.router import CHECK_INTERVAL_MS, RouterSettings, run
+    from streaming.daemons.router.router import CHECK_INTERVAL_MS, RouterSettings, program
 
     logs.configure(log_format)
     addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
@@ -97,7 +98,7 @@ def router(
         takes_over=take_over,
         restore=restore,
     )
-    raise typer.Exit(run(settings))
+    launch(program(settings))
 
 
 def register(app: typer.Typer) -> None:

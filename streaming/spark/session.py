@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL, Signals
@@ -112,22 +112,26 @@ def local_jars(fetched: Iterable[Path]) -> list[Path]:
     return [*(_SPARK_HOME / "jars").glob("*.jar"), *fetched]
 
 
-def create(checkpoint_location: str, driver_memory: str) -> SparkSession:
+def create(checkpoint_locations: Sequence[str], driver_memories: Sequence[str]) -> SparkSession:
     """Starts Spark: in the JVM of spark-submit if that has started this process, else locally.
 
     Args:
-        checkpoint_location: The location of the checkpoint. A local folder gets a faster file system.
-        driver_memory: The heap of the JVM that is started here, such as `2g`.
+        checkpoint_locations: The locations of the checkpoints. Local folders get a faster file system.
+        driver_memories: Sizes such as `2g`; the heap of the JVM that is started here has the largest.
 
     Raises:
-        UserError: Java or the jars are missing, or `driver_memory` is invalid.
+        UserError: Java or the jars are missing, or a size is invalid.
     """
-    if _MEMORY.fullmatch(driver_memory) is None:
+    driver_memory = max(driver_memories, key=_bytes)
+    return _create_submitted() if is_submitted() else _create_local(checkpoint_locations, driver_memory)
+
+
+def _bytes(size: str) -> int:
+    if _MEMORY.fullmatch(size) is None:
         raise UserError(
-            f"{hints.option('--driver-memory')}: '{driver_memory}' is not a size. Write a number and m or g, "
-            "such as 4g."
+            f"{hints.option('--driver-memory')}: '{size}' is not a size. Write a number and m or g, such as 4g."
         )
-    return _create_submitted() if is_submitted() else _create_local(checkpoint_location, driver_memory)
+    return int(size[:-1]) * (2**20 if size.endswith("m") else 2**30)
 
 
 def _create_submitted() -> SparkSession:
@@ -208,7 +212,7 @@ class _SignalForwarder:
         implements: ClassVar = ["sun.misc.SignalHandler"]
 
 
-def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
+def _create_local(checkpoint_locations: Sequence[str], driver_memory: str) -> SparkSession:
     """Starts Spark in a JVM that this process starts.
 
     The JVM gets its own session: otherwise a signal to the process group would end it before the batch in progress. It
@@ -223,7 +227,7 @@ def _create_local(checkpoint_location: str, driver_memory: str) -> SparkSession:
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     jars = spark_jars()
     jvm_options = [*class_archive.jvm_options(java, local_jars(jars)), *nameless_user.jvm_options()]
-    conf = _conf(checkpoint_location, driver_memory, jars, jvm_options)
+    conf = _conf(checkpoint_locations, driver_memory, jars, jvm_options)
     with _launching():
         gateway = launch_gateway(conf=conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     nameless_user.log_in(gateway.jvm)
@@ -314,7 +318,9 @@ def _write(line: bytes) -> None:
         os.write(_STDERR, line)
 
 
-def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]) -> SparkConf:
+def _conf(
+    checkpoint_locations: Sequence[str], driver_memory: str, jars: Iterable[Path], jvm_options: Iterable[str]
+) -> SparkConf:
     cores = os.cpu_count() or 1
     conf = SparkConf().setAppName("queue-activation").setMaster(f"local[{cores},{_LOCAL_TRIES}]")
     settings = _SETTINGS | {
@@ -341,7 +347,7 @@ def _conf(checkpoint_location: str, driver_memory: str, jars: Iterable[Path], jv
         # Shuffled blocks never leave the machine, and are deleted before they would reach the disk.
         "spark.shuffle.checksum.enabled": "false",
     }
-    if is_local(checkpoint_location):
+    if all(is_local(each) for each in checkpoint_locations):
         # Hadoop's own local file system starts a `chmod` process for every file it writes.
         settings |= {
             "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

@@ -5,6 +5,9 @@ The command line notes what the user has given. A program that uses the clients 
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 COMMAND = "queue-activation"
@@ -46,11 +49,23 @@ class Given:
 
 
 _given: list[Given] = []
+# The program of several in this process whose sentences are written.
+_about: ContextVar[str | None] = ContextVar("about", default=None)
 
 
 def begin(program: str, config: str | None) -> None:
     """Notes that a command begins, and the file of --config."""
     _given[:] = [Given(program, config)]
+
+
+@contextmanager
+def about(program: str) -> Iterator[None]:
+    """Writes sentences for one of several programs in this process: for what this thread does within the block."""
+    token = _about.set(program)
+    try:
+        yield
+    finally:
+        _about.reset(token)
 
 
 def note(option: str, value: str | None, *, is_needed: bool) -> None:
@@ -117,4 +132,5 @@ def option(name: str, value: str | None = None) -> str:
         return checkpoints
     key = name.removeprefix("--")
     entry = key if value is None else f'{key} = "{value}"'
-    return f"`{entry}` in the table [{_given[0].program if _given else 'PROGRAM'}] of the file of --config"
+    program = _about.get() or (_given[0].program if _given else "PROGRAM")
+    return f"`{entry}` in the table [{program}] of the file of --config"

@@ -14,7 +14,7 @@ import logging
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from pathlib import Path
@@ -98,7 +98,7 @@ def _taken(numbers: Iterable[int] = ()) -> Iterator[StopSignals]:  # noqa: ARG00
 def _share(application: SparkSession) -> None:
     """Gives each program a session of the application, and signals of its own."""
 
-    def create(_checkpoint_location: str, _driver_memory: str) -> SparkSession:
+    def create(_checkpoint_locations: Sequence[str], _driver_memories: Sequence[str]) -> SparkSession:
         found = application.newSession()
         found.stop = lambda: None  # type: ignore[method-assign]
         return found
@@ -123,7 +123,7 @@ def main() -> None:
         answers.flush()
 
     with tempfile.TemporaryDirectory() as folder:
-        application = session.create(folder, "2g")
+        application = session.create([folder], ["2g"])
         _share(application)
         threads = []
         for line in sys.stdin:

@@ -46,7 +46,7 @@ def test_a_local_monitor_runs_its_own_spark_and_no_other_of_the_environment(
     monkeypatch.setattr(session, "launch_gateway", launch)
 
     with pytest.raises(_LaunchedError):
-        session.create(str(tmp_path), "1g")
+        session.create([str(tmp_path)], ["1g"])
     assert homes == [str(own)]
     assert jars
     assert {jar.parent for jar in jars} == {own / "jars"}

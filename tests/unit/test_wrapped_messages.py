@@ -47,7 +47,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "an error": lambda: logs.report(MESSAGE),
     "a warning": lambda: lines.say(f"warning: {MESSAGE}", err=True),
     "a broker without a folder": lambda: embedded_broker.warn(MESSAGE),
-    "a hint of a start": lambda: running._say_to_user(MESSAGE),
+    "a hint of a start": lambda: running.say_to_user(MESSAGE),
 }
 
 

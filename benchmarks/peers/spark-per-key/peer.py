@@ -33,7 +33,7 @@ def main() -> None:
     is_stopping = stop_event()
     quiet_children(options.folder)
     checkpoint = str(options.folder / "checkpoint")
-    spark = session.create(checkpoint, "2g")
+    spark = session.create([checkpoint], ["2g"])
     # Without no-data batches, timers would wait for the next record.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", True)
     records = read(spark, options, options.topics[0]).union(read(spark, options, options.topics[1]))

@@ -2,8 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,8 +17,9 @@ from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
+from streaming.daemons.query.application import Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
-from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
+from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.kafka import client_properties
@@ -40,6 +41,7 @@ from streaming.spark.row_counts import counter
 from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
+from streaming.system.stop_signals import StopSignals
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.input_records import MAX_RECORD_BYTES
 from streaming.wire.notifications import ActivationFormat
@@ -76,16 +78,15 @@ class MonitorSettings:
     core: CoreSettings
 
 
-def run(settings: MonitorSettings) -> int:
-    """Runs the monitor until SIGTERM, Ctrl-C or a failure; returns the exit code.
-
-    Raises:
-        UserError: A requirement is missing or wrong, and the user can correct it.
-    """
-    return until_stopped(partial(_run, settings))
+def program(settings: MonitorSettings) -> QueryProgram:
+    """Returns the monitor with these settings, ready to be run."""
+    location = absolute(settings.checkpoint_location)
+    return QueryProgram(MONITOR, location, settings.driver_memory, partial(_placed, settings))
 
 
-def _run(settings: MonitorSettings) -> int:
+@contextmanager
+def _placed(settings: MonitorSettings) -> Iterator[Prepare]:
+    """Checks the topics, and has the monitor's place while the block runs."""
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
@@ -101,80 +102,86 @@ def _run(settings: MonitorSettings) -> int:
         Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
         SoleProgram(cluster, admin, MONITOR, topics.prefix, topics.ticks, partitions[topics.ticks]) as sole,
     ):
-        return _run_query(settings, kafka, metrics, sole)
+        yield partial(_prepared, settings, kafka, metrics, sole)
 
 
-def _run_query(settings: MonitorSettings, kafka: KafkaFound, metrics: Metrics | None, sole: SoleProgram) -> int:
-    """Starts Spark and the query, waits for the query's end, and returns the exit code."""
+@contextmanager
+def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the monitor)
+    settings: MonitorSettings,
+    kafka: KafkaFound,
+    metrics: Metrics | None,
+    sole: SoleProgram,
+    spark: SparkSession,
+    signals: StopSignals,
+) -> Iterator[QueryRun]:
+    """Prepares the query and what belongs to it, which ends with the block."""
     location = absolute(settings.checkpoint_location)
-    with spark_session(location, settings.driver_memory) as (spark, signals):
-        progress_files.require_whole(spark, location)
-        continue_from = settings.continue_from and absolute(settings.continue_from)
-        wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
-        layout = checkpoint_layout.settle(spark, location, wanted)
-        sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
-        # The older checkpoint is read only once no other monitor can be writing to it.
-        if layout.continued_from is not None:
-            sole.wait()
-        handed_over = handover.pending(spark, location, layout)
-        mark = LostMark(spark, location, layout.continued_from if handed_over is not None else None)
-        lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions, mark)
-        if handed_over is not None:
-            lost.begin(_read_so_far(spark, location, handed_over))
-        wakes = spark.sparkContext.accumulator({}, WakesParam())
-        reports = WorkerReports(wakes, counter(spark))
-        refused = spark.sparkContext.accumulator(Counter(), RefusalsParam())
-        if metrics is not None:
-            metrics.listen(spark, QUERY_NAME, reports)
-            metrics.lost = lost
-        writer = prepare_query(
-            spark,
-            _query_settings(settings, location, layout),
-            _beginning(settings, layout, handed_over, lost),
-            _shard_settings(settings, len(layout.keys)),
-            kafka.partitions,
-            reports,
-            refused,
-        )
+    progress_files.require_whole(spark, location)
+    continue_from = settings.continue_from and absolute(settings.continue_from)
+    wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
+    layout = checkpoint_layout.settle(spark, location, wanted)
+    sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
+    # The older checkpoint is read only once no other monitor can be writing to it.
+    if layout.continued_from is not None:
         sole.wait()
-        if handed_over is None:
-            lost.begin(_read_so_far(spark, location, handed_over))
-        signs = SignsOfLife(sole, kafka.topics.ticks, _longest_pause_ms(settings))
-        spark.streams.addListener(Listener(QUERY_NAME, lost, signs))
-        checkpoint_layout.keep(spark, location, layout)
-        signals.only_note()
+    handed_over = handover.pending(spark, location, layout)
+    mark = LostMark(spark, location, layout.continued_from if handed_over is not None else None)
+    lost = LostRecords(kafka.cluster, kafka.topics, kafka.partitions, mark)
+    if handed_over is not None:
+        lost.begin(_read_so_far(spark, location, handed_over))
+    wakes = spark.sparkContext.accumulator({}, WakesParam())
+    reports = WorkerReports(wakes, counter(spark))
+    refused = spark.sparkContext.accumulator(Counter(), RefusalsParam())
+    if metrics is not None:
+        metrics.listen(spark, QUERY_NAME, reports)
+        metrics.lost = lost
+    writer = prepare_query(
+        spark,
+        _query_settings(settings, location, layout),
+        _beginning(settings, layout, handed_over, lost),
+        _shard_settings(settings, len(layout.keys)),
+        kafka.partitions,
+        reports,
+        refused,
+    )
+    sole.wait()
+    if handed_over is None:
+        lost.begin(_read_so_far(spark, location, handed_over))
+    signs = SignsOfLife(sole, kafka.topics.ticks, _longest_pause_ms(settings))
+    spark.streams.addListener(Listener(QUERY_NAME, lost, signs))
+    checkpoint_layout.keep(spark, location, layout)
 
-        def is_ready(query: StreamingQuery) -> bool:
-            if query.lastProgress is None:
-                return False
-            return handed_over is None or handover.end(spark, location, layout, query)
+    def is_ready(query: StreamingQuery) -> bool:
+        if query.lastProgress is None:
+            return False
+        return handed_over is None or handover.end(spark, location, layout, query)
 
-        wake_times, refusal_log = WakeTimes(layout.keys), RefusalLog()
-        adjust = {PeriodicTask(*ADJUST_ACTIVATION_TASKS): counted(lambda: reports.written.value[kafka.topics.tasks])}
-        with (
-            _ticker(settings, kafka, partial(wake_times.is_due_by, wakes)) as ticker,
-            published("monitor", adjust, kafka.cluster, kafka.admin, kafka.topics) as periodic,
-        ):
-            if metrics is not None:
-                metrics.tasks = periodic.tasks
+    wake_times, refusal_log = WakeTimes(layout.keys), RefusalLog()
+    adjust = {PeriodicTask(*ADJUST_ACTIVATION_TASKS): counted(lambda: reports.written.value[kafka.topics.tasks])}
+    with (
+        _ticker(settings, kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+        published("monitor", adjust, kafka.cluster, kafka.admin, kafka.topics) as periodic,
+    ):
+        if metrics is not None:
+            metrics.tasks = periodic.tasks
 
-            def look() -> None:
-                refusal_log.look(refused.value)
-                periodic.look()
-                lost.look()
+        def look() -> None:
+            refusal_log.look(refused.value)
+            periodic.look()
+            lost.look()
 
-            return QueryRun(
-                MONITOR,
-                sole,
-                signals,
-                spark,
-                TopicWatch(kafka.admin, kafka.topic_ids),
-                ticker,
-                (),
-                writer.start,
-                is_ready,
-                look,
-            ).run()
+        yield QueryRun(
+            MONITOR,
+            sole,
+            signals,
+            spark,
+            TopicWatch(kafka.admin, kafka.topic_ids),
+            ticker,
+            (),
+            writer.start,
+            is_ready,
+            look,
+        )
 
 
 def _read_so_far(spark: SparkSession, location: str, handed_over: Handover | None) -> Offsets:

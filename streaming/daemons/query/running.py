@@ -3,8 +3,7 @@
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import class_archive, query_failure, session
 from streaming.system import logs, stop_signals
-from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
+from streaming.system.stop_signals import StopSignals
 from streaming.system.threads import WatchedThread
 from streaming.system.wrapping import fitted
 from streaming.wire.topics import Topics
@@ -68,31 +67,10 @@ class KafkaFound:
     topic_ids: Mapping[str, str]
 
 
-def until_stopped(run: Callable[[], int]) -> int:
-    """Runs a program until SIGTERM, Ctrl-C or a failure; returns the exit code."""
-    # Spark sets its own handler for SIGINT. It can raise KeyboardInterrupt in the instant before it is replaced.
-    with suppress(KeyboardInterrupt), stop_signals.taken():
-        return run()
-    return 0
-
-
-@contextmanager
-def spark_session(location: str, driver_memory: str) -> Iterator[tuple[SparkSession, StopSignals]]:
-    """Starts Spark, and stops it at the end of the block. Yields the session and the stop signals.
-
-    Raises:
-        UserError: Java or the jars are missing, or `driver_memory` is invalid.
-    """
-    _say_to_user("starting Spark")
-    spark = session.create(location, driver_memory)
-    with stop_signals.taken() as signals:
-        if session.is_submitted():
-            session.forward_signals(STOP_SIGNALS)
-        try:
-            yield spark, signals
-        finally:
-            if not _returns(spark.stop, signals):
-                session.kill()
+def print_line(text: str) -> None:
+    """Prints a line to standard output, at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 @dataclass(frozen=True)
@@ -110,6 +88,7 @@ class QueryRun:
         start: Starts the query.
         is_ready: Returns whether the query is ready; called several times a second until it is.
         look: Called several times a second.
+        say: Prints a line.
     """
 
     kind: Kind
@@ -122,6 +101,7 @@ class QueryRun:
     start: Callable[[], StreamingQuery]
     is_ready: Callable[[StreamingQuery], bool]
     look: Callable[[], None]
+    say: Callable[[str], None] = print_line
 
     def run(self) -> int:
         """Runs the query until a stop signal or a failure; returns the exit code.
@@ -147,11 +127,11 @@ class QueryRun:
         return query
 
     def _run_once(self) -> StreamingQuery:
-        _say_to_user("starting the query; ready after its first batch")
+        say_to_user("starting the query; ready after its first batch")
         query = self.start()
         if self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S):
             class_archive.note_class_path(session.class_path(self.spark))
-            _say(self.kind.ready)
+            self.say(self.kind.ready)
             self._await(lambda: False, query, _POLL_INTERVAL_S)
         return query
 
@@ -199,7 +179,7 @@ class QueryRun:
         problem = None if is_asked else self.topic_watch.problem_now()
         if problem is not None:
             logs.report(f"Topics were {problem}")
-            _returns(query.stop, self.signals)
+            returns(query.stop, self.signals)
             return 1
         if failure is not None:
             logs.report(f"The {self.kind.name}'s query failed: {failure}")
@@ -207,11 +187,11 @@ class QueryRun:
         broken = [each for each in self._all_writers() if each.failure is not None]
         if broken and not is_asked:
             logs.report(f"The {self.kind.name} can no longer {broken[0].task}: {broken[0].failure!r}")
-            _returns(query.stop, self.signals)
+            returns(query.stop, self.signals)
             return 1
         self.ticker.stop()
         _await_batch(query, self.signals)
-        _returns(partial(_cancel, query), self.signals)
+        returns(partial(_cancel, query), self.signals)
         return 0
 
 
@@ -221,7 +201,7 @@ def _cancel(query: StreamingQuery) -> None:
     query.stop()
 
 
-def _returns(call: Callable[[], None], signals: StopSignals) -> bool:
+def returns(call: Callable[[], None], signals: StopSignals) -> bool:
     """Calls a function that ends a part of Spark, and returns whether it returns in time.
 
     The limit is `_STOP_TIMEOUT_S`, or `GRACE_S` after a second signal. Spark's sources and sinks wait a minute for an
@@ -271,12 +251,7 @@ def absolute(location: str) -> str:
     return str(Path(location).absolute()) if "://" not in location else location
 
 
-def _say_to_user(progress: str) -> None:
+def say_to_user(progress: str) -> None:
     """Says what a start is waiting for, on a terminal only: the log of a healthy program has no other lines."""
     if sys.stderr.isatty():
         sys.stderr.write(fitted(progress, sys.stderr) + "\n")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

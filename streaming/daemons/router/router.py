@@ -2,8 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,9 +17,10 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.routing.conversation import Instance
+from streaming.daemons.query.application import Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.metrics import MetricsSettings
-from streaming.daemons.query.running import KafkaFound, QueryRun, absolute, spark_session, until_stopped
+from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.daemons.router.metrics import RouterMetrics
@@ -86,16 +87,15 @@ class RouterSettings:
     semantics: Semantics = Semantics.OBSERVED
 
 
-def run(settings: RouterSettings) -> int:
-    """Runs the router until SIGTERM, Ctrl-C or a failure; returns the exit code.
-
-    Raises:
-        UserError: A requirement is missing or wrong, and the user can correct it.
-    """
-    return until_stopped(partial(_run, settings))
+def program(settings: RouterSettings) -> QueryProgram:
+    """Returns the router with these settings, ready to be run."""
+    location = absolute(settings.checkpoint_location)
+    return QueryProgram(ROUTER, location, settings.driver_memory, partial(_placed, settings))
 
 
-def _run(settings: RouterSettings) -> int:
+@contextmanager
+def _placed(settings: RouterSettings) -> Iterator[Prepare]:
+    """Checks the topics, and has the router's place while the block runs."""
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
@@ -113,7 +113,7 @@ def _run(settings: RouterSettings) -> int:
         RouterMetrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
         SoleProgram(cluster, admin, ROUTER, topics.prefix, ticks, partitions[ticks]) as sole,
     ):
-        return _run_query(settings, kafka, metrics, sole)
+        yield partial(_prepared, settings, kafka, metrics, sole)
 
 
 def _rights(topics: Topics) -> Rights:
@@ -152,62 +152,69 @@ def problem_of_partitions(topics: Topics, partitions: Mapping[str, int]) -> str 
     )
 
 
-def _run_query(settings: RouterSettings, kafka: KafkaFound, metrics: RouterMetrics | None, sole: SoleProgram) -> int:
-    """Starts Spark and the query, waits for the query's end, and returns the exit code."""
+@contextmanager
+def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
+    settings: RouterSettings,
+    kafka: KafkaFound,
+    metrics: RouterMetrics | None,
+    sole: SoleProgram,
+    spark: SparkSession,
+    signals: StopSignals,
+) -> Iterator[QueryRun]:
+    """Prepares the query and what belongs to it, which ends with the block."""
     location = absolute(settings.checkpoint_location)
-    with spark_session(location, settings.driver_memory) as (spark, signals):
-        progress_files.require_whole(spark, location)
-        partitions = kafka.partitions[kafka.topics.service_messages]
-        wanted = Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
-        layout, is_there = checkpoint_layout.settle(spark, location, wanted)
-        sole.join(layout.id, client_id(location), takes_over=settings.takes_over)
-        # From here on no other router can add traces or batches.
-        sole.wait()
-        layout, restored = _begin(spark, settings, kafka, location, layout, is_there=is_there)
-        shard_settings = RouterShardSettings(
-            settings.topic_prefix,
-            partitions,
-            layout.generation,
-            settings.instance,
-            layout.secret or layout.id,
-            settings.keep_ms,
-            ConversationSettings(is_literal=settings.semantics is Semantics.LITERAL),
-        )
-        wakes = spark.sparkContext.accumulator({}, WakesParam())
-        query_settings = _query_settings(settings, location, layout)
-        reports, done = WorkerReports(wakes, counter(spark)), counter(spark)
+    progress_files.require_whole(spark, location)
+    partitions = kafka.partitions[kafka.topics.service_messages]
+    wanted = Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
+    layout, is_there = checkpoint_layout.settle(spark, location, wanted)
+    sole.join(layout.id, client_id(location), takes_over=settings.takes_over)
+    # From here on no other router can add traces or batches.
+    sole.wait()
+    layout, restored = _begin(spark, settings, kafka, location, layout, is_there=is_there)
+    shard_settings = RouterShardSettings(
+        settings.topic_prefix,
+        partitions,
+        layout.generation,
+        settings.instance,
+        layout.secret or layout.id,
+        settings.keep_ms,
+        ConversationSettings(is_literal=settings.semantics is Semantics.LITERAL),
+    )
+    wakes = spark.sparkContext.accumulator({}, WakesParam())
+    query_settings = _query_settings(settings, location, layout)
+    reports, done = WorkerReports(wakes, counter(spark)), counter(spark)
+    if metrics is not None:
+        metrics.listen(spark, QUERY_NAME, reports)
+        metrics.watch(done)
+    prepare = partial(prepare_query, spark, query_settings, restored)
+    writer = prepare(shard_settings, kafka.partitions, reports, done)
+    checkpoint_layout.keep(spark, location, layout)
+    older = checkpoint_layout.unfinished(spark, location, shard_settings)
+    signals.only_note()
+    if older is not None:
+        _finish(prepare(older, kafka.partitions, reports, done), signals)
+    checkpoint_layout.keep_settings(spark, location, shard_settings)
+    wake_times = WakeTimes(layout.shard_keys)
+    with (
+        ProgressWriter(kafka.cluster, kafka.topics, layout.generation) as progress,
+        _ticker(kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+        published("router", _periodic_tasks(done), kafka.cluster, kafka.admin, kafka.topics) as periodic,
+    ):
         if metrics is not None:
-            metrics.listen(spark, QUERY_NAME, reports)
-            metrics.watch(done)
-        prepare = partial(prepare_query, spark, query_settings, restored)
-        writer = prepare(shard_settings, kafka.partitions, reports, done)
-        checkpoint_layout.keep(spark, location, layout)
-        older = checkpoint_layout.unfinished(spark, location, shard_settings)
-        signals.only_note()
-        if older is not None and not _finish(prepare(older, kafka.partitions, reports, done), signals):
-            return 0 if signals.stop.is_set() else 1
-        checkpoint_layout.keep_settings(spark, location, shard_settings)
-        wake_times = WakeTimes(layout.shard_keys)
-        with (
-            ProgressWriter(kafka.cluster, kafka.topics, layout.generation) as progress,
-            _ticker(kafka, partial(wake_times.is_due_by, wakes)) as ticker,
-            published("router", _periodic_tasks(done), kafka.cluster, kafka.admin, kafka.topics) as periodic,
-        ):
-            if metrics is not None:
-                metrics.tasks = periodic.tasks
-            spark.streams.addListener(Listener(QUERY_NAME, progress))
-            return QueryRun(
-                ROUTER,
-                sole,
-                signals,
-                spark,
-                TopicWatch(kafka.admin, kafka.topic_ids, checkpoint_layout.advice_about),
-                ticker,
-                (progress,),
-                writer.start,
-                partial(_is_ready, spark, location, layout, restored),
-                periodic.look,
-            ).run()
+            metrics.tasks = periodic.tasks
+        spark.streams.addListener(Listener(QUERY_NAME, progress))
+        yield QueryRun(
+            ROUTER,
+            sole,
+            signals,
+            spark,
+            TopicWatch(kafka.admin, kafka.topic_ids, checkpoint_layout.advice_about),
+            ticker,
+            (progress,),
+            writer.start,
+            partial(_is_ready, spark, location, layout, restored),
+            periodic.look,
+        )
 
 
 def _periodic_tasks(done: "Accumulator[Counter[str]]") -> dict[PeriodicTask, Work]:
@@ -219,10 +226,12 @@ def _periodic_tasks(done: "Accumulator[Counter[str]]") -> dict[PeriodicTask, Wor
     return {PeriodicTask(*task): work(task.name) for task in _TASKS}
 
 
-def _finish(writer: DataStreamWriter, signals: StopSignals) -> bool:
+def _finish(writer: DataStreamWriter, signals: StopSignals) -> None:
     """Runs the last batch again with its own settings, and further ones to the ends of the topics, so none is left.
 
-    Returns whether it could.
+    Raises:
+        SystemExit: The query failed. It was told why.
+        Stopped: A signal has arrived.
     """
     _log.info("Completing the last batch with the settings with which it was begun")
     query = writer.trigger(availableNow=True).start()
@@ -231,7 +240,8 @@ def _finish(writer: DataStreamWriter, signals: StopSignals) -> bool:
     failure = query_failure.reason_of(query)
     if failure is not None:
         logs.report(f"The router's query failed: {failure}")
-    return failure is None and not signals.stop.is_set()
+        raise SystemExit(1)
+    signals.check()
 
 
 def _is_ready(

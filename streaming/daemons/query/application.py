@@ -1,0 +1,86 @@
+"""One Spark application in which the queries of several programs run, so that they share one JVM."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from streaming.daemons.query.running import QueryRun, returns, say_to_user
+from streaming.daemons.query.sole_program import Kind
+from streaming.spark import session
+from streaming.system import hints, stop_signals
+from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
+
+# Prepares a query: with the session, and the signals that stop it.
+Prepare = Callable[[SparkSession, StopSignals], AbstractContextManager[QueryRun]]
+
+
+@dataclass(frozen=True)
+class QueryProgram:
+    """A program that runs a query.
+
+    Attributes:
+        kind: The kind of program.
+        location: The location of its checkpoint.
+        driver_memory: The heap that it needs, such as `2g`.
+        placed: Checks what the program needs, and has the program's place while the block runs; yields what prepares
+            the query. Raises UserError if the user has to change something.
+    """
+
+    kind: Kind
+    location: str
+    driver_memory: str
+    placed: Callable[[], AbstractContextManager[Prepare]]
+
+
+def run(program: QueryProgram) -> int:
+    """Runs a program until SIGTERM, Ctrl-C or a failure; returns the exit code.
+
+    Raises:
+        UserError: A requirement is missing or wrong, and the user can correct it.
+    """
+    # Spark sets its own handler for SIGINT. It can raise KeyboardInterrupt in the instant before it is replaced.
+    with suppress(KeyboardInterrupt), stop_signals.taken() as signals, prepared([program]) as [query]:
+        signals.only_note()
+        return query.run()
+    return 0
+
+
+@contextmanager
+def prepared(programs: Sequence[QueryProgram]) -> Iterator[list[QueryRun]]:
+    """Prepares the queries of programs in one Spark application, which ends with the block.
+
+    Raises:
+        UserError: A requirement of a program is missing or wrong.
+    """
+    with ExitStack() as stack:
+        places = []
+        for program in programs:
+            with hints.about(program.kind.name):
+                places.append(stack.enter_context(program.placed()))
+        spark, signals = stack.enter_context(_spark_session(programs))
+        queries = []
+        for program, prepare in zip(programs, places, strict=True):
+            with hints.about(program.kind.name):
+                queries.append(stack.enter_context(prepare(spark, signals)))
+        yield queries
+
+
+@contextmanager
+def _spark_session(programs: Sequence[QueryProgram]) -> Iterator[tuple[SparkSession, StopSignals]]:
+    """Starts Spark, and stops it at the end of the block. Yields the session and the stop signals.
+
+    Raises:
+        UserError: Java or the jars are missing, or a size of memory is invalid.
+    """
+    say_to_user("starting Spark")
+    spark = session.create([each.location for each in programs], [each.driver_memory for each in programs])
+    with stop_signals.taken() as signals:
+        if session.is_submitted():
+            session.forward_signals(STOP_SIGNALS)
+        try:
+            yield spark, signals
+        finally:
+            if not returns(spark.stop, signals):
+                session.kill()
