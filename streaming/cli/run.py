@@ -2,14 +2,16 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.launching import program_of
 from streaming.cli.lines import say
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -25,11 +27,13 @@ from streaming.cli.topics import create_missing
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.system import hints, stop_signals
+from streaming.system import hints, logs, stop_signals
 from streaming.system.logs import LogFormat
+from streaming.system.stop_signals import StopSignals
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
+    from streaming.daemons.query.running import QueryRun
     from streaming.daemons.query.sole_program import Kind
     from streaming.system.together import Program
 
@@ -40,6 +44,14 @@ _DIFFERENT_OF_FILE = ("QUEUE_ACTIVATION_METRICS_PORT",)
 _PATIENCE_S = 6.0
 _POLL_INTERVAL_S = 0.1
 _LOOK_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class _Query:
+    """A program that runs a query, in this process: its command and the arguments."""
+
+    name: str
+    arguments: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -67,18 +79,22 @@ class _Programs:
         """Returns the option with the folder of a program."""
         return [] if self.checkpoints is None else [of, str(self.checkpoints.absolute() / name)]
 
+    def query(self, name: str, *options: str) -> "_Query":
+        """Returns a program that runs a query."""
+        return _Query(name, [*self.shared, *self.place(name), *options])
+
     # They are stopped in the order of these lists, so that what is decided last still takes effect. Those that share
     # their work with others of their kind start last. They would take some from another `run` before that is noticed.
 
-    def of_services(self, *of_queries: str) -> list["Program"]:
+    def of_services(self, *of_queries: str) -> list["Program | _Query"]:
         """Returns the programs that services need."""
         return [
-            self.of("router", *self.place("router"), *of_queries),
+            self.query("router", *of_queries),
             self.of("transport", after=("router", "monitor")),
-            self.of("monitor", *self.place("monitor"), *of_queries),
+            self.query("monitor", *of_queries),
         ]
 
-    def of_file(self, file: Path, stop_programs: bool | None, *of_queries: str) -> list["Program"]:
+    def of_file(self, file: Path, stop_programs: bool | None, *of_queries: str) -> list["Program | _Query"]:
         """Returns the programs that the activator's file needs."""
         config = ["--config", str(file.absolute())]
         stops = [] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"]
@@ -86,7 +102,7 @@ class _Programs:
         return [
             # Also if the file names no group, because one may be added to it later.
             self.of("observer", *config, command="observe"),
-            self.of("monitor", *self.place("monitor"), *of_queries),
+            self.query("monitor", *of_queries),
             self.of("activator", *config, *state, *stops, after=("monitor",)),
         ]
 
@@ -134,9 +150,10 @@ def run(
     Without FILE: runs monitor, router and transport, which services need. Their topics must exist: run
     `queue-activation topics` first.
 
-    Each is a process of its own, and its name comes before each of its lines. The activator starts when the monitor is
-    ready, and the transport when monitor and router are. Prints `run ready` when all three are ready. If one of them
-    ends, the others are stopped, and `run` ends with its exit code.
+    Monitor and router run in this process, in one Spark application, and the others are processes of their own. The
+    name of each comes before its lines. The activator starts when the monitor is ready, and the transport when monitor
+    and router are. Prints `run ready` when all three are ready. If one of them ends, the others are stopped, and `run`
+    ends with its exit code.
 
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
     --config, or from the environment.
@@ -144,7 +161,6 @@ def run(
     from streaming.daemons.monitor.sole_monitor import MONITOR
     from streaming.daemons.router.sole_router import ROUTER
     from streaming.system.processes import THIS_COMMAND
-    from streaming.system.together import Together
 
     if file is None and stop_programs is not None:
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")
@@ -167,9 +183,37 @@ def run(
     else:
         _create_topics(kafka, topic_prefix)
         together = programs.of_file(file, stop_programs, *of_queries)
-    with stop_signals.taken() as signals:
+    os.environ |= environment
+    raise typer.Exit(_run_together(context, together, environment))
+
+
+def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]", environment: Mapping[str, str]) -> int:
+    """Runs the programs until a stop signal arrives or one of them ends; returns the exit code."""
+    from streaming.daemons.query.application import prepared
+    from streaming.system.together import Part, Together
+
+    # The router is prepared last: it may complete a batch, which a signal does not interrupt.
+    queries = [each for each in reversed(wanted) if isinstance(each, _Query)]
+    programs = [program_of(context, each.name, each.arguments) for each in queries]
+    with stop_signals.taken() as signals, prepared(programs) as runs:
         signals.only_note()
-        raise typer.Exit(Together(together, environment, "run ready").run(signals))
+        parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in runs}
+        together = [parts[each.name] if isinstance(each, _Query) else each for each in wanted]
+        return Together(together, environment, "run ready").run(signals)
+
+
+def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str], None]) -> int:
+    """Runs a query in this thread; returns the exit code of its program."""
+    name = query.kind.name
+    with hints.about(name):
+        try:
+            code = replace(query, signals=signals, say=say_line).run()
+        except UserError as error:
+            logs.report(f"{name}: {error}")
+            return 2
+    if signals.stop.is_set():
+        say_line(f"{name} stopped")
+    return code
 
 
 def _check(file: Path) -> None:
@@ -193,7 +237,7 @@ def _await_others(kafka: Cluster, topic_prefix: str, kinds: "Iterable[Kind]") ->
     deadline_s = time.monotonic() + _PATIENCE_S
     for kind, member in _members(kafka, topic_prefix, kinds):
         is_told = False
-        while (pid := running_here(member, kind.name)) is not None:
+        while (pid := running_here(member, kind.name, "run")) is not None:
             if time.monotonic() >= deadline_s:
                 raise UserError(
                     f"A {kind.name} works on these topics already, so nothing was started: process {pid} on this "

@@ -1,15 +1,21 @@
-"""Runs several programs as one: they start together, and when one of them ends, the others are stopped in order."""
+"""Runs several programs as one: they start together, and when one of them ends, the others are stopped in order.
+
+A program is a process of its own, or a part of this one.
+"""
 
 import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from streaming.system.processes import ChildProcess
 from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
+from streaming.system.threads import WatchedThread
 
 _POLL_INTERVAL_S = 0.1
 # Longest time for a program to end after SIGTERM, several times that of a batch. After a second signal it is shorter.
@@ -36,10 +42,71 @@ class Program:
     after: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Part:
+    """A program that is a part of this process, and runs in a thread.
+
+    Attributes:
+        name: Its name, which begins each of its lines.
+        run: Runs it until the signals ask for its end, and returns its exit code; the other argument prints a line.
+        ready: The line that it prints when it is ready.
+        after: The programs that must be ready before it starts.
+    """
+
+    name: str
+    run: Callable[[StopSignals, Callable[[str], None]], int]
+    ready: str
+    after: frozenset[str] = frozenset()
+
+
+class _Running(Protocol):
+    """A program that runs."""
+
+    def poll(self) -> int | None:
+        """Returns its exit code; None while it runs."""
+
+    def terminate(self) -> None:
+        """Asks it to end, and the second time to hurry."""
+
+    def stop(self, timeout_s: float) -> int:
+        """Ends it within this time; returns its exit code."""
+
+
+class _Thread:
+    """A part that runs."""
+
+    def __init__(self, part: Part, say: Callable[[str], None]) -> None:
+        self._signals = StopSignals()
+        self._code: int | None = None
+        self._part = part
+        self._say = say
+        self._thread = WatchedThread(part.name, self._run)
+        self._thread.start()
+
+    def poll(self) -> int | None:
+        return None if self._thread.is_alive() else self._exit_code()
+
+    def terminate(self) -> None:
+        (self._signals.hurry if self._signals.stop.is_set() else self._signals.stop).set()
+
+    def stop(self, timeout_s: float) -> int:
+        """Waits for its end. A thread cannot be killed: it ends with the process."""
+        self.terminate()
+        self._thread.join(timeout_s)
+        return self._exit_code()
+
+    def _run(self) -> None:
+        self._code = self._part.run(self._signals, self._say)
+
+    def _exit_code(self) -> int:
+        self._thread.check()
+        return 1 if self._code is None else self._code
+
+
 class Together:
     """Programs that run together. Their lines go to standard output, each after the name of its program."""
 
-    def __init__(self, programs: Sequence[Program], environment: Mapping[str, str], ready: str) -> None:
+    def __init__(self, programs: Sequence[Program | Part], environment: Mapping[str, str], ready: str) -> None:
         """Prepares the programs.
 
         Args:
@@ -60,7 +127,7 @@ class Together:
         It is that of the program which ended first by itself, or failed while it was stopped.
         """
         with ExitStack() as stack:
-            children: dict[str, ChildProcess] = {}
+            children: dict[str, _Running] = {}
             ended = 0
             while not ended and not signals.stop.is_set():
                 self._start_due(children, stack)
@@ -78,7 +145,7 @@ class Together:
             # One that is asked to end while it starts ends by the signal itself.
             return ended or next((_shell_code(code) for code in stopped if code and not is_stop_code(code)), 0)
 
-    def _start_due(self, children: dict[str, ChildProcess], stack: ExitStack) -> None:
+    def _start_due(self, children: dict[str, _Running], stack: ExitStack) -> None:
         """Starts the programs whose turn it is."""
         for program in self._programs:
             if program.name not in children and self._unready.isdisjoint(program.after):
@@ -92,7 +159,9 @@ class Together:
                 f"more than {_STOP_TIMEOUT_S:.0f} s. {shortens} that to {_HURRIED_TIMEOUT_S:.0f} s"
             )
 
-    def _start(self, program: Program, stack: ExitStack) -> ChildProcess:
+    def _start(self, program: Program | Part, stack: ExitStack) -> _Running:
+        if isinstance(program, Part):
+            return _Thread(program, partial(self._take_line, program))
         reading, writing = os.pipe()
         follower = threading.Thread(target=self._follow, args=(program, reading), name=program.name, daemon=True)
         stack.callback(follower.join, _OUTPUT_TIMEOUT_S)
@@ -107,17 +176,17 @@ class Together:
         """Prints the lines of a program until its output ends."""
         with open(reading, "rb") as lines:
             for line in lines:
-                text = line.decode(errors="replace").rstrip("\n")
-                self._say(program.name, text)
-                if text == program.ready:
-                    self._is_ready(program)
+                self._take_line(program, line.decode(errors="replace").rstrip("\n"))
 
-    def _is_ready(self, program: Program) -> None:
-        with self._lock:
-            is_last = self._unready == {program.name}
-            self._unready.discard(program.name)
-        if is_last:
-            self._write(self._ready)
+    def _take_line(self, program: Program | Part, text: str) -> None:
+        """Prints a line of a program."""
+        self._say(program.name, text)
+        if text == program.ready:
+            with self._lock:
+                is_last = self._unready == {program.name}
+                self._unready.discard(program.name)
+            if is_last:
+                self._write(self._ready)
 
     def _say(self, name: str, text: str) -> None:
         self._write(f"{name:<{self._width}} | {text}")
@@ -127,7 +196,7 @@ class Together:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
 
-    def _stop(self, child: ChildProcess, hurry: Flag) -> int:
+    def _stop(self, child: _Running, hurry: Flag) -> int:
         """Stops a program, and returns its exit code. When `hurry` is set, it is told so by a second signal."""
         child.terminate()
         is_hurried = False

@@ -2,18 +2,26 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.cli import run, topics
+from streaming.daemons.query import application
+from streaming.daemons.query.application import QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.system.together import Program, Together
+from streaming.system import hints
+from streaming.system.together import Part, Program, Together
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
 from tests.support.shell import run_command
@@ -28,19 +36,46 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@dataclass
+class Started:
+    """What `run` would start.
+
+    Attributes:
+        programs: The programs, in the order in which they are stopped.
+        queries: The names of those that run a query, in the order in which they are prepared -> their settings.
+    """
+
+    programs: list[Program | Part] = field(default_factory=list)
+    queries: dict[str, Any] = field(default_factory=dict)
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        """Returns the options of a program: those of its command line, which must be valid, or of its settings."""
+        if name in self.queries:
+            return dict(vars(self.queries[name]))
+        [command] = [list(each.command) for each in self.programs if isinstance(each, Program) and each.name == name]
+        return parse(command[command.index("streaming") + 1 :])
+
+
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    """Takes the programs that `run` would start, in the order in which they are stopped, without Kafka."""
-    found: list[Program] = []
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+    """Takes the programs that `run` would start, without Kafka and Spark."""
+    found = Started()
 
     def start(self: Together, _: object) -> int:
-        found.extend(self._programs)
+        found.programs.extend(self._programs)
         return 0
 
+    @contextmanager
+    def prepared(programs: Sequence[QueryProgram]) -> Iterator[list[SimpleNamespace]]:
+        found.queries |= {each.kind.name: cast("partial[object]", each.placed).args[0] for each in programs}
+        yield [SimpleNamespace(kind=each.kind) for each in programs]
+
     monkeypatch.setattr(Together, "run", start)
+    monkeypatch.setattr(application, "prepared", prepared)
     monkeypatch.setattr(Admin, "members", lambda *_: [])
     monkeypatch.setattr(run, "create_missing", lambda *_: [])
-    return found
+    yield found
+    os.environ.pop(hints.UNDER_RUN_VARIABLE, None)
 
 
 @pytest.fixture
@@ -64,44 +99,41 @@ def member(pid: int) -> GroupMember:
     return GroupMember("id", f"{host}_{pid}_monitor", "/127.0.0.1", 1)
 
 
-def options_of(program: Program) -> dict[str, object]:
-    """Returns the options of a program's command line, which must be valid."""
-    command = list(program.command)
-    return parse(command[command.index("streaming") + 1 :])
-
-
-def test_the_file_needs_observer_monitor_and_activator(file: Path, started: list[Program]) -> None:
+def test_the_file_needs_observer_monitor_and_activator(file: Path, started: Started) -> None:
     run_command("run", str(file))
-    assert [each.name for each in started] == ["observer", "monitor", "activator"], "they are stopped in this order"
-    assert [each.after for each in started] == [frozenset(), frozenset(), {"monitor"}]
-    assert [each.ready for each in started] == ["observer ready", "monitor ready", "activator ready"]
-    observer, monitor, activator = map(options_of, started)
+    programs = started.programs
+    assert [each.name for each in programs] == ["observer", "monitor", "activator"], "they are stopped in this order"
+    assert [each.after for each in programs] == [frozenset(), frozenset(), {"monitor"}]
+    assert [each.ready for each in programs] == ["observer ready", "monitor ready", "activator ready"]
+    observer, monitor, activator = map(started.options_of, ("observer", "monitor", "activator"))
     assert (observer["config"], activator["config"]) == (file, file)
     assert monitor["checkpoint_location"] == "checkpoints/monitor"
     assert (activator["state_directory"], activator["stop_programs"]) == (Path("checkpoints/activator"), False)
 
 
-def test_the_observer_runs_without_a_group_too_because_one_may_be_added(file: Path, started: list[Program]) -> None:
+def test_the_observer_runs_without_a_group_too_because_one_may_be_added(file: Path, started: Started) -> None:
     file.write_text('[[programs]]\nqueue = "orders"\ncommand = "true"\n')
     run_command("run", str(file))
-    assert "observer" in {each.name for each in started}
+    assert "observer" in {each.name for each in started.programs}
 
 
-def test_its_options_reach_the_programs(file: Path, started: list[Program], tmp_path: Path) -> None:
+def test_its_options_reach_the_programs(file: Path, started: Started, tmp_path: Path) -> None:
     place = ["--bootstrap-servers", "kafka-1:9092", "--topic-prefix", "p-"]
     folder = tmp_path / "kept"
     run_command("run", str(file), *place, "--checkpoints", str(folder), "--stop-programs", "--take-over")
-    observer, monitor, activator = map(options_of, started)
+    observer, monitor, activator = map(started.options_of, ("observer", "monitor", "activator"))
     for each in (observer, monitor, activator):
         assert (each["bootstrap_servers"], each["topic_prefix"]) == ("kafka-1:9092", "p-")
-    assert (monitor["checkpoint_location"], monitor["take_over"]) == (str(folder / "monitor"), True)
+    assert (monitor["checkpoint_location"], monitor["takes_over"]) == (str(folder / "monitor"), True)
     assert (activator["state_directory"], activator["stop_programs"]) == (folder / "activator", True)
 
 
-def test_without_a_file_it_runs_what_services_need(started: list[Program]) -> None:
+def test_without_a_file_it_runs_what_services_need(started: Started) -> None:
     run_command("run")
-    assert [each.name for each in started] == ["router", "transport", "monitor"]
-    assert [options_of(each)["bootstrap_servers"] for each in started] == ["localhost:9092"] * 3
+    names = [each.name for each in started.programs]
+    assert names == ["router", "transport", "monitor"]
+    assert [started.options_of(name)["bootstrap_servers"] for name in names] == ["localhost:9092"] * 3
+    assert list(started.queries) == ["monitor", "router"], "no signal breaks off what the router may have to complete"
     assert "needs a FILE" in run_command("run", "--stop-programs", code=2)
 
 
@@ -129,15 +161,30 @@ def test_errors_in_the_file_are_said_before_kafka_is_asked(
     assert str(file) in shown
 
 
+def test_tables_and_variables_of_the_commands_hold_for_the_queries_of_this_process(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = tmp_path / "options.toml"
+    options.write_text(
+        'driver-memory = "512m"\n[monitor]\nquiet-window = "2s"\ncheckpoint-location = "m"\n'
+        '[router]\ncheckpoint-location = "r"\n'
+    )
+    monkeypatch.setenv("QUEUE_ACTIVATION_KEEP", "3h")
+    run_command("--config", str(options), "run")
+    monitor, router = started.queries["monitor"], started.queries["router"]
+    assert (monitor.core.quiet_window_ms, monitor.checkpoint_location, monitor.driver_memory) == (2_000, "m", "512m")
+    assert (router.keep_ms, router.checkpoint_location, router.driver_memory) == (3 * 3_600_000, "r", "512m")
+
+
 def test_a_variable_that_two_programs_have_is_refused(
-    file: Path, started: list[Program], monkeypatch: pytest.MonkeyPatch
+    file: Path, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUEUE_ACTIVATION_GROUP_ID", "only-activators-have-it")
     run_command("run", str(file))
-    assert len(started) == 3
+    assert len(started.programs) == 3
     monkeypatch.setenv("QUEUE_ACTIVATION_METRICS_PORT", "9464")
     assert "QUEUE_ACTIVATION_METRICS_PORT would apply to several programs" in run_command("run", str(file), code=2)
-    assert len(started) == 3
+    assert len(started.programs) == 3
 
 
 def test_a_cluster_that_refuses_a_topic_says_why_and_which_command_takes_other_settings(
@@ -178,7 +225,7 @@ def test_nothing_is_created_if_all_topics_are_there(monkeypatch: pytest.MonkeyPa
 def test_a_second_run_says_at_once_who_works_already_and_how_to_go_on(
     words: list[str],
     file: Path,
-    started: list[Program],
+    started: Started,
     members: dict[str, list[GroupMember]],
     other: subprocess.Popen[bytes],
 ) -> None:
@@ -188,22 +235,22 @@ def test_a_second_run_says_at_once_who_works_already_and_how_to_go_on(
     assert f"a monitor works on these topics already: process {other.pid}. Waiting" in said
     for part in ("nothing was started", "leave it: it picks up the changes", f"`kill {other.pid}`", "--take-over"):
         assert part in said
-    assert not started
+    assert not started.programs
     run_command("run", *arguments, "--topic-prefix", "other-")
-    assert len(started) == 3, "that of another prefix is not in the way"
+    assert len(started.programs) == 3, "that of another prefix is not in the way"
 
 
 def test_a_run_that_takes_over_does_not_wait(
-    file: Path, started: list[Program], members: dict[str, list[GroupMember]], other: subprocess.Popen[bytes]
+    file: Path, started: Started, members: dict[str, list[GroupMember]], other: subprocess.Popen[bytes]
 ) -> None:
     members["queue-activation-monitor"] = [member(other.pid)]
     assert "works on these topics" not in run_command("run", str(file), "--take-over")
-    assert len(started) == 3
+    assert len(started.programs) == 3
 
 
 def test_a_run_after_one_that_was_killed_waits_for_the_end_of_its_monitor(
     file: Path,
-    started: list[Program],
+    started: Started,
     members: dict[str, list[GroupMember]],
     other: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,
@@ -217,15 +264,15 @@ def test_a_run_after_one_that_was_killed_waits_for_the_end_of_its_monitor(
 
     monkeypatch.setattr(run.time, "sleep", end)
     assert "a monitor works on these topics already" in run_command("run", str(file))
-    assert len(started) == 3
+    assert len(started.programs) == 3
 
 
 def test_kafka_that_does_not_say_who_runs_is_left_to_the_programs(
-    started: list[Program], monkeypatch: pytest.MonkeyPatch
+    started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise UserError("no Describe on the group")
 
     monkeypatch.setattr(Admin, "members", refuse)
     run_command("run")
-    assert len(started) == 3
+    assert len(started.programs) == 3

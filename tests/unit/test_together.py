@@ -5,13 +5,15 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from streaming.system import stop_signals
-from streaming.system.together import Program, Together
+from streaming.system.stop_signals import StopSignals
+from streaming.system.together import Part, Program, Together
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kept_signals")
@@ -39,7 +41,7 @@ def after(program: Program, *names: str) -> Program:
     return replace(program, after=frozenset(names))
 
 
-def run(programs: list[Program]) -> int:
+def run(programs: Sequence[Program | Part]) -> int:
     with stop_signals.taken() as signals:
         signals.only_note()
         return Together(programs, dict(os.environ), "all ready").run(signals)
@@ -200,3 +202,70 @@ def test_after_the_end_of_one_a_first_signal_already_hurries_the_others(
         assert run([Program("slow", ["/bin/sh", "-c", slow], "x"), ends]) == 5
     assert "stopping slow. " in signaller.said
     assert " s. Ctrl-C shortens that to 10 s" in signaller.said
+
+
+def part(name: str, order: Path, code: int = 0) -> Part:
+    """Returns a part of this process that writes its name into the file ORDER at its end."""
+
+    def run_until_stopped(signals: StopSignals, say: Callable[[str], None]) -> int:
+        say(f"{name} ready")
+        signals.stop.wait()
+        with order.open("a") as file:
+            file.write(f"{name}\n")
+        return code
+
+    return Part(name, run_until_stopped, f"{name} ready")
+
+
+def test_parts_of_this_process_are_ready_and_stopped_among_the_other_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = tmp_path / "order"
+    with Signaller(monkeypatch, "all ready") as signaller:
+        assert run([part("first", order), after(waiting("child", order), "first", "last"), part("last", order)]) == 0
+    assert order.read_text().split() == ["first", "child", "last"]
+    lines = signaller.said.splitlines()
+    assert sorted(lines[:2]) == ["first | first ready", "last  | last ready"]
+    assert lines[2:4] == ["child | child ready", "all ready"]
+
+
+def test_a_part_that_fails_stops_the_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    order = tmp_path / "order"
+
+    def fail(signals: StopSignals, say: Callable[[str], None]) -> int:
+        del signals, say
+        wait_until(Path(f"{order}.child").exists, 20, "the child")
+        return 3
+
+    assert run([waiting("child", order), Part("failing", fail, "never")]) == 3
+    assert order.read_text().split() == ["child"]
+    assert "failing | ended with exit code 3. Stopping the others" in capfd.readouterr().out
+
+
+def test_an_unexpected_error_in_a_part_is_raised_after_the_others_are_stopped(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+
+    def break_down(signals: StopSignals, say: Callable[[str], None]) -> int:
+        del signals, say
+        wait_until(Path(f"{order}.child").exists, 20, "the child")
+        raise ValueError("unexpected")
+
+    with pytest.raises(ValueError, match="unexpected"):
+        run([waiting("child", order), Part("broken", break_down, "never")])
+    assert order.read_text().split() == ["child"]
+
+
+def test_a_second_signal_hurries_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurried = tmp_path / "hurried"
+
+    def run_until_hurried(signals: StopSignals, say: Callable[[str], None]) -> int:
+        say("ready")
+        signals.stop.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        if signals.hurry.wait(20):
+            hurried.touch()
+        return 0
+
+    with Signaller(monkeypatch, "all ready"):
+        assert run([Part("part", run_until_hurried, "ready")]) == 0
+    assert hurried.exists()

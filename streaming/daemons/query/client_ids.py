@@ -29,12 +29,13 @@ def has_ended(name: str) -> bool:
     return pid is not None and (pid == os.getpid() or not _is_running(pid))
 
 
-def running_here(name: str, command: str) -> int | None:
+def running_here(name: str, *commands: str) -> int | None:
     """Returns the id of the process of this host that is the program with a `client_id`; None if none surely is.
 
     Args:
         name: The client id.
-        command: The word on the program's command line. Containers may have one host name, and each its own processes.
+        commands: Words, of which the program's command line has one. Containers may have one host name, and each its
+            own processes.
     """
     pid = _process_of(name)
     if pid is None or has_ended(name):
@@ -43,7 +44,7 @@ def running_here(name: str, command: str) -> int | None:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    return pid if command.encode() in words else None
+    return pid if any(each.encode() in words for each in commands) else None
 
 
 def _process_of(name: str) -> int | None:
