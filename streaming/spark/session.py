@@ -80,6 +80,8 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
+# The system may still be ending a JVM that no longer answers.
+_END_TIMEOUT_S = 1.0
 _STDERR = 2  # also where there is no sys.stderr
 # Spark 4 asks for an incubator module, and Java warns about that before there is a log that could filter the warning.
 _SAID_AT_EVERY_START = b"WARNING: Using incubator modules"
@@ -172,6 +174,18 @@ def silence() -> None:
     context = SparkContext._active_spark_context
     if context is not None:
         context.setLogLevel("OFF")
+
+
+def how_java_ended() -> str | None:
+    """Returns how the JVM that `create` has started has ended; None if it runs, or was not started here."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    return f"with exit code {code}" if code >= 0 else f"by {Signals(-code).name}"
 
 
 def kill() -> None:

@@ -82,5 +82,5 @@ def _spark_session(programs: Sequence[QueryProgram]) -> Iterator[tuple[SparkSess
         try:
             yield spark, signals
         finally:
-            if not returns(spark.stop, signals):
+            if session.how_java_ended() is None and not returns(spark.stop, signals):
                 session.kill()

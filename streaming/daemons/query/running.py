@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streaming.daemons.query.sole_program import Kind, SoleProgram
 from streaming.daemons.query.ticker import Ticker
+from streaming.errors import UserError
 from streaming.kafka import access
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
@@ -110,9 +111,18 @@ class QueryRun:
             UserError: Another program has the place now.
             AccessDeniedError: Kafka denies the program access.
         """
-        query = self._undisturbed()
-        self.sole.check()
-        return self._end(query)
+        try:
+            query = self._undisturbed()
+            self.sole.check()
+            return self._end(query)
+        except UserError:
+            raise
+        except Exception:
+            ended = session.how_java_ended()
+            if ended is None:
+                raise
+            logs.report(f"The {self.kind.name}'s query failed: its Java process was ended {ended}")
+            return 1
 
     def _undisturbed(self) -> StreamingQuery:
         """Runs the query, and again if the program whose place this one has taken disturbs it; returns the last one."""
