@@ -66,8 +66,9 @@ BUGS: Bugs = {
     "It tracks how recently a RECEIVE": [
         Bug(
             _MONITOR,
-            "        self.last_empty_ms = now_ms\n",
-            "        if self.last_empty_ms == NEVER_MS:\n            self.last_empty_ms = now_ms\n",
+            "        self.last_empty_ms = now_ms\n        if self.awaits_answer:",
+            "        if self.last_empty_ms == NEVER_MS:\n            self.last_empty_ms = now_ms\n"
+            "        if self.awaits_answer:",
         ),
         Bug(
             _QUEUE,
@@ -223,18 +224,18 @@ BUGS: Bugs = {
         ),
         Bug(
             _QUEUE,
-            "            monitor.fire(Trigger.RECEIVE, now_ms)",
-            "            if not event.where:\n                monitor.fire(Trigger.RECEIVE, now_ms)",
+            "        if not is_renewal:\n",
+            "        if not is_renewal and not event.where:\n",
         ),
         Bug(
             _QUEUE,
-            "            monitor.fire(Trigger.RECEIVE, now_ms)",
-            "            if not is_wait:\n                monitor.fire(Trigger.RECEIVE, now_ms)",
+            "        if not is_renewal:\n",
+            "        if not is_renewal and not is_wait:\n",
         ),
         Bug(
             _QUEUE,
-            "            monitor.fire(Trigger.RECEIVE, now_ms)",
-            "            if event.messages:\n                monitor.fire(Trigger.RECEIVE, now_ms)",
+            "        if not is_renewal:\n",
+            "        if not is_renewal and bool(event.messages):\n",
         ),
     ],
     "After a RECEIVE or the time-out": [

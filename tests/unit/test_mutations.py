@@ -42,6 +42,11 @@ def test_each_sentence_has_a_test_and_a_bug(name: str) -> None:
     assert [each.text for each in listed if each.text not in with_bugs] == []
 
 
+def test_each_bug_fits_into_the_code() -> None:
+    for each in all_planted():
+        each.bug.planted(ROOT)
+
+
 def test_the_document_has_the_result() -> None:
     outcomes = [(each, Outcome.FOUND) for each in all_planted() if nodes_for(each, with_integration=False)]
     assert check.table(outcomes, list(LISTS)) in RESULT.read_text(), "run: python -m tests.mutations.check"
