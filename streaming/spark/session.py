@@ -3,6 +3,7 @@
 The settings were chosen by measurement. docs/tuning.md has the figures.
 """
 
+import logging
 import os
 import re
 import subprocess
@@ -125,6 +126,8 @@ def create(checkpoint_locations: Sequence[str], driver_memories: Sequence[str]) 
         UserError: Java or the jars are missing, or a size is invalid.
     """
     driver_memory = max(driver_memories, key=_bytes)
+    # It logs errors with their tracebacks, and raises them too.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return _create_submitted() if is_submitted() else _create_local(checkpoint_locations, driver_memory)
 
 

@@ -24,6 +24,11 @@ from tests.support.waiting import wait_until
 DEADLINE_S = 90.0
 
 
+def child_processes(pid: int) -> list[int]:
+    """Returns the process ids of the children of a process."""
+    return [int(each) for path in Path(f"/proc/{pid}/task").glob("*/children") for each in path.read_text().split()]
+
+
 def programs(routed: Routed) -> set[str]:
     """Returns the programs whose periodic tasks `maintenance` shows."""
     return {json.loads(line)["program"] for line in routed.shell.run("maintenance", "--json").splitlines()}
@@ -112,3 +117,23 @@ def test_a_file_alone_is_enough_to_start_a_plain_consumer_on_demand(broker: Shar
     assert re.findall(r"\| (\w+) stopped", said) == ["observer", "monitor", "activator"]
     assert said.splitlines()[-1] == "run stopped"
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"monitor", "activator"}
+
+
+def test_java_that_is_killed_is_told_in_a_sentence_and_the_others_are_stopped(
+    broker: SharedBroker, tmp_path: Path
+) -> None:
+    file, log_file = tmp_path / "activator.toml", tmp_path / "run.log"
+    file.write_text(f'[[programs]]\nqueue = "q-{uuid.uuid4().hex[:8]}"\ncommand = "true"\n')
+    options = tmp_path / "options.toml"
+    options.write_text('driver-memory = "512m"\n')
+    place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", f"k-{uuid.uuid4().hex[:8]}-"]
+    command = [*THIS_COMMAND, "--config", str(options), "run", str(file), *place]
+    with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
+        process.wait_until_said("run ready", DEADLINE_S)
+        [java] = [pid for pid in child_processes(process.pid) if Path(f"/proc/{pid}/exe").resolve().name == "java"]
+        os.kill(java, signal.SIGKILL)
+        assert process.wait(DEADLINE_S) == 1
+    said = log_file.read_text()
+    assert "error: The monitor's query failed: its Java process was ended by SIGKILL" in said
+    assert "Traceback" not in said
+    assert sorted(re.findall(r"\| (\w+) stopped", said)) == ["activator", "observer"]
