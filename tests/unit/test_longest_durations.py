@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import typer
 
-from streaming.cli.monitor import monitor
+from streaming.cli import monitor as command_of_monitor
 from streaming.core.activation.settings import CoreSettings
 from streaming.daemons.monitor import monitor as monitor_module
 from streaming.daemons.monitor.monitor import MonitorSettings
@@ -27,16 +26,11 @@ OPTIONS = [name for name, value in parse(["monitor"]).items() if isinstance(valu
 def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettings:
     """Returns the monitor's settings with these options at their longest."""
     told: list[MonitorSettings] = []
-
-    def run(given: MonitorSettings) -> int:
-        told.append(given)
-        return 0
-
-    monkeypatch.setattr(monitor_module, "run", run)
+    monkeypatch.setattr(monitor_module, "program", told.append)
+    monkeypatch.setattr(command_of_monitor, "launch", lambda _program: None)
     monkeypatch.setattr(logs, "configure", lambda _log_format: None)
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", LONGEST)]
-    with pytest.raises(typer.Exit):
-        monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
+    command_of_monitor.monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
     return told[0]
 
 

@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 @dataclass
 class Started:
-    """What `run` would start.
+    """The programs that `run` would start.
 
     Attributes:
         programs: The programs, in the order in which they are stopped.
