@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -164,7 +164,7 @@ def run(
 
     if file is None and stop_programs is not None:
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")
-    environment = _environment(checkpoints, _DIFFERENT if file is None else _DIFFERENT_OF_FILE)
+    _require_different(_DIFFERENT if file is None else _DIFFERENT_OF_FILE)
     options_file = context.parent.params.get("config") if context.parent is not None else None
     first = [*THIS_COMMAND, *(["--config", str(Path(options_file).absolute())] if options_file is not None else [])]
     shared = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
@@ -183,11 +183,11 @@ def run(
     else:
         _create_topics(kafka, topic_prefix)
         together = programs.of_file(file, stop_programs, *of_queries)
-    os.environ |= environment
-    raise typer.Exit(_run_together(context, together, environment))
+    os.environ[hints.UNDER_RUN_VARIABLE] = "" if checkpoints is None else "--checkpoints"
+    raise typer.Exit(_run_together(context, together))
 
 
-def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]", environment: Mapping[str, str]) -> int:
+def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]") -> int:
     """Runs the programs until a stop signal arrives or one of them ends; returns the exit code."""
     from streaming.daemons.query.application import prepared
     from streaming.system.together import Part, Together
@@ -199,7 +199,7 @@ def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]", 
         signals.only_note()
         parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in runs}
         together = [parts[each.name] if isinstance(each, _Query) else each for each in wanted]
-        return Together(together, environment, "run ready").run(signals)
+        return Together(together, os.environ, "run ready").run(signals)
 
 
 def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str], None]) -> int:
@@ -278,19 +278,14 @@ def _create_topics(kafka: Cluster, topic_prefix: str) -> None:
         say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
 
 
-def _environment(checkpoints: Path | None, different: Sequence[str]) -> dict[str, str]:
-    """Returns the environment of the programs, whose sentences name the options of `run`.
-
-    Raises:
-        UserError: A variable would give two of them the same value of an option in which they must differ.
-    """
-    for variable in different:
+def _require_different(variables: Sequence[str]) -> None:
+    """Raises UserError if one of these variables would give two programs the same value of an option."""
+    for variable in variables:
         if variable in os.environ:
             raise UserError(
                 f"{variable} would apply to several programs. Write the option into the table of each in the file of "
                 "--config."
             )
-    return {**os.environ, hints.UNDER_RUN_VARIABLE: "" if checkpoints is None else "--checkpoints"}
 
 
 def register(app: typer.Typer) -> None:
