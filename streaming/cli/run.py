@@ -183,7 +183,7 @@ def run(
     else:
         _create_topics(kafka, topic_prefix)
         together = programs.of_file(file, stop_programs, *of_queries)
-    os.environ[hints.UNDER_RUN_VARIABLE] = "" if checkpoints is None else "--checkpoints"
+    hints.begin_run(has_checkpoints=checkpoints is not None)
     raise typer.Exit(_run_together(context, together))
 
 

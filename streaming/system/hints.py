@@ -83,6 +83,11 @@ def note(option: str, value: str | None, *, is_needed: bool) -> None:
             given.options[option] = value
 
 
+def begin_run(*, has_checkpoints: bool) -> None:
+    """Notes that programs of this process, and those that it starts, run under `run`, with --checkpoints or without."""
+    os.environ[UNDER_RUN_VARIABLE] = "--checkpoints" if has_checkpoints else ""
+
+
 def forget() -> None:
     """Forgets what was noted."""
     _given.clear()

@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from streaming.cli.run import _environment
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -181,12 +180,15 @@ def test_a_program_of_run_names_options_that_run_has(monkeypatch: pytest.MonkeyP
     assert hints.option("--checkpoint-location") == "--checkpoint-location"
     assert hints.option("--restore", "none") == "`--restore none`"
     hints.begin("router", None)
-    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(Path("c"), ())[hints.UNDER_RUN_VARIABLE])
+    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, "")  # so that it is gone after the test
+    hints.begin_run(has_checkpoints=True)
     assert hints.option("--checkpoint-location") == "--checkpoints"
     assert hints.option("--state-directory") == "--checkpoints"
     assert hints.option("--restore", "none") == '`restore = "none"` in the table [router] of the file of --config'
     assert hints.option("--take-over") == "--take-over"
-    monkeypatch.setenv(hints.UNDER_RUN_VARIABLE, _environment(None, ())[hints.UNDER_RUN_VARIABLE])
+    with hints.about("monitor"):
+        assert hints.option("--shards") == "`shards` in the table [monitor] of the file of --config"
+    hints.begin_run(has_checkpoints=False)
     assert (
         hints.option("--checkpoint-location") == "`checkpoint-location` in the table [router] of the file of --config"
     )
