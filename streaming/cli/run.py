@@ -94,15 +94,19 @@ class _Programs:
             self.query("monitor", *of_queries),
         ]
 
-    def of_file(self, file: Path, stop_programs: bool | None, *of_queries: str) -> list["Program | _Query"]:
-        """Returns the programs that the activator's file needs."""
+    def of_file(
+        self, file: Path, stop_programs: bool | None, *of_queries: str, services: bool
+    ) -> list["Program | _Query"]:
+        """Returns the programs that the activator's file needs, and those of services if they are wanted."""
+        *first, monitor = self.of_services(*of_queries)
         config = ["--config", str(file.absolute())]
         stops = [] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"]
         state = self.place("activator", "--state-directory")
         return [
+            *(first if services else []),
             # Also if the file names no group, because one may be added to it later.
             self.of("observer", *config, command="observe"),
-            self.query("monitor", *of_queries),
+            monitor,
             self.of("activator", *config, *state, *stops, after=("monitor",)),
         ]
 
@@ -130,6 +134,10 @@ def run(
         ),
     ] = None,
     take_over: TakeOver = False,
+    services: Annotated[
+        bool,
+        option("--services", "With FILE: run the router and a transport too, which services need."),
+    ] = False,
     stop_programs: Annotated[
         bool | None,
         typer.Option(
@@ -144,15 +152,16 @@ def run(
     """Run all that queues need on this machine, until Ctrl-C or SIGTERM.
 
     With FILE: runs monitor, observer and activator, so that the programs in FILE are started when one more would have
-    work. FILE is the activator's TOML file; its changes are picked up. Creates the topics of queues that are missing,
-    with the cluster's default replication factor, and leaves those that exist as they are.
+    work, and with --services also router and transport. FILE is the activator's TOML file; its changes are picked up.
+    Creates the topics of queues that are missing, and with --services those of services, with the cluster's default
+    replication factor, and leaves those that exist as they are.
 
     Without FILE: runs monitor, router and transport, which services need. Their topics must exist: run
     `queue-activation topics` first.
 
     Monitor and router run in this process, in one Spark application, and the others are processes of their own. The
     name of each comes before its lines. The activator starts when the monitor is ready, and the transport when monitor
-    and router are. Prints `run ready` when all three are ready. If one of them ends, the others are stopped, and `run`
+    and router are. Prints `run ready` when all are ready. If one of them ends, the others are stopped, and `run`
     ends with its exit code.
 
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
@@ -164,7 +173,7 @@ def run(
 
     if file is None and stop_programs is not None:
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")
-    _require_different(_DIFFERENT if file is None else _DIFFERENT_OF_FILE)
+    _require_different(_DIFFERENT if services or file is None else _DIFFERENT_OF_FILE)
     options_file = context.parent.params.get("config") if context.parent is not None else None
     first = [*THIS_COMMAND, *(["--config", str(Path(options_file).absolute())] if options_file is not None else [])]
     shared = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
@@ -177,12 +186,12 @@ def run(
         _check(file)
     kafka = cluster(bootstrap_servers, kafka_config)
     if not take_over:
-        _await_others(kafka, topic_prefix, [MONITOR] if file is not None else [ROUTER, MONITOR])
+        _await_others(kafka, topic_prefix, [ROUTER, MONITOR] if services or file is None else [MONITOR])
     if file is None:
         together = programs.of_services(*of_queries)
     else:
-        _create_topics(kafka, topic_prefix)
-        together = programs.of_file(file, stop_programs, *of_queries)
+        _create_topics(kafka, topic_prefix, services)
+        together = programs.of_file(file, stop_programs, *of_queries, services=services)
     hints.begin_run(has_checkpoints=checkpoints is not None)
     raise typer.Exit(_run_together(context, together))
 
@@ -267,13 +276,13 @@ def _members(kafka: Cluster, topic_prefix: str, kinds: "Iterable[Kind]") -> "lis
     return found
 
 
-def _create_topics(kafka: Cluster, topic_prefix: str) -> None:
-    """Creates the topics of queues that are missing.
+def _create_topics(kafka: Cluster, topic_prefix: str, services: bool) -> None:
+    """Creates the topics of queues that are missing, and those of services if they are wanted.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
     """
-    created = create_missing(kafka, Topics(topic_prefix))
+    created = create_missing(kafka, Topics(topic_prefix), with_services=services)
     if created:
         say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
 

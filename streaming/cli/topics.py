@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streaming.kafka.admin import Admin
 
 _DEFAULT_PARTITIONS = 4
+_DEFAULT_SERVICE_PARTITIONS = 8
 
 
 def topics(
@@ -39,7 +40,7 @@ def topics(
     service_partitions: Annotated[
         int,
         option("--service-partitions", "Partitions of each topic of services. They cannot be changed later.", min=1),
-    ] = 8,
+    ] = _DEFAULT_SERVICE_PARTITIONS,
     replication_factor: Annotated[int, option("--replication-factor", "Copies of each partition.", min=1)] = 1,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
@@ -69,8 +70,13 @@ def topics(
         say(f"warning: {sentence}", err=True)
 
 
-def create_missing(kafka: Cluster, topics: Topics) -> list[str]:
-    """Creates the topics of queues that do not exist, as the cluster itself copies new topics; returns their names.
+def create_missing(kafka: Cluster, topics: Topics, *, with_services: bool = False) -> list[str]:
+    """Creates the topics that do not exist, as the cluster itself copies new topics; returns their names.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics of a prefix.
+        with_services: Whether those of services are needed too, beside those of queues.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
@@ -79,15 +85,20 @@ def create_missing(kafka: Cluster, topics: Topics) -> list[str]:
 
     from streaming.kafka.admin import BROKERS_REPLICATION_FACTOR, Admin
 
-    admin, specs = Admin(kafka), topics.specs()
-    found = admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in specs})
+    admin, specs, of_services = Admin(kafka), topics.specs(), topics.service_specs() if with_services else []
+    found = admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in [*specs, *of_services]})
     missing = [spec for spec in specs if spec.name not in found]
-    if not missing:
-        return []
+    created = []
     try:
-        return admin.create_topics(missing, _DEFAULT_PARTITIONS, BROKERS_REPLICATION_FACTOR)
+        if missing:
+            created += admin.create_topics(missing, _DEFAULT_PARTITIONS, BROKERS_REPLICATION_FACTOR)
+        if any(spec.name not in found for spec in of_services):
+            partitions = _DEFAULT_SERVICE_PARTITIONS
+            created += _create_service_topics(admin, topics, partitions, BROKERS_REPLICATION_FACTOR)
+        return created
     except UserError as error:
-        itself, why = hints.command("topics", "--no-services"), str(error).removesuffix(".")
+        words = ("topics",) if with_services else ("topics", "--no-services")
+        itself, why = hints.command(*words), str(error).removesuffix(".")
         raise UserError(f"{why}. Create the topics in another way, or as another user: `{itself}`.") from None
 
 

@@ -73,7 +73,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     monkeypatch.setattr(Together, "run", start)
     monkeypatch.setattr(application, "prepared", prepared)
     monkeypatch.setattr(Admin, "members", lambda *_: [])
-    monkeypatch.setattr(run, "create_missing", lambda *_: [])
+    monkeypatch.setattr(run, "create_missing", lambda *_, **__: [])
     yield found
     os.environ.pop(hints.UNDER_RUN_VARIABLE, None)
 
@@ -126,6 +126,12 @@ def test_its_options_reach_the_programs(file: Path, started: Started, tmp_path: 
         assert (each["bootstrap_servers"], each["topic_prefix"]) == ("kafka-1:9092", "p-")
     assert (monitor["checkpoint_location"], monitor["takes_over"]) == (str(folder / "monitor"), True)
     assert (activator["state_directory"], activator["stop_programs"]) == (folder / "activator", True)
+
+
+def test_with_services_it_runs_all_programs(file: Path, started: Started) -> None:
+    run_command("run", str(file), "--services")
+    assert [each.name for each in started.programs] == ["router", "transport", "observer", "monitor", "activator"]
+    assert list(started.queries) == ["monitor", "router"]
 
 
 def test_without_a_file_it_runs_what_services_need(started: Started) -> None:
