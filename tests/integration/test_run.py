@@ -119,7 +119,7 @@ def test_a_file_alone_is_enough_to_start_a_plain_consumer_on_demand(broker: Shar
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"monitor", "activator"}
 
 
-def test_java_that_is_killed_is_told_in_a_sentence_and_the_others_are_stopped(
+def test_java_that_is_killed_is_told_in_a_sentence_and_all_other_programs_are_stopped(
     broker: SharedBroker, tmp_path: Path
 ) -> None:
     file, log_file = tmp_path / "activator.toml", tmp_path / "run.log"
@@ -127,13 +127,14 @@ def test_java_that_is_killed_is_told_in_a_sentence_and_the_others_are_stopped(
     options = tmp_path / "options.toml"
     options.write_text('driver-memory = "512m"\n')
     place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", f"k-{uuid.uuid4().hex[:8]}-"]
-    command = [*THIS_COMMAND, "--config", str(options), "run", str(file), *place]
+    command = [*THIS_COMMAND, "--config", str(options), "run", str(file), "--services", *place]
     with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
         process.wait_until_said("run ready", DEADLINE_S)
         [java] = [pid for pid in child_processes(process.pid) if Path(f"/proc/{pid}/exe").resolve().name == "java"]
         os.kill(java, signal.SIGKILL)
         assert process.wait(DEADLINE_S) == 1
     said = log_file.read_text()
-    assert "error: The monitor's query failed: its Java process was ended by SIGKILL" in said
+    for name in ("monitor", "router"):
+        assert f"error: The {name}'s query failed: its Java process was ended by SIGKILL" in said
     assert "Traceback" not in said
-    assert sorted(re.findall(r"\| (\w+) stopped", said)) == ["activator", "observer"]
+    assert sorted(re.findall(r"\| (\w+) stopped", said)) == ["activator", "observer", "transport"]
