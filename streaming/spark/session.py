@@ -126,9 +126,14 @@ def create(checkpoint_locations: Sequence[str], driver_memories: Sequence[str]) 
         UserError: Java or the jars are missing, or a size is invalid.
     """
     driver_memory = max(driver_memories, key=_bytes)
-    # It logs errors with their tracebacks, and raises them too.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for handler in logging.root.handlers:
+        handler.addFilter(_is_not_of_py4j)
     return _create_submitted() if is_submitted() else _create_local(checkpoint_locations, driver_memory)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Returns whether a line of the log is not py4j's, which logs errors with tracebacks and raises them too."""
+    return "/py4j/" not in record.pathname
 
 
 def _bytes(size: str) -> int:
