@@ -17,7 +17,6 @@ from streaming.cli.options import (
     TopicPrefix,
     choice,
     cluster,
-    confirm,
     option,
     part_of_definition,
 )
@@ -133,7 +132,7 @@ def create(
     gets none, and its tasks need a `queue-activation host` to run them.
     """
     from producers.queue_topics import create_queue_topics
-    from streaming.cli import queue_facts
+    from streaming.cli import queue_facts, queue_losses
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     fields = _fields(
@@ -160,6 +159,8 @@ def create(
     if part is not Part.TOPIC:
         _send(kafka, topics, commands)
         say(f"queue {queue}: defined{_when(kafka, topics)}")
+        if before is None:
+            queue_losses.warn_of_uncounted(kafka, topics, queue)
         _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
 
 
@@ -212,21 +213,24 @@ def drop(
     delete_topic: Annotated[
         bool, part_of_definition("--delete-topic", "Also delete the topic of that name, with all its messages.")
     ] = False,
-    yes: Annotated[bool, part_of_definition("--yes", "Do not ask before unread messages are deleted.")] = False,
+    yes: Annotated[bool, part_of_definition("--yes", "Do not ask, even if messages are unread.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     topic_prefix: TopicPrefix = "",
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Drop a queue: the monitor deletes its state. The next arrival creates the queue with the defaults."""
+    """Drop a queue: the monitor deletes its state. The next arrival creates the queue with the defaults.
+
+    Names the services whose messages go into it, and asks first if messages are unread.
+    """
     from producers.queue_topics import check_queue_names
+    from streaming.cli import queue_losses
     from streaming.kafka.admin import Admin
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     _require(kafka, topics, queue)  # so that a mistyped name does not delete another topic
     if delete_topic:
         check_queue_names([queue], topics)
-        if not yes:
-            _ask_about_unread(kafka, topics, queue)
+    queue_losses.ask(kafka, topics, queue, with_topic=delete_topic, yes=yes)
     _send(kafka, topics, _commands(queue, "DROP_QUEUE", {}, [], []))
     say(f"queue {queue}: dropped{_when(kafka, topics)}")
     if delete_topic:
@@ -345,15 +349,6 @@ def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
             f"Queue {queue!r} has no internal activation. --max-queue-readers and --execute-as would switch it on, "
             "without a procedure. Give --procedure NAME, or --activation ON or OFF, too."
         )
-
-
-def _ask_about_unread(kafka: Cluster, topics: Topics, queue: str) -> None:
-    """Asks whether to delete a topic with messages that are unread, as far as the monitor knows."""
-    from streaming.cli import queue_facts, tables
-
-    row = queue_facts.row_of(kafka, topics, queue)
-    if row is not None and (row["unread_messages"] > 0 or row.get("is_count_uncertain")):
-        confirm(f"Delete topic {queue} with {tables.unread_messages(row)}?")
 
 
 def _warn_of_readers_without_a_partition(

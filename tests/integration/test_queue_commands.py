@@ -72,6 +72,21 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
     assert "There is no queue" in shell.run("queue", "show", queue, code=2)
 
 
+def test_messages_of_a_queue_that_was_dropped_are_told_when_it_is_created_again(
+    monitored: Monitored, shell: Shell
+) -> None:
+    queue = f"again-{monitored.prefix}"
+    shell.run("queue", "create", queue)
+    shell.run("send", queue, "-", stdin="first\nsecond\n")
+    with monitored.view() as view:
+        view.wait_for(queue, lambda row: row["unread_messages"] == 2)
+        assert f"Drop queue {queue} with 2 unread messages?" in shell.run("queue", "drop", queue, code=2)
+        shell.run("queue", "drop", queue, "--yes")
+        wait_until(lambda: view.row(queue) is None, DEADLINE_S, "the end of its row")
+    said = " ".join(shell.run("queue", "create", queue).split())
+    assert f"topic {queue} holds 2 messages that the consumer group {queue} has not read" in said
+
+
 def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Monitored, shell: Shell) -> None:
     assert "Nothing to alter" in shell.run("queue", "alter", "new", code=2)
     assert "There is no queue 'new'" in shell.run("queue", "alter", "new", "--notification", "n", code=2)

@@ -1,0 +1,83 @@
+"""Says which messages nobody would read any more when a queue is dropped or created."""
+
+from itertools import islice
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from streaming.cli import queue_facts, tables
+from streaming.cli.lines import say
+from streaming.cli.options import confirm
+from streaming.cli.routing.queue_services import leading_to
+from streaming.core.numbers import plural
+from streaming.errors import UserError
+from streaming.kafka.admin import ADMIN_TIMEOUT_S
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import hints
+from streaming.wire.topics import Topics
+
+# More records than this are not counted: they may be millions.
+_MOST_COUNTED = 1_000
+
+
+def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bool) -> None:
+    """Names the services of a queue that is to be dropped, and asks if messages are unread, as far as is known.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        queue: The queue.
+        with_topic: Whether its topic is deleted too.
+        yes: Whether the user has answered already.
+
+    Raises:
+        UserError: There is no terminal to ask on; Kafka cannot be reached or denies access.
+    """
+    then = "wait until it has a topic again" if with_topic else "create the queue again, with the defaults"
+    for service in leading_to(kafka, topics, queue):
+        drop = hints.command("service", "drop", service.name, "--database", service.database)
+        say(
+            f"warning: service {service.name} of database {service.database} leads to queue {queue}: its next "
+            f"messages {then}. `{drop}` drops it",
+            err=True,
+        )
+    row = queue_facts.row_of(kafka, topics, queue)
+    if yes or row is None or tables.observed(row) is not None:  # an observer finds what is unread again
+        return
+    if row["unread_messages"] > 0 or row.get("is_count_uncertain"):
+        unread = tables.unread_messages(row)
+        stay = "They stay in its topic, and no reader is started for them before another message arrives."
+        confirm(f"Delete topic {queue} with {unread}?" if with_topic else f"Drop queue {queue} with {unread}? {stay}")
+
+
+def warn_of_uncounted(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Warns of records that were in the topic of a new queue before, as far as this user may look."""
+    try:
+        row = queue_facts.row_of(kafka, topics, queue)
+        unread = _unread(kafka, queue, queue_facts.partitions_of(kafka, topics, queue))
+    except UserError:  # whoever defines a queue does not need to read it
+        return
+    if unread <= (0 if row is None else row["unread_messages"]):
+        return
+    count = f"more than {_MOST_COUNTED:,} messages" if unread > _MOST_COUNTED else plural(unread, "message")
+    say(
+        f"warning: topic {queue} holds {count} that the consumer group {queue} has not read. The monitor counts only "
+        "what arrives from now on: no reader is started for them before another message arrives",
+        err=True,
+    )
+
+
+def _unread(kafka: Cluster, queue: str, partitions: int | None) -> int:
+    """Returns how many records readers of the queue would find; at most one more than are counted."""
+    if not partitions:
+        return 0
+    consumer = kafka.consumer({"group.id": queue})
+    try:
+        places = consumer.committed([TopicPartition(queue, number) for number in range(partitions)], ADMIN_TIMEOUT_S)
+    except KafkaException:
+        return 0
+    finally:
+        consumer.close()
+    offsets = {place.partition: max(0, place.offset) for place in places}
+    with TopicFollower(kafka, [queue], Start.BEGINNING, offsets=offsets) as follower:
+        return sum(1 for _ in islice(follower.to_end(), _MOST_COUNTED + 1))
