@@ -147,6 +147,8 @@ class Direction:
         number: The number of Service Broker's message that says why they are held; None: there is none.
         reason: Why they are held, in words.
         retry_ms: The instant before which nothing is tried, after a failed delivery.
+        returned_below: Messages with lower numbers were held when a delivery had failed last.
+        returned_since_ms: The instant since which they have been held, unless they have arrived meanwhile.
     """
 
     next_sequence: int = 0
@@ -158,6 +160,8 @@ class Direction:
     number: int | None = None
     reason: str = ""
     retry_ms: int = 0
+    returned_below: int = 0
+    returned_since_ms: int = FOREVER_MS
 
 
 @dataclass(slots=True)

@@ -82,8 +82,17 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         elif direction.waiting:
             direction.retry_ms = next_turn_ms(context.now_ms, context.settings.delivery_retry_ms)
             hold(context, conversation, direction, number, reason)
+            _note_returned(direction, numbered)
         deliver_what_can_go(context, conversation, to)
     conversation.settle(context.now_ms)
+
+
+def _note_returned(direction: Direction, returned: list[Deliver]) -> None:
+    """Notes since when messages have been held: those of an attempt that was not the first, since before it."""
+    if any(each.sequence < direction.returned_below for each in returned):
+        direction.held_since_ms = min(direction.held_since_ms, direction.returned_since_ms)
+    direction.returned_below = direction.next_sequence
+    direction.returned_since_ms = direction.held_since_ms
 
 
 def _take_back_messages(context: Context, direction: Direction, refused: list[Deliver]) -> None:

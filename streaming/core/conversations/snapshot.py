@@ -15,7 +15,8 @@ from streaming.core.conversations.endpoint_states import State
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes. 4: the broker
-# instance with which an endpoint speaks, since when a far side is silent and what it knows, and open questions.
+# instance with which an endpoint speaks, since when a far side is silent and what it knows, open questions, and since
+# when messages have been held whose delivery failed more than once.
 FORMAT_VERSION = 4
 
 Snapshot = list[Any]
@@ -154,6 +155,8 @@ def _take_direction(direction: Direction) -> Snapshot | int:
         direction.number,
         direction.reason,
         direction.retry_ms,
+        direction.returned_below,
+        direction.returned_since_ms,
         _differences(sequences),
         _differences(offsets),
         [
@@ -168,7 +171,8 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
     if isinstance(taken, int):
         return Direction(taken, taken)
     *fields, sequences, offsets, others = taken
-    next_sequence, due_sequence, round_, dropped_below, held_since_ms, number, reason, retry_ms = fields
+    # Before format 4 nothing is noted of what was returned before.
+    next_sequence, due_sequence, round_, dropped_below, held_since_ms, number, reason, retry_ms, *returned = fields
     numbers = zip(accumulate(sequences), accumulate(offsets), strict=True)
     items = [Item(sequence, Kind.MESSAGE, offset) for sequence, offset in numbers]
     # Before format 3 there are no bodies.
@@ -185,6 +189,7 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
         number,
         reason,
         retry_ms,
+        *returned,
     )
 
 

@@ -48,6 +48,30 @@ def test_what_failed_is_delivered_again_in_the_next_round() -> None:
     assert scene.shard.wakes == {C: FOREVER_MS}
 
 
+def test_what_fails_again_is_held_since_it_failed_first() -> None:
+    scene = sent(3)
+    scene.fail("target 1 @1", "target 2 @2")
+    since_ms = scene.direction().held_since_ms
+    for round_ in (2, 3):
+        assert scene.wait(RETRY)[0] == f"target 1 @1 r{round_}"
+        scene.fail("target 1 @1", "target 2 @2")
+        assert scene.direction().held_since_ms == since_ms
+    # The first of them arrives, and the other one has waited for as long.
+    scene.wait(RETRY)
+    scene.fail("target 2 @2")
+    assert scene.direction().held_since_ms == since_ms
+
+
+def test_a_message_of_later_is_held_since_its_own_failure() -> None:
+    scene = sent(1)
+    scene.fail("target 0 @0")
+    scene.wait(RETRY)
+    assert scene.send() == ["target 1 @1 r2"]
+    scene.wait(MINUTE)
+    scene.fail("target 1 @1")
+    assert scene.direction().held_since_ms == scene.shard.clock.now_ms
+
+
 def test_a_cleanup_after_the_end_does_not_take_back_the_end() -> None:
     scene = sent(1)
     [end] = scene.say("END")

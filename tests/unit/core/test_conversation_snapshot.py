@@ -39,7 +39,7 @@ ITEMS = [
     Item(10, Kind.ERROR, -1, 0, ""),
 ]
 NOT_STORED = {"is_view_stale", "owes_acknowledgement"}
-FULL = Direction(12, 3, 4, 2, deque(ITEMS), 5_000, 9750, "no route matches", 30_000)
+FULL = Direction(12, 3, 4, 2, deque(ITEMS), 5_000, 9750, "no route matches", 30_000, 9, 4_000)
 EMPTY = Direction()
 WHOLE = Conversation(
     "c",
