@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import msgspec
 from msgspec import Struct
@@ -12,13 +13,13 @@ from producers.queue_topics import check_service_topics
 from producers.reader import QueueReader
 from producers.transactional_client import TransactionalClient
 from streaming.errors import UserError
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from streaming.system import hints
-from streaming.wire.decoding import decode_json
-from streaming.wire.topics import Topics
+from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.topics import ROUTERS_GROUP, Topics
 
 
 class _ServiceRow(Struct):
@@ -26,6 +27,9 @@ class _ServiceRow(Struct):
 
 
 _row_decoder = msgspec.json.Decoder(_ServiceRow)
+_key_decoder = msgspec.json.Decoder(list[str])
+# Of a service's key, besides the kind: database and service.
+_NAMES = 2
 
 
 class ServiceClient(TransactionalClient):
@@ -177,15 +181,50 @@ def queue_of(cluster: Cluster, topics: Topics, database: str, service: str) -> s
     Raises:
         UserError: The router does not know the service, or Kafka refuses or cannot be reached.
     """
-    key, value = msgspec.json.encode(["service", database, service]), None
+    queues: dict[tuple[str, str], bytes] = {}
     with TopicFollower(cluster, [topics.service_definitions], Start.BEGINNING) as follower:
         for message in follower.to_end():
-            if message.key() == key:
-                value = message.value()
-    if value is None:
-        raise UserError(
-            f"The router knows no service {service!r} of database {database!r}. "
-            f"`{hints.command('service', 'list', servers=cluster.bootstrap_servers, prefix=topics.prefix)}` shows "
-            "the services; a new one is known as soon as the router runs."
+            if (name := _service_of(message.key())) is not None:
+                queues.pop(name, None)
+                if (value := message.value()) is not None:
+                    queues[name] = value
+    if (database, service) not in queues:
+        raise UserError(_unknown(cluster, topics, (database, service), [*queues]))
+    return decode_json(_row_decoder, queues[database, service]).queue
+
+
+def _service_of(key: bytes | None) -> tuple[str, str] | None:
+    """Returns database and name of the service whose row has this key; None: it is another row's."""
+    try:
+        kind, *names = decode_json(_key_decoder, key)
+    except InvalidRecordError:
+        return None
+    return (names[0], names[1]) if kind == "service" and len(names) == _NAMES else None
+
+
+def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: list[tuple[str, str]]) -> str:
+    """Returns the sentences about a service that the router does not know: why, and what to do."""
+    place = {"servers": cluster.bootstrap_servers, "prefix": topics.prefix}
+    database, service = wanted
+    if _runs_router(cluster, topics) is False:
+        return (
+            f"Service {service!r} of database {database!r} is not known, and no router is in the consumer group "
+            f"{topics.prefix}{ROUTERS_GROUP}. Start all that services need: `{hints.command('run', **place)}`, or a "
+            f"router alone: `{hints.command('router', **place)}`"
         )
-    return decode_json(_row_decoder, value).queue
+    found = f"The router knows no service {service!r} of database {database!r}."
+    if others := sorted(name for name, other in known if other == service):
+        found += f" It is a service of database {others[0]!r}."
+    elif meant := get_close_matches(service, sorted(other for name, other in known if name == database), 1):
+        found += f" Did you mean {meant[0]!r}?"
+    elif all(name != database for name, _ in known):
+        found += " It knows no service of this database at all."
+    return f"{found} `{hints.command('service', 'list', **place)}` shows the services."
+
+
+def _runs_router(cluster: Cluster, topics: Topics) -> bool | None:
+    """Returns whether a router runs; None: this user may not look."""
+    try:
+        return bool(Admin(cluster).members(topics.prefix + ROUTERS_GROUP, ADMIN_TIMEOUT_S))
+    except UserError:
+        return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from producers.reader import QueueReader
+from streaming.errors import UserError
 
 servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
@@ -32,18 +33,21 @@ def tell(database, service, address):
     return any(subprocess.run(command, check=False).returncode == 0 for command in (create, alter))
 
 
-# Ctrl-C ends the program; what it has not committed comes again.
-with suppress(KeyboardInterrupt), QueueReader(servers, queue, topic_prefix=prefix) as reader:
-    while not reader.has_found_nothing:
-        with reader.receive(max_messages=1, timeout=5.0) as messages:
-            for message in messages:
-                if message.kind != "MESSAGE":
-                    message.conversation.end()
-                    continue
-                service = ElementTree.fromstring(message.value).findtext("{*}SERVICE_NAME")  # noqa: S314  (the router's)
-                address = addresses.get(service)
-                if address is not None and tell(message.conversation.database, service, address):
-                    print(f"told the route to {service}: {address}", flush=True)
-                    message.conversation.end()
-                else:
-                    message.conversation.end_with_error(1, f"there is no address of {service!r}")
+try:
+    # Ctrl-C ends the program; what it has not committed comes again.
+    with suppress(KeyboardInterrupt), QueueReader(servers, queue, topic_prefix=prefix) as reader:
+        while not reader.has_found_nothing:
+            with reader.receive(max_messages=1, timeout=5.0) as messages:
+                for message in messages:
+                    if message.kind != "MESSAGE":
+                        message.conversation.end()
+                        continue
+                    service = ElementTree.fromstring(message.value).findtext("{*}SERVICE_NAME")  # noqa: S314  (the router's)
+                    address = addresses.get(service)
+                    if address is not None and tell(message.conversation.database, service, address):
+                        print(f"told the route to {service}: {address}", flush=True)
+                        message.conversation.end()
+                    else:
+                        message.conversation.end_with_error(1, f"there is no address of {service!r}")
+except UserError as error:  # Kafka cannot be reached, the queue has no topic ...: the message says what to do
+    sys.exit(f"error: {error}")

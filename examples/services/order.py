@@ -5,30 +5,34 @@ usage: python examples/services/order.py [NUMBER]
 
 import os
 import sys
-from contextlib import suppress
 
 from producers.services import ServiceClient
+from streaming.errors import UserError
 
 servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
 number = sys.argv[1] if len(sys.argv) > 1 else "3"
 
-with (
-    suppress(KeyboardInterrupt),  # Ctrl-C ends the program
-    ServiceClient(servers, "shop", topic_prefix=prefix) as client,
-    client.reader("//shop/orders") as reader,
-):
-    order = client.begin("//shop/orders", "//stock/reserve", lifetime_s=3600)
-    order.send(f"{number} chairs".encode())
-    is_over = False
-    while not is_over:
-        with reader.receive(max_messages=1, timeout=10.0) as messages:
-            for message in messages:
-                if message.kind == "MESSAGE":
-                    print(message.value.decode())
-                    continue
-                if message.error is not None:
-                    print("error {}: {}".format(*message.error))
-                # Each side of a conversation ends it. This reader may also get the ends of earlier orders.
-                message.conversation.end()
-                is_over = message.conversation_id == order.conversation_id
+try:
+    with ServiceClient(servers, "shop", topic_prefix=prefix) as client, client.reader("//shop/orders") as reader:
+        order = client.begin("//shop/orders", "//stock/reserve", lifetime_s=3600)
+        order.send(f"{number} chairs".encode())
+        print(f"ordered {number} chairs in the conversation {order.conversation_id}", file=sys.stderr)
+        is_over = False
+        while not is_over:
+            with reader.receive(max_messages=1, timeout=10.0) as messages:
+                for message in messages:
+                    if message.kind == "MESSAGE":
+                        print(message.value.decode())
+                        continue
+                    if message.error is not None:
+                        print("error {}: {}".format(*message.error))
+                    # Each side of a conversation ends it. This reader may also get the ends of earlier orders.
+                    message.conversation.end()
+                    is_over = message.conversation_id == order.conversation_id
+                if not messages:
+                    print("no answer yet: `queue-activation diagnose` may say why", file=sys.stderr)
+except KeyboardInterrupt:  # Ctrl-C; the next order.py gets the answer
+    sys.exit(130)
+except UserError as error:  # Kafka cannot be reached, no router runs ...: the message says what to do
+    sys.exit(f"error: {error}")

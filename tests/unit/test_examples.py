@@ -7,6 +7,7 @@ import runpy
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,9 +17,11 @@ import pytest
 
 from producers import reader, services
 from streaming.daemons.activator.config import Config
+from streaming.errors import UserError
 from streaming.system import toml_file
 from tests.support.command_lines import ROOT
 
+CTRL_C = 130
 FOLDER = ROOT / "examples" / "services"
 OBSERVE = ROOT / "examples" / "observe"
 
@@ -37,6 +40,8 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.closed.append("" if kind is None else kind.__name__)
+
+    conversation_id = "c"
 
     def begin(self, *_: Any, **__: Any) -> "Client":
         return self
@@ -61,9 +66,31 @@ def test_an_example_ends_at_ctrl_c_without_a_traceback(
     monkeypatch.setattr(reader, "QueueReader", Client)
     monkeypatch.setattr(Client, "closed", [])
     monkeypatch.setattr(sys, "argv", [name, *([str(addresses)] if name == "configuration.py" else [])])
-    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    # Who has ordered waits for an answer, and Ctrl-C ends that in vain. The readers have done what they had begun.
+    with pytest.raises(SystemExit) if name == "order.py" else nullcontext() as ended:
+        runpy.run_path(str(FOLDER / name), run_name="__main__")
     assert set(Client.closed) == {"KeyboardInterrupt"}
-    assert capsys.readouterr() == ("", "")
+    said = "ordered 3 chairs in the conversation c\n" if name == "order.py" else ""
+    assert capsys.readouterr() == ("", said)
+    assert ended is None or ended.value.code == CTRL_C
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.py")))
+def test_an_example_says_what_to_do_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, name: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise UserError("There is no topic. Create it.")
+
+    addresses = tmp_path / "addresses.json"
+    addresses.write_text("{}")
+    monkeypatch.setattr(Client, "__init__", refuse)
+    monkeypatch.setattr(services, "ServiceClient", Client)
+    monkeypatch.setattr(reader, "QueueReader", Client)
+    monkeypatch.setattr(sys, "argv", [name, *([str(addresses)] if name == "configuration.py" else [])])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(FOLDER / name), run_name="__main__")
+    assert ended.value.code == "error: There is no topic. Create it."
 
 
 class PlainConsumer:
