@@ -19,6 +19,7 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.cli.routing.router_waits import router_absence
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant
@@ -50,7 +51,8 @@ def dead_letters(
     count = 0
     topics = Topics(topic_prefix)
     topic = topics.service_dead_letters if services else topics.dead_letters
-    with TopicFollower(cluster(bootstrap_servers, kafka_config), [topic], Start.BEGINNING) as follower:
+    kafka = cluster(bootstrap_servers, kafka_config)
+    with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
         for message in follower.forever() if follows else follower.to_end():
             count += 1
             letter = decode(message) | (of_service(message) if services else {})
@@ -62,6 +64,8 @@ def dead_letters(
         who = "router or a transport has" if services else "monitor has"
         more = "" if services else f". `{hints.command('dead-letters', '--services')}` shows those of services"
         say(f"no dead letters: Kafka holds no record that the {who} refused{more}")
+    if services and not as_json and (absent := router_absence(kafka, topics)) is not None:
+        say(f"{absent}. What has been sent since the last one ran, nobody has refused yet.", err=True)
 
 
 def decode(message: Message) -> dict[str, Any]:

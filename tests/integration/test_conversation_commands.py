@@ -233,10 +233,18 @@ def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedB
         assert run(alone, *words, "--service", "//nosuch", "--json").splitlines() == [first, age]
     assert "`queue-activation queues --bootstrap-servers" in run(alone, "transmissions")
     write_rows(alone)
-    said = run(alone, "conversation", "end", "c", "--timeout", "300ms", code=1)
-    assert "The router has not shown the end of 1 endpoint within 300ms" in said
-    said = run(alone, "conversation", "retry", "c", "--timeout", "300ms", code=1)
-    assert "No router has shown a result within 300ms" in said
+    # They do not wait for anybody who is not there.
+    said = run(alone, "conversation", "end", "c", "--timeout", "1h", code=1)
+    assert "a router ends 1 endpoint when it reads them: no router is in the consumer group" in said
+    said = run(alone, "conversation", "retry", "c", "--timeout", "1h", code=1)
+    assert "Nobody would try again: no router is in the consumer group" in said
+    for words in (("show",), ("end",), ("retry",)):
+        said = run(alone, "conversation", *words, "new-one", code=2)
+        assert "No router has told of a conversation 'new-one'." in said
+        assert "nobody has read of it yet: no router is in the consumer group" in said
+    assert "no router is in the consumer group" in run(alone, "dead-letters", "--services")
+    said = run(alone, "database", "create", "shop")
+    assert "takes effect when a router runs: no router is in the consumer group" in said
 
 
 def write_rows(scene: ServiceScene) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from streaming.cli import options, queue, queue_facts
+from streaming.cli import queue_facts
 from streaming.cli.conversations import showing, unknown
 from streaming.cli.main import app
 from streaming.cli.routing import databases
@@ -102,35 +102,6 @@ def test_a_state_is_taken_in_any_letters(monkeypatch: pytest.MonkeyPatch, state:
     monkeypatch.setattr("streaming.cli.conversations.commands._selection", select)
     run_command("conversation", "list", "--state", state, code=2)
     assert asked == [["CO"]]
-
-
-@pytest.fixture
-def row(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Returns the row of the queue that is to be dropped; there is no terminal."""
-    found: dict[str, Any] = {"unread_messages": 0}
-    monkeypatch.setattr(queue_facts, "row_of", lambda *_: found or None)
-    monkeypatch.setattr(options.sys.stdin, "isatty", lambda: False, raising=False)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("fields", "what"),
-    [
-        ({"unread_messages": 1}, "1 unread message"),
-        ({"unread_messages": 1_200}, "1,200 unread messages"),
-        ({"unread_messages": 0, "is_count_uncertain": True}, r"0\? unread messages"),
-    ],
-)
-def test_unread_messages_are_not_deleted_without_a_word(row: dict[str, Any], fields: dict[str, Any], what: str) -> None:
-    row.update(fields)
-    with pytest.raises(UserError, match=rf"Delete topic orders with {what}\? Add --yes"):
-        queue._ask_about_unread(KAFKA, TOPICS, "orders")
-
-
-def test_without_unread_messages_nothing_is_asked(row: dict[str, Any]) -> None:
-    queue._ask_about_unread(KAFKA, TOPICS, "orders")
-    row.clear()
-    queue._ask_about_unread(KAFKA, TOPICS, "orders")
 
 
 @pytest.mark.parametrize(("topic", "is_warned"), [({}, True), ({"orders": 2}, False), (None, False)])

@@ -165,7 +165,7 @@ def show(
     The decision about held messages is explained as `route explain` does, with the definitions as they are now.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import views
+    from streaming.cli.conversations import unknown, views
     from streaming.cli.conversations.show import facts
     from streaming.cli.presence import introduce
     from streaming.cli.routing import explaining
@@ -175,7 +175,7 @@ def show(
     viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
     held = [(row, fields) for _, row, fields in viewed.transmissions if row.conversation_id == conversation]
     if not viewed.endpoints and not held:
-        raise _no_conversation(conversation)
+        raise unknown.no_conversation(kafka, topics, conversation)
     source = explaining.source(
         None,
         lambda: kafka,
@@ -224,6 +224,7 @@ def end(
     Without --error and --cleanup, the far side gets an EndDialog behind the messages that are held.
     """
     from streaming.cli.conversations import ending, unknown, views
+    from streaming.cli.routing.router_waits import router_absence
 
     is_filtered = bool(service or far_service or state or idle)
     if conversation is None and not is_filtered:
@@ -234,7 +235,7 @@ def end(
         conversation = views.identified(kafka, topics, conversation)
     viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, far_service, state, idle))
     if conversation is not None and not viewed.endpoints:
-        raise _no_conversation(conversation, is_filtered=is_filtered or side is not None)
+        raise unknown.no_conversation(kafka, topics, conversation, is_filtered=is_filtered or side is not None)
     held = {key: viewed.held.get(key, 0) for key in viewed.endpoints}
     endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row, held[key])}
     if conversation is not None:
@@ -250,8 +251,9 @@ def end(
         _ask(endpoints, statement)
     for line in ending.behind_held(statement, {key: held[key] for key in endpoints}):
         say(line, err=True)
-    outcome = ending.end(kafka, topics, endpoints, statement, timeout.ms / 1000)
-    raise typer.Exit(ending.report(outcome, timeout))
+    absent = router_absence(kafka, topics)
+    outcome = ending.end(kafka, topics, endpoints, statement, 0.0 if absent else timeout.ms / 1000)
+    raise typer.Exit(ending.report(outcome, timeout, absent))
 
 
 @conversations.command("retry")
@@ -266,21 +268,25 @@ def retry(
 
     Deliveries that failed do not wait for their next try, and the router decides again about all others.
     """
-    from streaming.cli.conversations import retrying, showing, views
+    from streaming.cli.conversations import retrying, showing, unknown, views
+    from streaming.cli.routing.router_waits import router_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     conversation = views.identified(kafka, topics, conversation)
     viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
     held = {key: row for key, row, _ in viewed.transmissions if row.conversation_id == conversation}
     if not viewed.endpoints and not held:
-        raise _no_conversation(conversation)
+        raise unknown.no_conversation(kafka, topics, conversation)
     if not held:
         say(f"conversation {conversation}: nothing is held")
         return
+    if (absent := router_absence(kafka, topics)) is not None:
+        say(f"Nobody would try again: {absent}", err=True)
+        raise typer.Exit(1)
     found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
-        does = f"Does `{hints.command('router')}` run?"
-        say(f"No router has shown a result within {timeout}. {does}", err=True)
+        says = f"`{hints.command('diagnose')}` says whether it gets on."
+        say(f"The router has shown no result within {timeout}. {says}", err=True)
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]
@@ -363,14 +369,6 @@ def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
     count = len({row.conversation_id for row in endpoints.values()})
     with_what = "" if ending.kind == "END" else f" WITH {ending.kind}"
     confirm(f"End {plural(len(endpoints), 'endpoint')} of {plural(count, 'conversation')}{with_what}?")
-
-
-def _no_conversation(conversation: str, *, is_filtered: bool = False) -> UserError:
-    among = " among those that the filters select" if is_filtered else ""
-    return UserError(
-        f"There is no conversation {conversation!r}{among}. `{hints.command('conversation', 'list')}` lists all; one "
-        "that has ended is forgotten after half an hour."
-    )
 
 
 def register(parent: typer.Typer) -> None:

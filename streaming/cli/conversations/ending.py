@@ -12,6 +12,7 @@ from streaming.cli.command_sender import Record, send_records
 from streaming.cli.conversations.showing import plural
 from streaming.cli.dead_letters import decode
 from streaming.cli.lines import say
+from streaming.cli.routing.router_waits import Patience
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -129,8 +130,10 @@ class _Waiting:
     def wait(self, follower: TopicFollower, timeout_s: float) -> Outcome:
         """Returns the outcome, once all endpoints have ended or none has for so long."""
         deadline_s = time.monotonic() + timeout_s
+        patience = Patience("the router to show that they have ended")
         while self._left and time.monotonic() < deadline_s:
             message = follower.poll(_POLL_S)
+            patience.look()
             if message is not None and self._take(message):
                 deadline_s = time.monotonic() + timeout_s
         self._outcome.unknown = self._left
@@ -183,21 +186,30 @@ def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
         yield f"{messages}, {waits} until the far side can be told. If it never can: --cleanup tells nobody"
 
 
-def report(outcome: Outcome, timeout: Duration) -> int:
-    """Prints what has become of endpoints; returns the exit code."""
+def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:
+    """Prints what has become of endpoints; returns the exit code.
+
+    Args:
+        outcome: What has become of them.
+        timeout: How long the command has waited.
+        absent: The sentence about a router of which none runs: then the command has not waited.
+    """
     for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
         say(f"{key}: refused, {reason}", err=True)
     if len(outcome.states) == 1:
         [(key, state)] = outcome.states.items()
         say(f"{key}: ended, state {state or 'gone'}")
-    else:
+    elif absent is None or outcome.states:
         typer.echo(f"{len(outcome.states):,} endpoints ended")
     if len(outcome.refused) > 1:
         say(f"{len(outcome.refused):,} statements were refused", err=True)
-    if outcome.unknown:
+    if outcome.unknown and absent is not None:
+        endpoints = plural(len(outcome.unknown), "endpoint")
+        say(f"The statements are sent, and a router ends {endpoints} when it reads them: {absent}", err=True)
+    elif outcome.unknown:
         say(
-            f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. Does "
-            f"`{hints.command('router')}` run? It ends them when it reads the statements.",
+            f"The router has not shown the end of {plural(len(outcome.unknown), 'endpoint')} within {timeout}. "
+            f"It ends them when it reads the statements. `{hints.command('diagnose')}` says whether it gets on.",
             err=True,
         )
     return 1 if outcome.refused or outcome.unknown else 0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from streaming.cli.command_sender import send_commands
+from streaming.cli.routing.router_waits import Patience
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
@@ -41,8 +42,10 @@ def retry(
         check = hints.command("conversation", "show", conversation_id)
         send_commands(kafka, topics.service_reports, [(conversation_id, record)], check)
         deadline_s = time.monotonic() + timeout_s
+        patience = Patience("the router to decide again")
         while time.monotonic() < deadline_s:
             message = follower.poll(_POLL_S)
+            patience.look()
             key = "" if message is None else (message.key() or b"").decode(errors="replace")
             if message is None or key not in held:
                 continue

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from streaming.cli.command_sender import send_commands
 from streaming.cli.lines import say
+from streaming.cli.routing.router_waits import Patience, router_absence
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
@@ -85,17 +86,21 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
     )
     after = view_of(definitions)
     changes = {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
-    if not _has_taken(kafka, topics, changes):
-        _warn(f"no router has taken the command within {_TAKEN_WITHIN_S:.0f} s; it takes effect when a router runs")
+    if (absent := router_absence(kafka, topics)) is not None:
+        _warn(f"the command takes effect when a router runs: {absent}")
+    elif not _has_taken(kafka, topics, changes):
+        _warn(f"no router has taken the command within {_TAKEN_WITHIN_S:.0f} s; it takes effect when a router does")
 
 
 def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Row | None, _Row | None]]) -> bool:
     """Waits until a router shows the changes in service-definitions; does not wait if no router has ever run."""
     rows: dict[bytes, _Row] = {}
     deadline_s = time.monotonic() + _TAKEN_WITHIN_S
+    patience = Patience("a router to take the command")
     with TopicFollower(kafka, [topics.service_definitions], Start.BEGINNING) as follower:
         while True:
             message = follower.poll(_POLL_S)
+            patience.look()
             if message is not None:
                 _take_row(rows, message)
             elif follower.is_at_end:
