@@ -18,6 +18,11 @@ _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTAL
 _IN_LIST = re.compile(r"(?P<list>\w+)\[(?P<number>\d+)\]\.?(?P<rest>.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _ONE_TABLE = "Expected `array`, got `object`"
+# A key that only one of our files has -> what that file is for.
+_FILES = {
+    "programs": "the activator's file, for `activator`, `observe` and `run`. `host` needs one with [[procedures]]",
+    "procedures": "the host's file, for `host`. `activator`, `observe` and `run` need one with [[programs]]",
+}
 # The keys that name an entry of a list.
 _NAMES = ("queue", "group", "name", "address")
 
@@ -108,6 +113,8 @@ def _entry_first(content: dict[str, Any], content_type: type, message: str) -> s
     if found is not None and reason == _ONE_TABLE and found["entry"] in _lists_of_tables(kind):
         return f"{place}{reason}. Did you mean [[{found['entry']}]], with two brackets?"
     unknown = _UNKNOWN.search(reason)
+    if unknown and found is None and unknown[1] in _FILES:
+        return f"This is {_FILES[unknown[1]]}."
     near = get_close_matches(unknown[1], sorted(_keys(kind)), 1) if unknown else []
     return f"{place}{reason}" + (f". Did you mean `{near[0]}`?" if near else "")
 

@@ -238,10 +238,6 @@ def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedB
     assert "a router ends 1 endpoint when it reads them: no router is in the consumer group" in said
     said = run(alone, "conversation", "retry", "c", "--timeout", "1h", code=1)
     assert "Nobody would try again: no router is in the consumer group" in said
-    for words in (("show",), ("end",), ("retry",)):
-        said = run(alone, "conversation", *words, "new-one", code=2)
-        assert "No router has told of a conversation 'new-one'." in said
-        assert "nobody has read of it yet: no router is in the consumer group" in said
     assert "no router is in the consumer group" in run(alone, "dead-letters", "--services")
     said = run(alone, "database", "create", "shop")
     assert "takes effect when a router runs: no router is in the consumer group" in said

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from streaming.cli import presence
-from streaming.cli.conversations import ending
+from streaming.cli.conversations import ending, unknown
 from streaming.cli.conversations.ending import Outcome
 from streaming.cli.routing import router_waits, service_commands
 from streaming.cli.routing.router_waits import Patience, router_absence
@@ -66,3 +66,13 @@ def test_an_end_without_a_router_is_told_with_what_to_do(capsys: pytest.CaptureF
     said = capsys.readouterr()
     assert (code, said.out) == (1, "")
     assert said.err == f"The statements are sent, and a router ends 1 endpoint when it reads them: {ABSENT}\n"
+
+
+@pytest.mark.parametrize("absent", [ABSENT, None])
+def test_a_conversation_that_no_router_can_have_read_of_is_not_called_forgotten(
+    monkeypatch: pytest.MonkeyPatch, absent: str | None
+) -> None:
+    monkeypatch.setattr(unknown, "router_absence", lambda *_: absent)
+    said = str(unknown.no_conversation(KAFKA, TOPICS, "new-one"))
+    assert (f"nobody has read of it yet: {ABSENT}" in said) is (absent is not None)
+    assert ("There is no conversation 'new-one'." in said) is (absent is None)

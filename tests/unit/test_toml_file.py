@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from streaming.daemons.activator.config import Config
+from streaming.daemons.host.config import HostConfig
 from streaming.errors import UserError
 from streaming.system import toml_file
 
@@ -35,6 +37,24 @@ def load(folder: Path, text: str) -> Content:
     path = folder / "file.toml"
     path.write_text(text, encoding="utf-8")
     return toml_file.load(path, Content)
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "whose", "other"),
+    [
+        ("programs", HostConfig, "the activator's file, for `activator`", "[[procedures]]"),
+        ("procedures", Config, "the host's file, for `host`", "[[programs]]"),
+    ],
+)
+def test_the_file_of_another_program_is_called_so(
+    tmp_path: Path, key: str, content: type[msgspec.Struct], whose: str, other: str
+) -> None:
+    path = tmp_path / "file.toml"
+    path.write_text(f'[[{key}]]\nname = "a"\ncommand = "b"\n')
+    with pytest.raises(UserError) as refused:
+        toml_file.load(path, content)
+    assert f"{path}: This is {whose}" in str(refused.value)
+    assert other in str(refused.value)
 
 
 def test_a_right_file(tmp_path: Path) -> None:

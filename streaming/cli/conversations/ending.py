@@ -183,7 +183,10 @@ def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
     if count and ending.kind != "CLEANUP":
         messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
         waits = "and the END waits behind" if ending.kind == "END" else "and dropped, but the ERROR waits instead"
-        yield f"{messages}, {waits} until the far side can be told. If it never can: --cleanup tells nobody"
+        conversations = {key.rpartition("/")[0] for key in held}
+        name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
+        cleanup = hints.command("conversation", "end", name, "--cleanup")
+        yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` tells nobody"
 
 
 def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:

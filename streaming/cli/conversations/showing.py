@@ -12,6 +12,7 @@ from rich.text import Text
 from streaming.cli.tables import table_of
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.numbers import plural
+from streaming.core.routing.locating import NO_SERVICE
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant, instant_utc
@@ -180,7 +181,7 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
         found[why(row.number, row.reason)].append(row)
     waiting = [
         Waiting(
-            reason,
+            reason + _advice(held),
             sum(row.messages for row in held),
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
@@ -190,6 +191,17 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
         for reason, held in found.items()
     ]
     return sorted(waiting, key=lambda each: (each.since, each.why))
+
+
+def _advice(rows: Sequence[TransmissionRow]) -> str:
+    """Returns what to do about messages that are held for one reason, if only a user can do it; with a stop before."""
+    if rows[0].number != NO_SERVICE:
+        return ""
+    service = rows[0].to_service if len({row.to_service for row in rows}) == 1 else "SERVICE"
+    conversation = rows[0].conversation_id if len({row.conversation_id for row in rows}) == 1 else "CONVERSATION"
+    create = hints.command("service", "create", service, "--database", "DATABASE", "--queue", "QUEUE")
+    end = hints.command("conversation", "end", conversation, "--cleanup")
+    return f". `{create}` creates it; if the name is wrong, `{end}` drops what waits"
 
 
 def where_delivered() -> str:
