@@ -81,7 +81,8 @@ class ReceivedMessage:
         if missing:
             raise UserError(
                 f"The message at offset {self.offset} of partition {self.partition} belongs to no conversation between "
-                f"services: it has no header {', '.join(missing)}"
+                f"services: it has no header {', '.join(missing)}. It was sent to the queue and not to a service, for "
+                "which there is ServiceClient. Skip messages whose `conversation_id` is None: they do not come again"
             )
         return Conversation(
             self.statements,

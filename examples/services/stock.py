@@ -20,6 +20,9 @@ try:
         while not reader.has_found_nothing:
             with reader.receive(max_messages=10, timeout=5.0) as messages:
                 for message in messages:
+                    if message.conversation_id is None:  # somebody has sent it to the queue, and waits for no answer
+                        print(f"skipped, as it is of no conversation: {message.value.decode(errors='replace')}")
+                        continue
                     if message.kind == "MESSAGE":
                         message.conversation.send(b"reserved: " + message.value)
                     message.conversation.end()

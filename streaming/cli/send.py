@@ -20,6 +20,7 @@ from streaming.cli.options import (
 )
 from streaming.core.numbers import plural
 from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
 from streaming.wire.topics import Topics
 
 # The most lines of standard input in one transaction: all of them become visible, or none.
@@ -47,6 +48,7 @@ def send(
     from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
 
     kafka = cluster(bootstrap_servers, kafka_config)
+    _warn_of_services(kafka, Topics(topic_prefix), queue)
     sent = 0
     with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=kafka.config) as producer:
         for values in _values(text):
@@ -60,6 +62,19 @@ def send(
     with suppress(AccessDeniedError):
         if (sentence := absence(kafka, Topics(topic_prefix), "monitor")) is not None:
             say(f"warning: {sentence}", err=True)
+
+
+def _warn_of_services(kafka: Cluster, topics: Topics, queue: str) -> None:
+    """Warns that programs of services may not expect messages of this command in their queue."""
+    from streaming.cli.routing.queue_services import leading_to
+
+    for service in leading_to(kafka, topics, queue):
+        say(
+            f"warning: queue {queue} is that of service {service.name} in database {service.database}. This message "
+            "belongs to no conversation, so its programs may fail at it. Messages for the service are sent by "
+            "producers.services.ServiceClient",
+            err=True,
+        )
 
 
 def _values(text: str) -> Iterator[list[bytes]]:

@@ -213,12 +213,15 @@ class EmbeddedBroker:
 def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int:
     """Runs a broker until SIGINT, SIGTERM or SIGHUP. Prints `broker ready HOST:PORT`, and returns the exit code.
 
-    Without a data directory, it says on the standard error that everything is lost at its end.
+    It says on the standard error that Kafka starts, which takes some seconds, and without a data directory that
+    everything is lost at its end.
 
     Raises:
         UserError: The broker could not start, or it died.
     """
     numbers = (*STOP_SIGNALS, signal.SIGHUP)
+    sys.stderr.write("starting Kafka\n")
+    sys.stderr.flush()
     with contextlib.suppress(Stopped), stop_signals.taken(numbers), EmbeddedBroker(port, data_dir) as broker:
         sys.stdout.write(f"broker ready {broker.bootstrap_servers}\n")
         sys.stdout.flush()

@@ -1,6 +1,7 @@
 """The commands for conversations without Kafka: which endpoints they select, what they count, say and send."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -152,13 +153,13 @@ def test_what_waits_is_summed_up_by_reason() -> None:
     assert " ".join(" ".join(second).split()) == (
         "2 services: 6 messages since 2026-01-31 11:00:00 UTC. 9796: the service is not here. "
         "`queue-activation service create SERVICE --database DATABASE --queue QUEUE` creates it; if the name is wrong, "
-        "`queue-activation conversation end c --cleanup` drops what waits. Next try within 10 s"
+        "`queue-activation conversation end CONVERSATION --cleanup` drops what waits. Next try within 10 s"
     )
 
 
 def test_what_waits_for_a_service_that_is_not_here_says_what_to_do() -> None:
     [waiting] = showing.reasons([transmission(to_service="Other")])
-    assert "`queue-activation service create Other --database DATABASE --queue QUEUE` creates it" in waiting.why
+    assert "`queue-activation service create SERVICE --database DATABASE --queue QUEUE` creates it" in waiting.why
     [waiting] = showing.reasons([transmission(number=None, reason="topic stock is missing")])
     assert waiting.why == "topic stock is missing"
 
@@ -237,10 +238,23 @@ def test_a_conversation_is_shown_with_the_decision_about_what_it_holds() -> None
         "1 message from the initiator to Later since 2026-01-31 12:00:00",
         "next try 2026-01-31 12:00:25",
         "rule 5",
-        "=> DELAYED (9796)",
     ):
         assert text in shown
+    assert re.search("=> +DELAYED \\(9796\\)", shown)
     assert found.as_json()["explained"][0]["number"] == 9796
+
+
+def test_an_explanation_is_wrapped_below_its_own_begin() -> None:
+    viewed = Viewed({"c/initiator": endpoint()}, {"c/initiator": b"{}"}, [])
+    found = facts("c", viewed, [(transmission(to_service="Later"), {"messages": 1})], source())
+    console = Console(width=60)
+    with console.capture() as captured:
+        console.print(found.view())
+    lines = captured.get().splitlines()
+    column = next(line for line in lines if line.startswith("held")).index("1 message")
+    titles = {line[:column].strip() for line in lines if line.startswith("  ")}
+    assert {"sender", "result", "=>", ""} <= titles
+    assert all(line[column] != " " and line[column - 1] == " " for line in lines[1:])
 
 
 def test_an_answer_is_explained_with_the_initiators_broker_instance() -> None:

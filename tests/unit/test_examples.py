@@ -15,7 +15,8 @@ import confluent_kafka
 import kafka
 import pytest
 
-from producers import reader, services
+from producers import reader, received_message, services
+from producers.conversations import Statements
 from streaming.daemons.activator.config import Config
 from streaming.errors import UserError
 from streaming.system import toml_file
@@ -91,6 +92,21 @@ def test_an_example_says_what_to_do_without_a_traceback(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(FOLDER / name), run_name="__main__")
     assert ended.value.code == "error: There is no topic. Create it."
+
+
+def test_a_message_that_belongs_to_no_conversation_does_not_stop_the_service(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Reader(Client):
+        def receive(self, **_: Any) -> Any:
+            self.has_found_nothing = True
+            statements = Statements(lambda: None)
+            return nullcontext([received_message.ReceivedMessage(b"hello", None, (), 0, 0, 0, statements)])
+
+    monkeypatch.setattr(reader, "QueueReader", Reader)
+    monkeypatch.setattr(sys, "argv", ["stock.py"])
+    runpy.run_path(str(FOLDER / "stock.py"), run_name="__main__")
+    assert capsys.readouterr() == ("skipped, as it is of no conversation: hello\n", "")
 
 
 class PlainConsumer:

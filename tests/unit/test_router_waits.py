@@ -48,10 +48,15 @@ def test_a_definition_waits_only_for_a_router_that_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], absent: str | None
 ) -> None:
     waits: list[object] = []
+
+    def wait(*given: object) -> bool:
+        waits.append(given)
+        return True
+
     monkeypatch.setattr(service_commands, "read_definitions", lambda *_: Definitions.of_new_instance())
     monkeypatch.setattr(service_commands, "send_commands", lambda *_: None)
     monkeypatch.setattr(service_commands, "router_absence", lambda *_: absent)
-    monkeypatch.setattr(service_commands, "_has_taken", lambda *given: waits.append(given) is None)
+    monkeypatch.setattr(service_commands, "_has_taken", wait)
     command = service_commands.build(
         CreateDatabase, database="shop", broker_instance="11111111-0000-4000-8000-000000000000"
     )

@@ -130,7 +130,7 @@ def list_conversations(
     if as_json:
         return
     if viewed.endpoints:
-        typer.echo(showing.where_delivered())
+        say(showing.where_delivered())
     else:
         unknown.warn(kafka, topics, service, viewed.services)
         unknown.warn(kafka, topics, far_service, viewed.services)
@@ -327,7 +327,7 @@ def transmissions(
     else:
         typer.echo("nothing waits")
         if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
-            typer.echo(showing.where_delivered())
+            say(showing.where_delivered())
 
 
 def _selection(

@@ -1,7 +1,7 @@
 """The output of `conversation show`: both endpoints, what is held and why, for people and as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,15 +49,15 @@ class ConversationFacts:
 
     def view(self) -> RenderableType:
         """Returns all that is known, for people."""
-        fields = []
+        fields: list[tuple[str, Text]] = []
         for side in (True, False):
             lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
-            fields.append((SIDES[side], Text("\n".join(map(printable, lines)))))
+            fields.append((SIDES[side], _text(lines)))
         for (row, _), explained in zip(self.held, self.explained, strict=True):
-            # The explanation has more than one line, and escapes for what a terminal would act upon.
-            shown = [printable(line) for line in _held(row)]
-            shown += [] if explained is None else explained.as_text().splitlines()
-            fields.append(("held", Text("\n".join(shown))))
+            lines = _held(row) if explained is None else [*_held(row), explained.heading()]
+            fields.append(("held", _text(lines)))
+            if explained is not None:
+                fields += [(f"  {title}", _text(each)) for title, each in explained.fields()]
         if not self.held:
             fields.append(("held", Text("nothing")))
         return Group(Sentence(self.conversation_id, "bold"), Fields(fields))
@@ -83,6 +83,11 @@ class ConversationFacts:
         if row.dialog_timer is not None:
             lines.append(f"timer at {instant_utc(row.dialog_timer)}")
         return lines
+
+
+def _text(lines: Iterable[str]) -> Text:
+    """Returns lines in which characters that a terminal would obey are escaped."""
+    return Text("\n".join(map(printable, lines)))
 
 
 def _held(row: TransmissionRow) -> list[str]:

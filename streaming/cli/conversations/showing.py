@@ -197,10 +197,8 @@ def _advice(rows: Sequence[TransmissionRow]) -> str:
     """Returns what to do about messages that are held for one reason, if only a user can do it; with a stop before."""
     if rows[0].number != NO_SERVICE:
         return ""
-    service = rows[0].to_service if len({row.to_service for row in rows}) == 1 else "SERVICE"
-    conversation = rows[0].conversation_id if len({row.conversation_id for row in rows}) == 1 else "CONVERSATION"
-    create = hints.command("service", "create", service, "--database", "DATABASE", "--queue", "QUEUE")
-    end = hints.command("conversation", "end", conversation, "--cleanup")
+    create = hints.command("service", "create", "SERVICE", "--database", "DATABASE", "--queue", "QUEUE")
+    end = hints.command("conversation", "end", "CONVERSATION", "--cleanup")
     return f". `{create}` creates it; if the name is wrong, `{end}` drops what waits"
 
 

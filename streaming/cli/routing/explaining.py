@@ -29,6 +29,9 @@ from streaming.wire.topics import Topics
 
 T = TypeVar("T")
 
+# The title of the result of an explanation.
+RESULT = "=>"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -77,18 +80,26 @@ class Result:
 
     def as_text(self) -> str:
         """Returns lines for people."""
+        lines = [self.heading()]
+        for title, each in self.fields():
+            lines.append(f"  => {each[0]}" if title == RESULT else f"  {title:<7} {each[0]}")
+            lines += [f"          {line}" for line in each[1:]]
+        return "\n".join(map(printable, lines))
+
+    def heading(self) -> str:
+        """Returns the line that says which message it is about."""
         asked = self.case.conversation
         sender = "from another instance" if asked.incoming else f"from database {asked.from_database}"
         names = f" at broker instance {asked.to_broker_instance}" if asked.to_broker_instance else ""
         reply = "" if asked.is_initiator else ", sent by the target"
-        lines = [f"{self.case.name}: a message {sender} to service {asked.to_service}{names}{reply}"]
+        return f"{self.case.name}: a message {sender} to service {asked.to_service}{names}{reply}"
+
+    def fields(self) -> Iterator[tuple[str, list[str]]]:
+        """Yields the title and the lines of each step, and at last of the result."""
         for step in self.explanation.steps:
-            lines.append(f"  {step.title:<7} {step.text}")
-            lines += [f"            {name}: {why}" for name, why in step.passed_over.items()]
-            if step.others:
-                lines.append(f"            and {step.others:,} more routes")
-        lines.append(f"  => {self._summary()}")
-        return "\n".join(map(printable, lines))
+            lines = [step.text, *(f"  {name}: {why}" for name, why in step.passed_over.items())]
+            yield step.title, [*lines, *([f"  and {step.others:,} more routes"] if step.others else [])]
+        yield RESULT, [self._summary()]
 
     def _summary(self) -> str:
         decision = self.decision
