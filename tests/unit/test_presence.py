@@ -297,3 +297,13 @@ def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:
     assert len(commands) >= 7
     for command in commands:
         assert re.search(r"\b(introduce|say_age)\(", command), command[:200]
+
+
+def test_diagnose_says_first_that_topics_are_missing_without_which_no_program_can_work(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.members = []
+    monkeypatch.setattr(Admin, "find_topics", lambda *_: {})
+    done = CliRunner().invoke(app, ["diagnose"])
+    assert str(done.exception).startswith("Topics are missing: queue-monitors. Create them: run `queue-activation top")
+    assert done.output == ""

@@ -1,6 +1,7 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -312,6 +313,8 @@ def diagnose(
     topics = Topics(topic_prefix)
     kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
     tell = partial(_tell, as_json=as_json)
+    if kafka is not None:
+        _require_topics(kafka, topics)
     if kafka is not None and not running_faults.has_services(kafka, topics):
         running = _running(kafka, topics)
         is_faulty = tell(running.programs(Definitions()))
@@ -337,6 +340,15 @@ def diagnose(
         is_faulty |= tell(diagnosing.faults(source, kafka, topics, running.open_conversations(found)))
         is_faulty |= tell(running.work())
     _end(is_faulty, as_json)
+
+
+def _require_topics(kafka: "Cluster", topics: Topics) -> None:
+    """Checks that the monitor's topics exist, as no program can work without them; not if this user may not look."""
+    from streaming.kafka.access import AccessDeniedError, rights
+    from streaming.kafka.admin import Admin
+
+    with suppress(AccessDeniedError):
+        Admin(kafka).require_topics(rights(reads=[topics.monitors]))
 
 
 def _running(kafka: "Cluster", topics: Topics) -> "running_faults.RunningInstance":
