@@ -133,10 +133,14 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
 
 def test_a_task_that_the_monitor_has_given_up_is_not_started(hosting: Hosting) -> None:
     hosting.configure("name = '*'\ncommand = 'true'")
-    late = hosting.start("orders", expires_in_s=-0.001)
-    with hosting.host():
-        (failed,) = hosting.wait_for(late, type="TASK_FAILED_TO_START")
-        assert "came too late" in failed["reason"]
+    late = [hosting.start("orders", expires_in_s=-0.001) for _ in range(3)]
+    with hosting.host() as host:
+        for task in late:
+            (failed,) = hosting.wait_for(task, type="TASK_FAILED_TO_START")
+            assert "came too late" in failed["reason"]
+        wait_until(
+            lambda: any("2 more tasks came too late" in line for line in host.lines), DEADLINE_S, "the line about them"
+        )
 
 
 def test_invalid_records_hold_up_no_task(hosting: Hosting) -> None:

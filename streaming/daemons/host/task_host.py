@@ -20,6 +20,7 @@ from streaming.core.numbers import plural
 from streaming.core.times import readable_time
 from streaming.daemons.host.config import HostConfig
 from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
+from streaming.daemons.host.late_tasks import LateTasks
 from streaming.daemons.host.reports import Reports
 from streaming.daemons.host.run_function import CANNOT_IMPORT
 from streaming.daemons.host.start_records import StartRecord, StartRecords
@@ -37,6 +38,9 @@ from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToStart, TaskStarted
 from streaming.wire.output_records import StartActivatedTask
 from streaming.wire.topics import Topics
+
+_TOO_LATE = "it came too late"
+_SOONER = "a second Ctrl-C ends them now"
 
 # The line that a host prints when it begins to take tasks. Programs wait for exactly this line.
 READY = "host ready"
@@ -123,6 +127,7 @@ class TaskHost:
         self._hosted: dict[str, _Hosted] = {}
         self._had_room = True
         self._restarted = 0
+        self._late = LateTasks(say)
         self._next_look_ms = 0
         self._take_from_ms = 0
         self._has_left = False
@@ -191,7 +196,9 @@ class TaskHost:
             self._look_at_config()
         is_wanted = self._has_room() and now_ms >= self._take_from_ms and not self._reports.is_kafka_away
         record = self._records.take(timeout_s, is_wanted)
-        if record is not None:
+        if record is None:
+            self._late.end()
+        else:
             self._consider(record)
 
     def _look_at_config(self) -> None:
@@ -226,7 +233,7 @@ class TaskHost:
         config = self._config.current
         deadline_ms = _now_ms() + config.stop_timeout_ms
         if self._hosted:
-            self._say(f"stopping: {self._those_that_run()} may take up to {config.stop_timeout} to end")
+            self._say(f"stopping: {self._those_that_run()} may take up to {config.stop_timeout} to end; {_SOONER}")
         while self._hosted and _now_ms() < deadline_ms and not hurry.wait(STEP_S):
             self._attend()
         self._end_all()
@@ -250,7 +257,10 @@ class TaskHost:
             refusal, wanted = self._decide(record, task)
             if wanted is None:
                 self._taking.commit(record, TaskFailedToStart(task.queue, task.task_id, reason=refusal))
-                self._tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=refusal))
+                is_told = not refusal.startswith(_TOO_LATE) or self._late.is_first()
+                (self._tell if is_told else self._on_change)(
+                    TaskChange(TaskEvent.FAILED_TO_START, task, reason=refusal)
+                )
                 return
             self._taking.commit(record, TaskStarted(task.queue, task.task_id, self._name))
         except NotTakenError as error:
@@ -266,7 +276,7 @@ class TaskHost:
     def _decide(self, record: StartRecord, task: StartActivatedTask) -> tuple[str, Invocation | None]:
         """Returns why the task is refused and None, or an empty text and the program to start."""
         if wall_clock.now_ms() >= record.expires_ms:
-            return f"it came too late: the monitor gave it up at {readable_time(task.expires_at)}", None
+            return f"{_TOO_LATE}: the monitor gave it up at {readable_time(task.expires_at)}", None
         try:
             wanted = invocation(self._config.current, task, self._connection)
             require_program(wanted)
