@@ -41,7 +41,7 @@ def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) ->
 def duration(name: str, help_text: str, *, may_be_none: bool = False) -> Any:
     """Returns an option that takes a duration."""
     parser = durations.parse_or_none if may_be_none else durations.parse
-    return option(name, help_text, parser=parser, metavar="DURATION")
+    return option(name, help_text, parser=parser, metavar="<duration>")
 
 
 def part_of_definition(name: str, help_text: str, **more: Any) -> Any:

@@ -92,7 +92,7 @@ ExternalActivationTimeout = Annotated[
         "Request another reader this long (30s, 2m) after the last if no RECEIVE has come and messages are unread; "
         "`none`: never. If never set, the monitor's option applies.",
         parser=durations.parse_or_none,
-        metavar="DURATION",
+        metavar="<duration>",
     ),
 ]
 Notification = Annotated[
@@ -359,6 +359,8 @@ def _warn_of_readers_without_a_partition(
 
     if max_queue_readers is None:
         return
+    if max_queue_readers == 0:
+        say(f"warning: no task is ever started for queue {queue} with --max-queue-readers 0", err=True)
     partitions = partitions_of(kafka, topics, queue)
     if partitions is not None and partitions < max_queue_readers:
         say(

@@ -55,8 +55,8 @@ _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 _POLL_INTERVAL_S = 0.1
 # The broker before the reason for a failed connection, and the state of the connection after it.
 _LIBRDKAFKAS_DETAILS = re.compile(r"^\S+: | \(after \d+ms in state .*")
-# A user who waits longer than this is told what for.
-_SILENCE_S = 2.0
+# A user who waits longer than this is told what for. A busy broker may take some seconds to answer.
+_SILENCE_S = 5.0
 
 _log = logging.getLogger(__name__)
 

@@ -50,3 +50,10 @@ def test_readers_without_a_partition_are_warned_of(
     alter(monkeypatch, WITH_ACTIVATION, f"--max-queue-readers={readers}")
     warned = f"warning: topic orders has {PARTITIONS} partitions, so of {readers} readers no more than {PARTITIONS}"
     assert any(line.startswith(warned) for line in lines) is is_warned
+
+
+def test_a_queue_without_readers_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(queue, "say", lambda line, **_: lines.append(line))
+    alter(monkeypatch, WITH_ACTIVATION, "--max-queue-readers=0")
+    assert "warning: no task is ever started for queue orders with --max-queue-readers 0" in lines

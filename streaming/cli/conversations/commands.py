@@ -75,7 +75,7 @@ Idle = Annotated[
         "Only the endpoints in whose conversation no program has said anything for so long (12h, 7d); exact to ten "
         "minutes.",
         parser=durations.parse,
-        metavar="DURATION",
+        metavar="<duration>",
     ),
 ]
 Limit = Annotated[
@@ -85,7 +85,7 @@ Limit = Annotated[
 Timeout = Annotated[
     Duration,
     part_of_definition(
-        "--timeout", "How long to wait for the router to show a result.", parser=durations.parse, metavar="DURATION"
+        "--timeout", "How long to wait for the router to show a result.", parser=durations.parse, metavar="<duration>"
     ),
 ]
 
@@ -197,7 +197,7 @@ def end(
         str | None,
         typer.Argument(
             metavar="CONVERSATION",
-            help="The conversation's identifier, or a beginning that no other one has; without it, a filter.",
+            help="The conversation's identifier, or a beginning that no other one has. Without it, a filter is needed.",
         ),
     ] = None,
     side: OfSide = None,

@@ -48,7 +48,7 @@ Lifetime = Annotated[
         "--lifetime",
         "How long the route matches, in whole seconds (10m, 1h); without it, forever.",
         parser=durations.parse,
-        metavar="DURATION",
+        metavar="<duration>",
     ),
 ]
 MirrorAddress = Annotated[
