@@ -1,4 +1,4 @@
-"""What a program is told about a service that the router does not know."""
+"""A program that names a service which the router does not know is told what to do."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What commands say that wait for a router: whether one runs, and after some seconds what they wait for."""
+"""Says for commands that need a router whether one runs, and after some seconds what they wait for."""
 
 import time
 
