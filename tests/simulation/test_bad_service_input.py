@@ -13,7 +13,7 @@ from confluent_kafka import murmur2
 
 from streaming.core.routing.conversation import Instance
 from streaming.spark.blocks import RECORDS
-from streaming.spark.routing.run_shard import run_shard
+from streaming.spark.routing import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
@@ -163,7 +163,7 @@ class Scene:
 
 def run(state: Any, batch_ms: int, rows: list[Row]) -> TakenShard:
     """Takes the shard through a batch."""
-    return run_shard(state, pa.Table.from_pylist(rows, RECORDS), batch_ms, SETTINGS, PARTITION)
+    return run_shard.run_shard(state, pa.Table.from_pylist(rows, RECORDS), batch_ms, SETTINGS, PARTITION)
 
 
 def decisions_in(rows: list[OutputRow]) -> list[Row]:

@@ -22,7 +22,8 @@ from streaming.wire.service_commands import (
     ServiceCommand,
 )
 from tests.support.instances_simulation import DATABASE, NORTH, SERVICES, SOUTH, TOLD, Simulation, routes
-from tests.support.instances_world import Site
+from tests.support.instances_world import MakeShard, Site
+from tests.support.plain_shard import PlainShard
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -36,8 +37,8 @@ LONG_MS = 9 * DAY_MS
 class Outages(Simulation):
     """Three instances over days."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, make: MakeShard = PlainShard) -> None:
+        super().__init__(seed, make)
         for site in self.sites.values():
             site.shard.settings = replace(site.shard.settings, tombstone_ms=30 * MINUTE_MS)
         # Address -> the instant at which its router starts again.

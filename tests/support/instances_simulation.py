@@ -25,7 +25,8 @@ from streaming.wire.service_commands import (
 )
 from tests.support.instances_asking import ConfigurationService
 from tests.support.instances_mirror import Mirrored
-from tests.support.instances_world import Network, Site
+from tests.support.instances_world import MakeShard, Network, Site
+from tests.support.plain_shard import PlainShard
 
 STEPS_OF_ONE_WORLD = 500
 ADDRESSES = ("tcp://north:1", "tcp://south:1", "tcp://west:1")
@@ -60,11 +61,11 @@ def settings(random: Random) -> ConversationSettings:
 class Simulation:
     """Three instances with their programs and administrators."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, make: MakeShard = PlainShard) -> None:
         self.random = Random(seed)  # noqa: S311  (no secret)
         self.network = Network(self.random)
         limits = settings(self.random)
-        self.sites = {address: Site(self.network, address, limits) for address in ADDRESSES}
+        self.sites = {address: Site(self.network, address, limits, make) for address in ADDRESSES}
         # Addresses that the instances do not know as their own.
         self.network.sites |= {alias(address): site for address, site in self.sites.items()}
         for site in self.sites.values():

@@ -131,6 +131,7 @@ class PlainShard:
         touched: The conversations that the last batch has taken up and not removed, by id.
         away: Address -> the instant until which it counts as not reachable.
         number: Its partition.
+        partitions: The number of partitions.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
         round_trip_ms: The time until other instances acknowledge.
@@ -150,6 +151,7 @@ class PlainShard:
     starts: list[int] = field(default_factory=list)
     away: dict[str, int] = field(default_factory=dict)
     number: int = 0
+    partitions: int = PARTITIONS
     questions: Questions = field(default_factory=Questions)
     mirrors: Mirrors = field(default_factory=Mirrors)
     round_trip_ms: int = 0
@@ -227,7 +229,7 @@ class PlainShard:
                 for instants in (self.wakes, self.dues, self.agains):
                     instants.pop(name, None)
         if self.number == 0:
-            ask_for_routes(context, needed, self, SECRET, (self.number, PARTITIONS))
+            ask_for_routes(context, needed, self, SECRET, (self.number, self.partitions))
         self.starts = []
         for offset, timestamp_ms, envelope in batch.messages:
             self.starts.append(len(context.decisions))
