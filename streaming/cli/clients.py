@@ -65,17 +65,16 @@ def queues(
     waits for a reader, the table says what keeps the activator from starting one.
     """
     from streaming.cli import activators, tables
-    from streaming.cli.presence import introduce, is_observer_running
+    from streaming.cli.presence import introduce, look
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
-    introduce(kafka, topics, "monitor", as_json=as_json)
-    observer_runs = is_observer_running(kafka, topics, rows)
+    present = look(kafka, topics, rows, monitor=introduce(kafka, topics, "monitor", as_json=as_json))
     troubles = [] if as_json else activators.problems(kafka, topics, rows)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
-    view = partial(tables.monitors_view, troubles=troubles, observer_runs=observer_runs)
+    view = partial(tables.monitors_view, troubles=troubles, present=present)
     tables.print_rows(rows, view, nobody, as_json)
 
 
@@ -89,20 +88,19 @@ def tasks(
 
     Says so of tasks that no host has taken, with what to do.
     """
-    from streaming.cli import tables
-    from streaming.cli.presence import introduce
+    from streaming.cli import presence, tables, task_failures
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
-    introduce(kafka, topics, "monitor", as_json=as_json)
-    tables.print_rows(rows, tables.tasks_view, "no task is running", as_json)
-    if as_json:
-        return
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        for line in tables.failures(tables.read_monitors(follower)):
-            say(line)
+        monitors = [row for row in tables.read_monitors(follower) if presence.needs_host(row)]
+    may_run = presence.introduce(kafka, topics, "monitor", as_json=as_json)
+    present = presence.look(kafka, topics, monitors, monitor=may_run)
+    tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)
+    for line in [] if as_json else task_failures.failures(monitors, present):
+        say(line)
 
 
 def workload(

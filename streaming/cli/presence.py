@@ -4,7 +4,7 @@ Each program is a member of a consumer group. Monitor and router leave a sign of
 committed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 import typer
 
 from streaming.cli.lines import say
+from streaming.cli.present import Present
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
+from streaming.daemons.host import config as host
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.observer import sole_observer
 from streaming.daemons.router import sole_router
@@ -35,9 +37,14 @@ PROGRAMS = {
     "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
     "observer": (sole_observer.GROUP_ID, "no reader is started for the consumer groups that it watches"),
     "activator": (DEFAULT_GROUP_ID, "no program is started for the notifications"),
+    "host": (host.GROUP_ID, "unless one with another --group-id runs, no task of internal activation is run"),
 }
 # The command of a program that is not its name alone.
-_COMMANDS = {"observer": ("observe", "--config", "FILE"), "activator": ("activator", "--config", "FILE")}
+_COMMANDS = {
+    "observer": ("observe", "--config", "FILE"),
+    "activator": ("activator", "--config", "FILE"),
+    "host": ("host", "--config", "FILE"),
+}
 _OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
 
 _NO_SIGN = {
@@ -93,7 +100,7 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str) -> str:
     alone = hints.command(*_COMMANDS.get(program, (program,)))
     others = [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
     asked = [started(partial(_may_run, kafka, topics, other)) for other in others]
-    if any(each.result() for each in asked):
+    if not others or any(each.result() for each in asked):
         return f"Start one: `{alone}`"
     file = ["FILE"] if program in _OF_FILE else []
     what = "all that the activator's FILE needs" if file else "all that services need"
@@ -122,11 +129,23 @@ def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: s
     return runs
 
 
-def is_observer_running(kafka: Cluster, topics: Topics, rows: Iterable[Mapping[str, Any]]) -> bool | None:
-    """Returns whether an observer runs, and says so if not; None: it is not known, or no row of the view needs one."""
-    if all(row.get("members") is None for row in rows):
-        return None
-    return warn_of_absence(kafka, topics, "observer")
+def look(kafka: Cluster, topics: Topics, rows: Collection[Mapping[str, Any]], *, monitor: bool) -> Present:
+    """Returns who is there of those whom rows of the monitors view need; says on the standard error who is missing.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        rows: The rows.
+        monitor: Whether a monitor may run.
+    """
+    needed = {"host": any(map(needs_host, rows)), "observer": any(row.get("members") is not None for row in rows)}
+    host, observer = (warn_of_absence(kafka, topics, each) if is_needed else None for each, is_needed in needed.items())
+    return Present(monitor, host, observer)
+
+
+def needs_host(row: Mapping[str, Any]) -> bool:
+    """Returns whether a host runs the tasks of a queue, by its row of the monitors view."""
+    return row["max_queue_readers"] is not None and bool(row.get("is_activation_enabled", True))
 
 
 def introduce(

@@ -251,16 +251,15 @@ def show(
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
     from streaming.cli import queue_facts, queue_show, tables
-    from streaming.cli.presence import introduce, warn_of_absence
+    from streaming.cli.presence import introduce, look, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     facts = queue_facts.find(kafka, topics, queue)
     if not facts.is_known:
         warn_of_absence(kafka, topics, "monitor")
         raise queue_facts.no_queue(kafka, queue)
-    facts.is_watched = introduce(kafka, topics, "monitor", as_json=as_json)
-    if facts.group is not None:
-        facts.observer_runs = warn_of_absence(kafka, topics, "observer")
+    may_run = introduce(kafka, topics, "monitor", as_json=as_json)
+    facts.present = look(kafka, topics, [facts.needs], monitor=may_run)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AclOperation
 from streaming.cli import activators, group_facts, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
+from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation import events
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
 from streaming.core.activation.queue import Queue
@@ -50,9 +51,8 @@ class QueueFacts:
         activations: The last notifications, oldest first.
         activators: What the activators say about it.
         no_activator: If none has said anything: why, as far as it is known.
-        is_watched: Whether a monitor may run.
         group: The consumer group that it stands for; None: it is a queue whose readers report.
-        observer_runs: Whether an observer runs; None: that is not known, or it needs none.
+        present: Who is there of those that it needs.
     """
 
     name: str
@@ -64,14 +64,23 @@ class QueueFacts:
     activations: list[Activation] = field(default_factory=list)
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
-    is_watched: bool = True
     group: GroupFacts | None = None
-    observer_runs: bool | None = None
+    present: Present = NOBODY_MISSING
 
     @property
     def is_known(self) -> bool:
         """Returns whether a command has created the queue, the monitor knows it, or an entry names its group."""
         return self.definition is not None or self.row is not None or self.group is not None
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """Returns the fields of its row that say whom it needs. The monitor may not have written one yet."""
+        clause = None if self.definition is None else self.definition.activation
+        return {
+            "max_queue_readers": None if clause is None else clause.max_queue_readers,
+            "is_activation_enabled": clause is not None and clause.is_on,
+            "members": None if self.group is None else self.group.members,
+        }
 
     @property
     def blind(self) -> str:

@@ -7,8 +7,10 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import UNCERTAIN, failure, observed, state_name, unread_count
+from streaming.cli.tables import UNCERTAIN, observed, state_name, unread_count
+from streaming.cli.task_failures import failure
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
@@ -42,9 +44,9 @@ def explanation(facts: QueueFacts) -> list[str]:
             next_start_at=_time(row.get("next_start_time")),
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
-            is_watched=facts.is_watched,
+            is_watched=facts.present.monitor,
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
-            observed=observed(row, facts.observer_runs, facts.blind),
+            observed=observed(row, facts.present.observer, facts.blind),
         )
     )
 
@@ -111,7 +113,7 @@ def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:
         "notifications": _notification_lines(facts),
         "procedure": _procedure_lines(facts),
         "sessions": [_session(name, session) for name, session in facts.sessions.items()],
-        "tasks": [_task(row) for row in facts.tasks],
+        "tasks": [_task(row, facts.present) for row in facts.tasks],
     }
     if facts.group is None:
         return sections
@@ -126,7 +128,7 @@ def printable_lines(lines: Iterable[str]) -> str:
 
 def _state(facts: QueueFacts) -> list[str]:
     row = facts.row
-    if row is None and facts.is_watched:
+    if row is None and facts.present.monitor:
         reported = "of this queue" if facts.group is None else "of this consumer group: no observer has reported it"
         return [f"unknown to the monitor, which has read no record {reported}", *explanation(facts)]
     if row is None:
@@ -176,7 +178,7 @@ def _procedure_lines(facts: QueueFacts) -> list[str]:
     lines = [
         f"{clause.procedure_name or 'no name'}, {_on_off(clause.is_on)}, at most {clause.max_queue_readers} at a time"
     ]
-    problem = None if facts.row is None else failure(facts.row)
+    problem = None if facts.row is None else failure(facts.row, facts.present)
     return lines if problem is None else [*lines, problem]
 
 
@@ -189,13 +191,13 @@ def _session(name: str, session: Session) -> str:
     return f"{name}  {', '.join(parts)}"
 
 
-def _task(row: dict[str, Any]) -> str:
-    where = row["host"] or "a host without a name" if row["is_confirmed"] else None
-    how = (
-        f"runs on {where}"
-        if where
-        else f"not taken by a host yet; does `{hints.command('host', '--config', 'FILE')}` run?"
-    )
+def _task(row: dict[str, Any], present: Present) -> str:
+    if row["is_confirmed"]:
+        how = f"runs on {row['host'] or 'a host without a name'}"
+    elif present.host is None:
+        how = f"not taken by a host yet; does `{hints.command('host', '--config', 'FILE')}` run?"
+    else:
+        how = "not taken by a host yet" if present.host else "not taken by a host: none runs"
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
 
 

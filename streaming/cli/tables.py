@@ -15,6 +15,8 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.lines import say
+from streaming.cli.present import NOBODY_MISSING, Present
+from streaming.cli.task_failures import failures
 from streaming.core.activation.explanation import Observed
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.numbers import plural
@@ -167,22 +169,22 @@ UNCERTAIN = (
 )
 
 
-def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), observer_runs: bool | None = None) -> Group:
+def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Present = NOBODY_MISSING) -> Group:
     """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
 
     Args:
         rows: The rows.
         troubles: What keeps activators from starting readers.
-        observer_runs: Whether an observer runs; None if that is not known.
+        present: Who is there.
     """
     states = dict.fromkeys(map(state_name, rows))
     return Group(
-        monitors_table(rows, observer_runs),
+        monitors_table(rows, present),
         Text(),
         *(Sentence(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
-        *(Sentence(line, "red") for line in (*failures(rows), *_unheard(rows, observer_runs), *troubles)),
+        *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present.observer), *troubles)),
         Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
     )
 
@@ -224,25 +226,6 @@ def queue_names(queues: Sequence[str]) -> str:
     return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
-def failures(rows: list[dict[str, Any]]) -> list[str]:
-    """Returns a line for each queue whose tasks fail."""
-    return [printable(f"{row['queue']}: {problem}") for row in rows if (problem := failure(row)) is not None]
-
-
-def failure(row: dict[str, Any]) -> str | None:
-    """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
-    since = f" since {instant_utc(row['failing_since'])}" if row.get("failing_since") else ""
-    procedure = f"procedure {row.get('failing_procedure') or 'without a name'}"
-    why = f": {row['task_failure']}" if row.get("task_failure") else ""
-    failures = row.get("task_failures", 0)
-    if not failures:
-        return None
-    times = "has failed" if failures == 1 else f"has failed {failures} times in a row"
-    next_start = row.get("next_start_time")
-    again = f", and is tried again at {instant_utc(next_start)}" if next_start else ""
-    return f"{procedure} {times}{since}{again}{why}"
-
-
 def state_name(row: dict[str, Any]) -> str:
     """Returns the state of a row of the monitors view; for a queue without a monitor, the reason why it has none."""
     return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
@@ -259,7 +242,7 @@ def unread_count(row: dict[str, Any]) -> str:
     return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"
 
 
-def monitors_table(rows: list[dict[str, Any]], observer_runs: bool | None = None) -> RecordTable:
+def monitors_table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> RecordTable:
     """Returns the monitors view as a table; `queues --json` has all fields."""
     has_tasks = any(row["max_queue_readers"] is not None for row in rows)
     has_groups = any(map(observed, rows))
@@ -281,7 +264,7 @@ def monitors_table(rows: list[dict[str, Any]], observer_runs: bool | None = None
             cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
             Text(unread_count(row)),
             Text(str(row["tasks_waiting"])),
-            *(_group_cells(observed(row, observer_runs), row["unread_messages"]) if has_groups else []),
+            *(_group_cells(observed(row, present.observer), row["unread_messages"]) if has_groups else []),
             *([_tasks_cell(row)] if has_tasks else []),
             Text(f"{row['activation_sequence']:,}"),
             cell(instant(row["last_activated_time"])),
@@ -362,13 +345,15 @@ def _tasks_cell(row: dict[str, Any]) -> Text:
     return Text(f"{running}/{most}", "yellow" if running >= most else "")
 
 
-def tasks_view(rows: list[dict[str, Any]]) -> Group:
+def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Group:
     """Returns the running tasks for people, with what to do if no host takes them; `tasks --json` has all fields."""
     waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
     if not waiting:
         return Group(_tasks_table(rows))
     since = f"{'the first ' if len(waiting) > 1 else ''}since {instant_utc(waiting[0])}"
     what_to_do = f"Does a host run? One is started with: `{hints.command('host', '--config', 'FILE')}`"
+    if present.host is not None:
+        what_to_do = "The end of the hosts' logs says why" if present.host else "None runs"
     line = f"no host has taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
     return Group(_tasks_table(rows), Text(), Sentence(line, "yellow"))
 

@@ -16,6 +16,7 @@ from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
 from streaming.daemons.activator.publishing import Place, opened
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
+from streaming.daemons.host import config as host_config
 from streaming.daemons.monitor import monitor, sole_monitor
 from streaming.daemons.observer.observer import Observer
 from streaming.daemons.observer.settings import ObserverSettings
@@ -144,7 +145,14 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]
     described = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
     documented = [(client, name) for client, name in described if client.startswith("`diagnose`")]
-    groups = (sole_router.GROUP_ID, transport.GROUP_ID, sole_monitor.GROUP_ID, DEFAULT_GROUP_ID, OBSERVER.group_id)
+    groups = (
+        sole_router.GROUP_ID,
+        transport.GROUP_ID,
+        sole_monitor.GROUP_ID,
+        DEFAULT_GROUP_ID,
+        OBSERVER.group_id,
+        host_config.GROUP_ID,
+    )
     assert documented == [
         ("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, Topics().service_progress, *groups)
     ]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from streaming.cli import presence, tables
 from streaming.cli.main import app
+from streaming.cli.present import Present
 from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka import topic_follower
@@ -26,6 +27,7 @@ from tests.support.routing_scene import scene, service
 
 NOW_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z
 TOPICS = Topics("p-")
+PLAIN: dict[str, Any] = {"members": None, "max_queue_readers": None, "is_activation_enabled": False}
 
 
 class Kafka:
@@ -271,16 +273,34 @@ class TestHowToStart:
 
 
 @pytest.mark.parametrize(("members", "runs"), [([], False), ([object()], True), (RightMissingError("no right."), None)])
-def test_views_of_groups_say_that_no_observer_runs(
-    kafka: Kafka, capsys: pytest.CaptureFixture[str], members: Any, runs: bool | None
+@pytest.mark.parametrize(
+    ("program", "row"),
+    [("observer", PLAIN | {"members": 0}), ("host", PLAIN | {"max_queue_readers": 2, "is_activation_enabled": True})],
+)
+def test_views_say_that_a_program_does_not_run_which_one_of_their_queues_needs(  # noqa: PLR0917
+    kafka: Kafka,
+    capsys: pytest.CaptureFixture[str],
+    members: Any,
+    runs: bool | None,
+    program: str,
+    row: dict[str, Any],
 ) -> None:
     kafka.members = members
     cluster = Cluster("localhost:1")
-    assert presence.is_observer_running(cluster, TOPICS, [{"members": None}, {}]) is None
+    off = PLAIN | {"max_queue_readers": 2, "is_activation_enabled": False}
+    assert presence.look(cluster, TOPICS, [PLAIN, off], monitor=True) == Present()
     assert capsys.readouterr().err == "", "no queue of the view needs one"
-    assert presence.is_observer_running(cluster, TOPICS, [{"members": None}, {"members": 0}]) is runs
-    said = {False: "no observer is in the consumer group", True: "", None: "whether an observer runs is unknown"}
-    assert capsys.readouterr().err.startswith(said[runs])
+    assert getattr(presence.look(cluster, TOPICS, [PLAIN, row], monitor=True), program) is runs
+    said = {
+        False: f"no {program} is in the consumer group",
+        True: "",
+        None: f"whether {'an' if program == 'observer' else 'a'} {program} runs is unknown",
+    }
+    err = capsys.readouterr().err
+    assert err.startswith(said[runs])
+    assert (f"`queue-activation {'observe' if program == 'observer' else 'host'} --config FILE`" in err) == (
+        runs is False
+    )
 
 
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:

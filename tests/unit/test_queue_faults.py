@@ -4,12 +4,13 @@ The sentences are those of `queue show` and `queues`.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 import pytest
 
-from streaming.cli import activators
+from streaming.cli import activators, tables
 from streaming.cli.activators import Told, absence
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import explanation
@@ -101,6 +102,52 @@ def test_tasks_that_fail_and_a_queue_that_is_off_are_found() -> None:
     assert "procedure read has failed 3 times in a row since 9999-01-01 00:10:00 UTC" in found([failing])[0].problem
     assert found([off])[0].problem == " ".join(["3 unread messages.", *explanation(QueueFacts("off", None, None, off))])
     assert found([off | {"unread_messages": 0}]) == []
+
+
+class TestHosts:
+    """Queues with internal activation wait for a host."""
+
+    ROW = row(task_failures=4, failing_procedure="read", task_failure="no entry for it", max_queue_readers=2)
+
+    def find(self, monkeypatch: pytest.MonkeyPatch, members: Any, *rows: dict[str, Any]) -> list[Fault]:
+        def find_members(*_: object) -> list[GroupMember]:
+            if isinstance(members, Exception):
+                raise members
+            return [GroupMember(None, "host", "host-1", 1)] * int(members)
+
+        monkeypatch.setattr(Admin, "members", find_members)
+        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
+        monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
+        monkeypatch.setattr(activators, "read", lambda *_: {})
+        return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+
+    def test_that_none_runs_is_told_once_with_the_command_that_starts_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        idle = row("idle", "INACTIVE", 0, max_queue_readers=1)
+        down, failing = self.find(monkeypatch, 0, self.ROW, idle)
+        assert (down.kind, down.where) == ("program down", "host")
+        assert "no host is in the consumer group p-queue-activation-host" in down.problem
+        assert "(2 queues: orders, idle)" in down.problem
+        assert down.problem.endswith("Start one: `queue-activation host --config FILE`")
+        assert (
+            failing.problem
+            == "procedure read has failed 4 times in a row. No host runs; the last time: no entry for it"
+        )
+
+    def test_one_that_runs_or_is_not_needed_is_not_missed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        [failing] = self.find(monkeypatch, 1, self.ROW)
+        assert failing.problem == "procedure read has failed 4 times in a row: no entry for it"
+        off = row("off", "INACTIVE", 0, max_queue_readers=1, is_activation_enabled=False)
+        assert self.find(monkeypatch, 0, row("plain", "INACTIVE", 0), off) == []
+
+    def test_who_may_not_look_at_the_hosts_sees_the_other_faults(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert [fault.kind for fault in self.find(monkeypatch, RightMissingError("no right."), self.ROW)] == [
+            "tasks fail"
+        ]
+        assert "whether a host runs is unknown: no right." in capsys.readouterr().err
 
 
 class TestObservers:

@@ -9,6 +9,7 @@ from rich.console import Console
 from streaming.cli import queue_facts
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
+from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
@@ -60,7 +61,7 @@ def test_a_queue_that_is_off_is_called_so_and_has_its_last_activations() -> None
 
 def test_without_a_monitor_the_state_begins_with_that() -> None:
     for row, after in ((None, "No monitor runs, and the last one"), (OFF, "No monitor runs. This is as the last one")):
-        facts = QueueFacts("orders", 1, None, row, is_watched=False)
+        facts = QueueFacts("orders", 1, None, row, present=Present(monitor=False))
         console = Console(file=io.StringIO(), width=200)
         console.print(show(facts))
         assert after in console.file.getvalue()  # type: ignore[attr-defined]
@@ -156,7 +157,7 @@ def lines_of(facts: QueueFacts) -> dict[str, str]:
 
 
 def test_of_a_queue_that_stands_for_a_group_the_group_and_its_topics_are_shown() -> None:
-    facts = QueueFacts("orders", None, None, OFF | SILENT, group=GROUP, observer_runs=True)
+    facts = QueueFacts("orders", None, None, OFF | SILENT, group=GROUP, present=Present(observer=True))
     sections = lines_of(facts)
     assert [*sections] == ["state", "group", "topics", "activator", "last notified"]
     assert sections["group"] == "readers: Stable, 2 members"
@@ -193,7 +194,7 @@ def test_a_group_that_only_the_activators_file_knows_is_explained() -> None:
     needs_topics = "nobody knows which topics it reads: name them in its entry of the activator's file, with `topics`."
     assert needs_topics in state
     assert needs_topics in as_json(facts)["why"][0]
-    facts.is_watched = False
+    facts.present = Present(monitor=False)
     assert needs_topics in lines_of(facts)["state"]
     facts.group = GroupFacts("readers", topics={"parcels": 1})
     assert needs_topics not in lines_of(facts)["state"]
@@ -204,7 +205,9 @@ def test_a_group_that_no_entry_names_any_more_gets_no_promise() -> None:
     for row in (IDLE, SILENT):
         for entry, is_running, is_told in ((None, True, True), ("orders", True, False), (None, False, False)):
             told = [Told(msgspec.structs.replace(TOLD, entry=entry), is_running, 0)]
-            facts = QueueFacts("orders", None, None, OFF | row, activators=told, group=GROUP, observer_runs=True)
+            facts = QueueFacts(
+                "orders", None, None, OFF | row, activators=told, group=GROUP, present=Present(observer=True)
+            )
             state = lines_of(facts)["state"]
             assert (no_entry in state) == is_told
             assert ("The next message" in state) == (row is IDLE and not is_told)
@@ -213,9 +216,20 @@ def test_a_group_that_no_entry_names_any_more_gets_no_promise() -> None:
 
 def test_without_an_observer_or_a_monitor_nobody_is_said_to_do_anything() -> None:
     for facts in (
-        QueueFacts("orders", None, None, OFF | SILENT, group=GROUP, observer_runs=False),
-        QueueFacts("orders", None, None, OFF | SILENT, group=GROUP, is_watched=False),
+        QueueFacts("orders", None, None, OFF | SILENT, group=GROUP, present=Present(observer=False)),
+        QueueFacts("orders", None, None, OFF | SILENT, group=GROUP, present=Present(monitor=False)),
     ):
         state = lines_of(facts)["state"]
         assert "An observer said that their consumer group had 2 members at " in state
         assert "observer says" not in state
+
+
+def test_a_task_that_no_host_takes_waits_for_nobody_if_none_runs() -> None:
+    task = {"task_id": "0123456789", "sequence": 4, "start_time": "2026-01-02T03:04:05.678Z", "host": None}
+    for host, said in (
+        (None, "not taken by a host yet; does `queue-activation host --config FILE` run?"),
+        (True, "not taken by a host yet"),
+        (False, "not taken by a host: none runs"),
+    ):
+        facts = QueueFacts("orders", 1, None, OFF, tasks=[task | {"is_confirmed": False}], present=Present(host=host))
+        assert lines_of(facts)["tasks"].endswith(said)

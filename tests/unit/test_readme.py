@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from streaming.cli.activators import Told
-from streaming.cli.tables import failure
+from streaming.cli.present import NOBODY_MISSING
+from streaming.cli.task_failures import failure
 from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.queue_monitor import State
 from streaming.daemons.activator.config import Config
@@ -277,7 +278,7 @@ def test_the_guide_quotes_what_queue_show_prints(sentences: list[str]) -> None:
 
 def test_the_guide_quotes_what_queue_show_prints_about_failures_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ages, "today", lambda: "9999-01-31")
-    require_quoted([str(failure(FAILING))])
+    require_quoted([str(failure(FAILING, NOBODY_MISSING))])
     require_quoted(Told(GIVEN_UP, True, 0).lines())
 
 

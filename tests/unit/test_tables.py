@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from streaming.cli import tables
 from streaming.cli.main import app
+from streaming.cli.present import NOBODY_MISSING, Present
+from streaming.cli.task_failures import failure
 from streaming.system import ages
 from streaming.wire.notifications import Activation
 
@@ -32,9 +34,9 @@ TIME = "2026-01-02 03:04:05 UTC"
 FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "read_orders", "task_failure": "no host"}
 
 
-def shown(*rows: dict[str, Any], observer_runs: bool | None = None) -> str:
+def shown(*rows: dict[str, Any], present: Present = NOBODY_MISSING) -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(tables.monitors_view(list(rows), observer_runs=observer_runs))
+    console.print(tables.monitors_view(list(rows), present=present))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return str(text)
 
@@ -64,17 +66,17 @@ def test_only_the_states_that_occur_are_explained() -> None:
 )
 def test_a_procedure_that_fails_is_named(fields: dict[str, Any], said: str) -> None:
     row = ROW | FAILING | fields
-    assert said in str(tables.failure(row))
+    assert said in str(failure(row, NOBODY_MISSING))
     assert "orders: procedure read_orders has failed" in shown(row)
     assert "0/2 failed" in shown(row)
 
 
 def test_a_row_of_an_older_monitor_has_no_failure() -> None:
-    assert tables.failure(ROW) is None
+    assert failure(ROW, NOBODY_MISSING) is None
 
 
 def test_a_procedure_without_a_name_can_fail() -> None:
-    assert "procedure without a name has failed" in str(tables.failure(ROW | {"task_failures": 1}))
+    assert "procedure without a name has failed" in str(failure(ROW | {"task_failures": 1}, NOBODY_MISSING))
 
 
 def test_the_version_and_the_completion() -> None:
@@ -197,18 +199,18 @@ def test_queues_of_which_no_observer_reports_are_named_with_what_to_do() -> None
     text = " ".join(shown(*rows).split())
     assert "5 queues: q0, q1, q2 and 2 more: nothing has been heard of an observer since its last report, so no" in text
     assert "unknown" in text
-    text = " ".join(shown(*rows, observer_runs=True).split())
+    text = " ".join(shown(*rows, present=Present(observer=True)).split())
     assert (
         "5 queues: q0, q1, q2 and 2 more: an observer runs, but has said nothing of it for longer than the quiet "
         "window, so no reader is requested. Does an entry of its file name the consumer group?"
     ) in text
-    assert "q0, q1" not in shown(*rows, observer_runs=False), "that none runs is said before the table"
+    assert "q0, q1" not in shown(*rows, present=Present(observer=False)), "that none runs is said before the table"
 
 
 @pytest.mark.parametrize(("observer_runs", "answer"), [(True, "no"), (None, "no"), (False, "unknown")])
 def test_silence_about_a_group_that_has_nothing_is_no_trouble(observer_runs: bool | None, answer: str) -> None:
     idle = ROW | UNHEARD | {"members": 0, "unread_messages": 0}
-    text = shown(idle, ROW | SEEN | {"queue": "other"}, observer_runs=observer_runs)
+    text = shown(idle, ROW | SEEN | {"queue": "other"}, present=Present(observer=observer_runs))
     [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
     assert line[4:6] == ["0", answer]
     assert "said nothing" not in text
@@ -225,3 +227,18 @@ def test_only_an_answer_that_should_be_known_is_yellow() -> None:
         (True, SEEN | {"one_more": None}, 3, ""),
     ):
         assert tables._group_cells(tables.observed(ROW | fields, observer_runs), unread)[1].style == style
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (None, "Does a host run? One is started with"),
+        (True, "The end of the hosts' logs says why"),
+        (False, "None runs"),
+    ],
+)
+def test_tasks_says_of_tasks_that_no_host_has_taken_whether_one_runs(host: bool | None, said: str) -> None:
+    task = {"queue": "q", "procedure_name": "p", "sequence": 1, "start_time": "2026-01-02T03:04:05.678Z", "host": None}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(tables.tasks_view([task | {"is_confirmed": False, "task_id": "t"}], Present(host=host)))
+    assert f"no host has taken 1 task, since {TIME}. {said}" in console.file.getvalue()  # type: ignore[attr-defined]

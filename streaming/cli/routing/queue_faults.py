@@ -4,10 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from streaming.cli import activators, presence, queue_show, tables
+from streaming.cli import activators, presence, queue_show, tables, task_failures
 from streaming.cli.activators import Told
+from streaming.cli.lines import say
+from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
+from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
@@ -25,11 +28,24 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     """
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         view = tables.read_monitors(follower)
+    down = _without_host(view, kafka, topics)
+    yield from down
     if rows := [row for row in view if _is_of_interest(row)]:
         told = activators.read(kafka, topics, {row["queue"] for row in rows})
         nobody = activators.absence(kafka, topics) if any(_has_nobody(row, told) for row in rows) else None
-        yield from faults(rows, told, nobody)
+        yield from faults(rows, told, nobody, Present(host=False if down else None))
     yield from observer_faults(view, kafka, topics)
+
+
+def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> list[Fault]:
+    """Returns the fault of the host on which queues with internal activation depend: none runs."""
+    names = [row["queue"] for row in view if presence.needs_host(row)]
+    try:
+        down = presence.absence(kafka, topics, "host", f" ({tables.queue_names(names)})") if names else None
+    except AccessDeniedError as error:
+        say(f"whether a host runs is unknown: {error}", err=True)
+        return []
+    return [] if down is None else [Fault("program down", "host", down)]
 
 
 def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:
@@ -58,18 +74,24 @@ def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topi
         yield Fault("program stuck", "observer", why)
 
 
-def faults(rows: Sequence[dict[str, Any]], told: Mapping[str, Sequence[Told]], nobody: str | None) -> Iterator[Fault]:
+def faults(
+    rows: Sequence[dict[str, Any]],
+    told: Mapping[str, Sequence[Told]],
+    nobody: str | None,
+    present: Present = NOBODY_MISSING,
+) -> Iterator[Fault]:
     """Yields the faults of queues, first that they are OFF, then what most of them have.
 
     Args:
         rows: Rows of the monitors view.
         told: Queue -> what the activators say about it.
         nobody: The sentence about activators of which none runs; None if one runs, or this is not known.
+        present: Who is there.
     """
     yield from _off([row for row in rows if not row["is_receive_enabled"] and row["unread_messages"] > 0])
     found: dict[Fault, list[str]] = defaultdict(list)
     for row in rows:
-        for fault in dict.fromkeys(_faults_of(row, told.get(row["queue"], ()), nobody)):
+        for fault in dict.fromkeys(_faults_of(row, told.get(row["queue"], ()), nobody, present)):
             found[fault].append(row["queue"])
     more = "" if len(found) <= _MAX_FAULTS else f". All queues: `{hints.command('queues')}`"
     told_of: Counter[str] = Counter()
@@ -88,7 +110,7 @@ def _has_nobody(row: Mapping[str, Any], told: Mapping[str, Sequence[Told]]) -> b
     return row["state"] == "NOTIFIED" and row["max_queue_readers"] is None and not told.get(row["queue"])
 
 
-def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) -> Iterator[Fault]:
+def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, present: Present) -> Iterator[Fault]:
     """Yields the faults of a queue, without its name."""
     waits = row["state"] == "NOTIFIED"
     for each in told:
@@ -99,7 +121,7 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None) ->
             yield Fault("programs fail", "", why) if is_its_own else Fault("no reader", "", why)
     if nobody is not None and _has_nobody(row, {row["queue"]: [*told]}):
         yield Fault("no reader", "", f"no activator starts a reader: {nobody}")
-    if (failure := tables.failure(row)) is not None:
+    if (failure := task_failures.failure(row, present)) is not None:
         yield Fault("tasks fail", "", failure)
 
 

@@ -8,6 +8,8 @@ from msgspec import Struct, field
 
 from streaming.system import command_template, durations
 
+GROUP_ID = "queue-activation-host"
+
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000
 _PATTERN_CHARACTERS = frozenset("*?[")

@@ -18,7 +18,7 @@ from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import RESTART_TASK_HANDLERS
 from streaming.core.numbers import plural
 from streaming.core.times import readable_time
-from streaming.daemons.host.config import HostConfig
+from streaming.daemons.host.config import GROUP_ID, HostConfig
 from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
 from streaming.daemons.host.late_tasks import LateTasks
 from streaming.daemons.host.reports import Reports
@@ -141,7 +141,7 @@ class TaskHost:
             UserError: Kafka denies access or cannot be reached, or a topic is missing.
         """
         cluster = self._settings.cluster
-        group_id = self._settings.group_id or f"{self._settings.topic_prefix}queue-activation-host"
+        group_id = self._settings.group_id or f"{self._settings.topic_prefix}{GROUP_ID}"
         admin = Admin(cluster)
         admin.require_topics(rights(reads=[self._topics.tasks], writes=[self._topics.receives]))
         admin.require_group(group_id)

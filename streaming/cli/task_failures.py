@@ -1,0 +1,31 @@
+"""Says what is wrong with the tasks of internal activation, in the sentences that all views have."""
+
+from typing import Any
+
+from streaming.cli.present import Present
+from streaming.system.ages import instant_utc
+from streaming.system.logs import printable
+
+
+def failures(rows: list[dict[str, Any]], present: Present) -> list[str]:
+    """Returns a line for each queue whose tasks fail."""
+    return [printable(f"{row['queue']}: {problem}") for row in rows if (problem := failure(row, present)) is not None]
+
+
+def failure(row: dict[str, Any], present: Present) -> str | None:
+    """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
+    failures = row.get("task_failures", 0)
+    if not failures:
+        return None
+    since = f" since {instant_utc(row['failing_since'])}" if row.get("failing_since") else ""
+    times = "failed" if failures == 1 else f"failed {failures} times in a row"
+    procedure = f"procedure {row.get('failing_procedure') or 'without a name'} has {times}{since}"
+    why, again = row.get("task_failure"), _again(row.get("next_start_time"))
+    if present.host is not False:
+        return f"{procedure}{again}{f': {why}' if why else ''}"
+    # What a host has reported is of a host that is gone.
+    return f"{procedure}{again}. No host runs{f'; the last time: {why}' if why else ''}"
+
+
+def _again(next_start: str | None) -> str:
+    return f", and is tried again at {instant_utc(next_start)}" if next_start else ""
