@@ -99,7 +99,7 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str) -> str:
     """
     alone = hints.command(*_COMMANDS.get(program, (program,)))
     others = [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
-    asked = [started(partial(_may_run, kafka, topics, other)) for other in others]
+    asked = [started(partial(may_run, kafka, topics, other)) for other in others]
     if not others or any(each.result() for each in asked):
         return f"Start one: `{alone}`"
     file = ["FILE"] if program in _OF_FILE else []
@@ -108,7 +108,8 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str) -> str:
     return f"Start {what}: `{hints.command('run', *file)}`, or {_a(program)} alone: `{alone}`"
 
 
-def _may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
+def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
+    """Returns whether a program may run: it does, or it is the monitor, and this user may not look."""
     try:
         return is_running(kafka, topics, program)
     except UserError:

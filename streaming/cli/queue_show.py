@@ -18,7 +18,7 @@ from streaming.core.activation.sessions import Session
 from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations, hints
-from streaming.system.ages import instant_utc
+from streaming.system.ages import has_passed, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Fields, Sentence
 
@@ -45,6 +45,8 @@ def explanation(facts: QueueFacts) -> list[str]:
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
             is_watched=facts.present.monitor,
+            is_check_due=has_passed(row["next_check_time"]),
+            is_start_due=has_passed(row.get("next_start_time")),
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
             observed=observed(row, facts.present.observer, facts.blind),
         )
@@ -193,11 +195,13 @@ def _session(name: str, session: Session) -> str:
 
 def _task(row: dict[str, Any], present: Present) -> str:
     if row["is_confirmed"]:
-        how = f"runs on {row['host'] or 'a host without a name'}"
+        how = f"{'runs' if present.monitor else 'ran'} on {row['host'] or 'a host without a name'}"
     elif present.host is None:
         how = f"not taken by a host yet; does `{hints.command('host', '--config', 'FILE')}` run?"
     else:
         how = "not taken by a host yet" if present.host else "not taken by a host: none runs"
+    if not present.monitor:
+        how = f"{how}, when a monitor last wrote"
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"
 
 

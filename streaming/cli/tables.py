@@ -157,6 +157,13 @@ _STATES = {
     "queue OFF": "no notification is written, and no task is started",
     "no monitor": "no notification can be written, and no task can be started",
 }
+# The same where no monitor runs.
+_PAST = {
+    "INACTIVE": "there was nothing to receive",
+    "NOTIFIED": "a reader was requested, and had not come yet",
+    "RECEIVES_OCCURRING": "there were messages",
+}
+_DUE = "due: the instant of the next check has passed, and the monitor checks with one of its next batches"
 
 
 _ONE_MORE = (
@@ -178,10 +185,12 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), pres
         present: Who is there.
     """
     states = dict.fromkeys(map(state_name, rows))
+    meanings = _STATES if present.monitor else _STATES | _PAST
     return Group(
         monitors_table(rows, present),
         Text(),
-        *(Sentence(f"{state}: {_STATES[state]}", "dim") for state in _STATES if state in states),
+        *(Sentence(f"{state}: {meanings[state]}", "dim") for state in _STATES if state in states),
+        *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
         *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present.observer), *troubles)),
@@ -268,11 +277,17 @@ def monitors_table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING
             *([_tasks_cell(row)] if has_tasks else []),
             Text(f"{row['activation_sequence']:,}"),
             cell(instant(row["last_activated_time"])),
-            cell(instant(row["next_check_time"])),
+            cell(_next_check(row, present)),
         ]
         for row in rows
     ]
     return RecordTable(columns_of_rows, cells)
+
+
+def _next_check(row: Mapping[str, Any], present: Present) -> str:
+    """Returns when the monitor checks a queue next. Without a monitor nobody does."""
+    at = row["next_check_time"] if present.monitor else None
+    return "due" if ages.has_passed(at) else instant(at)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), grouped_by: int = 0) -> RecordTable:
@@ -354,7 +369,7 @@ def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) ->
     what_to_do = f"Does a host run? One is started with: `{hints.command('host', '--config', 'FILE')}`"
     if present.host is not None:
         what_to_do = "The end of the hosts' logs says why" if present.host else "None runs"
-    line = f"no host has taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
+    line = f"no host {'has' if present.monitor else 'had'} taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
     return Group(_tasks_table(rows), Text(), Sentence(line, "yellow"))
 
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from streaming.cli.present import Present
-from streaming.system.ages import instant_utc
+from streaming.core.activation.explanation import when
+from streaming.system.ages import has_passed, instant_utc
 from streaming.system.logs import printable
 
 
@@ -17,15 +18,19 @@ def failure(row: dict[str, Any], present: Present) -> str | None:
     failures = row.get("task_failures", 0)
     if not failures:
         return None
+    has = "has" if present.monitor else "had"
     since = f" since {instant_utc(row['failing_since'])}" if row.get("failing_since") else ""
     times = "failed" if failures == 1 else f"failed {failures} times in a row"
-    procedure = f"procedure {row.get('failing_procedure') or 'without a name'} has {times}{since}"
-    why, again = row.get("task_failure"), _again(row.get("next_start_time"))
+    procedure = f"procedure {row.get('failing_procedure') or 'without a name'} {has} {times}{since}"
+    why, again = row.get("task_failure"), _again(row.get("next_start_time"), present)
     if present.host is not False:
         return f"{procedure}{again}{f': {why}' if why else ''}"
     # What a host has reported is of a host that is gone.
     return f"{procedure}{again}. No host runs{f'; the last time: {why}' if why else ''}"
 
 
-def _again(next_start: str | None) -> str:
-    return f", and is tried again at {instant_utc(next_start)}" if next_start else ""
+def _again(next_start: str | None, present: Present) -> str:
+    if not next_start:
+        return ""
+    at = when(is_watched=present.monitor, instant=instant_utc(next_start), is_due=has_passed(next_start))
+    return f", and is tried again {at}"

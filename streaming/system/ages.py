@@ -16,6 +16,11 @@ def instant_utc(iso: str | None) -> str:
     return f"{instant(iso)} UTC" if iso else "-"
 
 
+def has_passed(iso: str | None) -> bool:
+    """Returns whether a time of a record, ISO 8601 in UTC, is in the past; without one, it is not."""
+    return iso is not None and iso <= iso_time(wall_clock.now_ms())
+
+
 def today() -> str:
     """Returns the date of today in UTC."""
     return date_and_time(iso_time(wall_clock.now_ms()))[0]

@@ -110,10 +110,11 @@ class TestHosts:
     ROW = row(task_failures=4, failing_procedure="read", task_failure="no entry for it", max_queue_readers=2)
 
     def find(self, monkeypatch: pytest.MonkeyPatch, members: Any, *rows: dict[str, Any]) -> list[Fault]:
-        def find_members(*_: object) -> list[GroupMember]:
-            if isinstance(members, Exception):
+        def find_members(_admin: Admin, group: str, _timeout_s: float) -> list[GroupMember]:
+            is_host = group.endswith("-host")
+            if is_host and isinstance(members, Exception):
                 raise members
-            return [GroupMember(None, "host", "host-1", 1)] * int(members)
+            return [GroupMember(None, "", "host-1", 1)] * (int(members) if is_host else 1)
 
         monkeypatch.setattr(Admin, "members", find_members)
         monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())

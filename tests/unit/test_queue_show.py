@@ -83,16 +83,16 @@ def test_a_procedure_that_fails_is_shown_with_how_often_since_when_and_when_it_i
         "task_failure": "it exited without calling RECEIVE",
         "failing_since": "2026-01-02T03:04:05.678Z",
         "failing_procedure": "read_orders",
-        "next_start_time": "2026-01-02T03:04:45.678Z",
+        "next_start_time": "9999-01-02T03:04:45.678Z",
     }
     definition = QueueDefinition(activation=ActivationClause(procedure_name="read_orders"))
     console = Console(file=io.StringIO(), width=200)
     console.print(show(QueueFacts("orders", 1, definition, OFF | failing)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "If no RECEIVE comes first, the next one starts at 2026-01-02 03:04:45 UTC." in text
+    assert "If no RECEIVE comes first, the next one starts at 9999-01-02 03:04:45 UTC." in text
     assert (
         "procedure read_orders has failed 3 times in a row since 2026-01-02 03:04:05 UTC, and is tried again at "
-        "2026-01-02 03:04:45 UTC: it exited without calling RECEIVE"
+        "9999-01-02 03:04:45 UTC: it exited without calling RECEIVE"
     ) in text
 
 
@@ -233,3 +233,23 @@ def test_a_task_that_no_host_takes_waits_for_nobody_if_none_runs() -> None:
     ):
         facts = QueueFacts("orders", 1, None, OFF, tasks=[task | {"is_confirmed": False}], present=Present(host=host))
         assert lines_of(facts)["tasks"].endswith(said)
+
+
+def test_without_a_monitor_procedure_and_tasks_are_as_the_last_one_has_left_them() -> None:
+    row = OFF | {"state": "NOTIFIED", "is_receive_enabled": True, "max_queue_readers": 1, "task_failures": 3}
+    task = {"task_id": "0123456789", "sequence": 4, "start_time": "2026-01-02T03:04:05.678Z", "host": "vm:1"}
+    definition = QueueDefinition(activation=ActivationClause(procedure_name="read_orders"))
+    facts = QueueFacts("orders", 1, definition, row, tasks=[task | {"is_confirmed": True}])
+    for monitor, how, has in ((True, "runs on vm:1", "has"), (False, "ran on vm:1, when a monitor last wrote", "had")):
+        facts.present = Present(monitor)
+        assert lines_of(facts)["tasks"].endswith(how)
+        assert f"procedure without a name {has} failed" in lines_of(facts)["procedure"]
+
+
+def test_the_monitor_does_not_look_again_at_an_instant_that_has_passed() -> None:
+    row = OFF | {"state": "NOTIFIED", "is_receive_enabled": True, "last_activated_time": "2026-01-02T03:04:05.678Z"}
+    for at, said in (
+        ("2026-01-02T03:04:35.678Z", "the monitor looks again with one of its next batches."),
+        ("9999-01-02T03:04:35.678Z", "the monitor looks again at 9999-01-02 03:04:35 UTC."),
+    ):
+        assert said in shown(row | {"next_check_time": at})

@@ -59,8 +59,8 @@ def test_only_the_states_that_occur_are_explained() -> None:
             f"procedure read_orders has failed 3 times in a row since {TIME}: no host",
         ),
         (
-            {"task_failures": 3, "next_start_time": "2026-01-02T03:04:25.678Z"},
-            f"has failed 3 times in a row since {TIME}, and is tried again at 2026-01-02 03:04:25 UTC: no host",
+            {"task_failures": 3, "next_start_time": "9999-01-02T03:04:25.678Z"},
+            f"has failed 3 times in a row since {TIME}, and is tried again at 9999-01-02 03:04:25 UTC: no host",
         ),
     ],
 )
@@ -242,3 +242,45 @@ def test_tasks_says_of_tasks_that_no_host_has_taken_whether_one_runs(host: bool 
     console = Console(file=io.StringIO(), width=200)
     console.print(tables.tasks_view([task | {"is_confirmed": False, "task_id": "t"}], Present(host=host)))
     assert f"no host has taken 1 task, since {TIME}. {said}" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+PASSED, TO_COME = "2026-01-02T03:04:25.678Z", "9999-01-02T03:04:25.678Z"
+
+
+@pytest.mark.parametrize(
+    ("next_start", "monitor", "said"),
+    [
+        (
+            PASSED,
+            True,
+            "has failed 3 times in a row since {}, and is tried again with one of the monitor's next batches",
+        ),
+        (PASSED, False, "had failed 3 times in a row since {}, and is tried again as soon as a monitor runs"),
+        (
+            TO_COME,
+            False,
+            "had failed 3 times in a row since {}, and is tried again as soon as a monitor runs, but not before "
+            "9999-01-02 03:04:25 UTC",
+        ),
+    ],
+)
+def test_a_task_is_not_tried_again_at_an_instant_that_has_passed_nor_without_a_monitor(
+    next_start: str, monitor: bool, said: str
+) -> None:
+    row = ROW | FAILING | {"task_failures": 3, "next_start_time": next_start}
+    assert failure(row, Present(monitor)) == f"procedure read_orders {said.format(TIME)}: no host"
+
+
+def test_the_next_check_is_to_come_or_due_and_nobody_checks_without_a_monitor() -> None:
+    for at, monitor, cell in ((TO_COME, True, "03:04:25"), (PASSED, True, "due"), (TO_COME, False, "-")):
+        text = shown(ROW | {"next_check_time": at}, present=Present(monitor))
+        assert text.splitlines()[2].rstrip().endswith(cell)
+        assert ("due: the instant of the next check has passed" in text) == (cell == "due")
+
+
+def test_without_a_monitor_the_legend_says_what_was() -> None:
+    rows = [ROW | {"queue": state, "state": state} for state in ("NOTIFIED", "INACTIVE", "RECEIVES_OCCURRING")]
+    text = shown(*rows, present=Present(monitor=False))
+    for meaning in ("had not come yet", "INACTIVE: there was nothing", "RECEIVES_OCCURRING: there were messages"):
+        assert meaning in text
+    assert "has not come yet" in shown(*rows)

@@ -33,7 +33,9 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     if rows := [row for row in view if _is_of_interest(row)]:
         told = activators.read(kafka, topics, {row["queue"] for row in rows})
         nobody = activators.absence(kafka, topics) if any(_has_nobody(row, told) for row in rows) else None
-        yield from faults(rows, told, nobody, Present(host=False if down else None))
+        yield from faults(
+            rows, told, nobody, Present(presence.may_run(kafka, topics, "monitor"), host=False if down else None)
+        )
     yield from observer_faults(view, kafka, topics)
 
 

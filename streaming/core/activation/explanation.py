@@ -48,10 +48,12 @@ class Situation:
         activated_at: When it was last activated.
         empty_at: When a RECEIVE last found nothing.
         next_check_at: When the monitor checks again without an event.
+        is_check_due: Whether that instant has passed.
         tasks_running: The number of running tasks of internal activation.
         max_queue_readers: The task limit; None without internal activation.
         failures: How many of its tasks in a row ended without a RECEIVE.
         next_start_at: When the next task is started after a failure.
+        is_start_due: Whether that instant has passed.
         has_notifications: Whether it has an event notification.
         is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
         is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
@@ -76,6 +78,8 @@ class Situation:
     is_watched: bool
     switch_on: str
     observed: Observed | None = None
+    is_check_due: bool = False
+    is_start_due: bool = False
 
 
 def why(now: Situation) -> list[str]:
@@ -109,6 +113,11 @@ def _absent(now: Situation) -> list[str]:
 
 
 def _inactive(now: Situation) -> list[str]:
+    if now.waiting > 0 and not now.is_watched:
+        they_take = "it still does, it takes" if now.waiting == 1 else "they still do, they take"
+        return [
+            f"There was nothing to receive. {_who_waited(now.waiting)} in RECEIVE. If {they_take} the next message."
+        ]
     if now.waiting > 0:
         return [
             f"There is nothing to receive. {_who_waits(now.waiting)} in RECEIVE and would take the next message, so no "
@@ -122,35 +131,59 @@ def _inactive(now: Situation) -> list[str]:
     return ["There is nothing to receive. The next message activates the queue, unless a task still runs."]
 
 
-def _when(now: Situation, who: str, instant: str) -> str:
-    """Returns when something is done that is due at an instant, which may have passed while no monitor runs."""
-    return f"at {instant}" if now.is_watched else f"as soon as {who} runs, but not before {instant}"
+def when(
+    *, is_watched: bool, instant: str, is_due: bool, batches: str = "the monitor's", monitor: str = "a monitor"
+) -> str:
+    """Returns when a monitor does something that is due at an instant.
+
+    Args:
+        is_watched: Whether a monitor may run.
+        instant: The instant.
+        is_due: Whether the instant has passed: the monitor did not come to it yet, or none runs.
+        batches: Whose batches they are.
+        monitor: Its name in a sentence about one that does not run.
+    """
+    if is_watched:
+        return f"with one of {batches} next batches" if is_due else f"at {instant}"
+    return f"as soon as {monitor} runs{'' if is_due else f', but not before {instant}'}"
 
 
 def _looks(now: Situation, again: str, instant: str) -> str:
-    return f"{'the' if now.is_watched else 'a'} monitor looks {again} {_when(now, 'one', instant)}"
+    at = when(is_watched=now.is_watched, instant=instant, is_due=now.is_check_due, batches="its", monitor="one")
+    return f"{'the' if now.is_watched else 'a'} monitor looks {again} {at}"
 
 
 def _who_waits(readers: int) -> str:
     return "A reader waits" if readers == 1 else f"{readers} readers wait"
 
 
+def _who_waited(readers: int) -> str:
+    return "A reader waited" if readers == 1 else f"{readers} readers waited"
+
+
+def _now_or_then(now: Situation, present: str, past: str) -> str:
+    """Returns what is said while a monitor may run, or of what the last one has left."""
+    return present if now.is_watched else past
+
+
 def _notified(now: Situation) -> list[str]:
     answer = "RECEIVE" if now.observed is None else "new member"
-    sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} has come since"]
+    has = _now_or_then(now, "has", "had")
+    sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} {has} come since"]
     most = now.max_queue_readers
     if most is None:
-        sentences[0] += ": that reader is still expected, so no other is requested"
+        expected = "that reader is still expected, so no other is requested", "that reader was still expected"
+        sentences[0] += f": {_now_or_then(now, *expected)}"
     sentences[0] += "."
     if now.unread <= 0:
-        sentences.append("Nothing is unread any more.")
+        sentences.append(f"Nothing {_now_or_then(now, 'is', 'was')} unread any more.")
     if now.failures and now.next_start_at is not None:
-        start = _when(now, "a monitor", now.next_start_at)
-        sentences.append(f"The task has failed. If no {answer} comes first, the next one starts {start}.")
+        start = when(is_watched=now.is_watched, instant=now.next_start_at, is_due=now.is_start_due)
+        sentences.append(f"The task {has} failed. If no {answer} comes first, the next one starts {start}.")
     elif most is not None and now.tasks_running >= most:
-        sentences.append(
-            f"No task is started before one exits, because max_queue_readers, {most}, tasks run or wait for a host."
-        )
+        starts = _now_or_then(now, "No task is started before one exits", "No task was started before one exited")
+        run = _now_or_then(now, "run or wait", "ran or waited")
+        sentences.append(f"{starts}, because max_queue_readers, {most}, tasks {run} for a host.")
     elif now.next_check_at is not None:
         sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
     else:
@@ -159,17 +192,21 @@ def _notified(now: Situation) -> list[str]:
 
 
 def _receives_occurring(now: Situation) -> list[str]:
-    sentences = ["Readers receive."]
-    if 0 < now.waiting < now.unread:
+    sentences = [_now_or_then(now, "Readers receive.", "Readers received.")]
+    if now.waiting > 0 and not now.is_watched:
+        although = f" although {now.unread:,} messages were unread" if now.waiting < now.unread else ""
+        sentences.append(f"{_who_waited(now.waiting)} in RECEIVE{although}.")
+    elif 0 < now.waiting < now.unread:
         sentences.append(_waiting_in_vain(now))
     elif now.waiting > 0:
         sentences.append(
             f"{_who_waits(now.waiting)} in RECEIVE and would take the next message, so one more would have no work."
         )
     elif now.unread <= 0:
-        sentences.append("Nothing is unread.")
+        sentences.append(f"Nothing {_now_or_then(now, 'is', 'was')} unread.")
     elif _is_at_limit(now):
-        sentences.append(f"One more would have work, but max_queue_readers, {now.max_queue_readers}, tasks run.")
+        work, run = _now_or_then(now, "have", "have had"), _now_or_then(now, "run", "ran")
+        sentences.append(f"One more would {work} work, but max_queue_readers, {now.max_queue_readers}, tasks {run}.")
     elif now.next_check_at is not None:
         since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
         looks = _looks(now, "next", now.next_check_at)
@@ -208,9 +245,11 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
     if now.state is State.INACTIVE or seen.blind or seen.answer(now.unread) is not True:
         return sentences
     if now.waiting > 0:
-        sentences.append(f"{_who_waits(now.waiting)} in RECEIVE, so no other is requested.")
+        who = _now_or_then(now, _who_waits(now.waiting), _who_waited(now.waiting))
+        sentences.append(f"{who} in RECEIVE, so no other {_now_or_then(now, 'is', 'was')} requested.")
     elif _is_at_limit(now):
-        sentences.append(f"No task is started, because max_queue_readers, {now.max_queue_readers}, tasks run.")
+        task, run = _now_or_then(now, "No task is", "No task was"), _now_or_then(now, "run", "ran")
+        sentences.append(f"{task} started, because max_queue_readers, {now.max_queue_readers}, tasks {run}.")
     else:
         if now.is_watched:
             sentences.append("One more is requested once the observer has said so for a whole quiet window.")

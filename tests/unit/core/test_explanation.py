@@ -112,6 +112,70 @@ def test_what_a_monitor_does_when_one_runs_again() -> None:
     assert "the next one starts as soon as a monitor runs, but not before 10:03." in why(failing)[-1]
 
 
+BUSY = replace(QUIET, waiting=2, unread=63)
+LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
+
+
+@pytest.mark.parametrize(
+    ("now", "part"),
+    [
+        (NOTIFIED, "Activation 7 was at 10:00, and no RECEIVE had come since: that reader was still expected."),
+        (replace(NOTIFIED, unread=0), "Nothing was unread any more."),
+        (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "The task had failed."),
+        (
+            replace(NOTIFIED, **LIMIT),  # type: ignore[arg-type]
+            "No task was started before one exited, because max_queue_readers, 2, tasks ran or waited for a host.",
+        ),
+        (QUIET, "Readers received."),
+        (replace(QUIET, unread=0), "Nothing was unread."),
+        (BUSY, "2 readers waited in RECEIVE although 63 messages were unread."),
+        (replace(BUSY, waiting=1, unread=1), "A reader waited in RECEIVE."),
+        (replace(QUIET, **LIMIT), "One more would have had work, but max_queue_readers, 2, tasks ran."),  # type: ignore[arg-type]
+        (
+            replace(QUIET, state=State.INACTIVE, waiting=1),
+            "A reader waited in RECEIVE. If it still does, it takes the next message.",
+        ),
+        (
+            replace(QUIET, state=State.INACTIVE, waiting=2),
+            "2 readers waited in RECEIVE. If they still do, they take the next message.",
+        ),
+    ],
+)
+def test_without_a_monitor_what_the_last_one_has_left_is_told_as_what_was(now: Situation, part: str) -> None:
+    text = " ".join(why(replace(now, is_watched=False)))
+    assert part in text
+    for present in (
+        "is unread",
+        "are unread",
+        "has come",
+        "has failed",
+        "waits",
+        "tasks run",
+        "Readers receive.",
+        "is still",
+    ):
+        assert present not in text
+
+
+def test_an_instant_that_has_passed_is_not_told_as_one_to_come() -> None:
+    failing = replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03", is_start_due=True)
+    for now, soon, later in (
+        (replace(NOTIFIED, is_check_due=True), "the monitor looks again with one of its", "looks again as soon as one"),
+        (
+            replace(QUIET, is_check_due=True),
+            "The monitor looks next with one of its",
+            "A monitor looks next as soon as",
+        ),
+        (failing, "the next one starts with one of the monitor's", "starts as soon as a monitor runs."),
+    ):
+        assert f"{soon} next batches." in why(now)[-1]
+        assert later in why(replace(now, is_watched=False))[-1]
+        for is_watched in (True, False):
+            text = " ".join(why(replace(now, is_watched=is_watched)))
+            assert "10:05" not in text
+            assert "10:03" not in text
+
+
 SEEN = Observed(members=2, one_more=True, silent_since=None, is_running=True)
 NOBODY = replace(SEEN, members=0)
 # An observer that was silent for longer than W has said nothing.
@@ -243,6 +307,12 @@ class TestObservedQueues:
             assert part in text
         for present in ("observer says", "The observer does", "None is requested", "Another one is", "There is"):
             assert present not in text
+
+    def test_without_a_monitor_no_reader_waits_and_no_task_runs_now(self) -> None:
+        gone = replace(GROUP, is_watched=False)
+        assert "A reader waited in RECEIVE, so no other was requested." in why(replace(gone, waiting=1))[-1]
+        full = replace(gone, max_queue_readers=2, tasks_running=2, has_notifications=False)
+        assert "No task was started, because max_queue_readers, 2, tasks ran." in why(full)[-1]
 
     def test_without_an_observer_the_next_message_waits_for_one(self) -> None:
         gone = replace(NOBODY, is_running=False)
