@@ -1,13 +1,14 @@
 """Reads what the activators have published about queues, and whether they run; and says it in sentences."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from streaming.cli.lines import say
 from streaming.cli.presence import how_to_start
+from streaming.cli.tables import queue_names
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
@@ -16,7 +17,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
 from streaming.system.ages import age, instant_utc
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
@@ -30,17 +31,37 @@ class Told:
         row: Its row.
         is_running: Whether the activator runs; None: this user may not look.
         at_ms: When it wrote the row.
+        start: What to do to start the activator, if it does not run.
     """
 
     row: ActivatorRow
     is_running: bool | None
     at_ms: int
+    start: str = ""
 
     def why(self) -> list[str]:
         """Returns why no program is started; nothing if nothing keeps the activator from it."""
         if self.is_running is False:
-            return [f"{words.where(self.row)} does not run: it is not in the consumer group {self.row.group_id}"]
+            start = f". {self.start}" if self.start else ""
+            return [f"{words.where(self.row)} does not run: it is not in the consumer group {self.row.group_id}{start}"]
         return words.troubles(self.row, _now()) or words.holds(self.row)
+
+    def reader(self, activated_at: str | None) -> str:
+        """Returns what has become of the reader that was requested last; empty: it may still come.
+
+        Args:
+            activated_at: When it was requested.
+        """
+        row, ended = self.row, self.row.last_exit
+        if self.is_running is False:
+            return "the activator that would start it does not run"
+        if row.entry is None or row.refusal is not None:
+            return "the activator has no entry that would start it"
+        if row.held is not None and row.held.why:
+            return f"the activator holds it back: {row.held.why}"
+        if not row.programs and ended is not None and activated_at is not None and ended.at >= activated_at:
+            return f"its program has exited: {ended.how}"
+        return ""
 
     def lines(self) -> list[str]:
         """Returns all that is known, for people."""
@@ -85,7 +106,31 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, l
         running = members[row.group_id]
         is_running = None if running is None else row.activator in running
         found.setdefault(row.queue, []).append(Told(row, is_running, at_ms))
-    return {name: concerned(told) for name, told in found.items()}
+    starts = Starts(kafka, topics)
+    return {name: [starts.told(each) for each in concerned(told)] for name, told in found.items()}
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Says how activators are started that do not run. Kafka is asked once for each of them."""
+
+    kafka: Cluster
+    topics: Topics
+    known: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def told(self, told: Told) -> Told:
+        """Returns a row with what to do if its activator does not run."""
+        if told.is_running is not False:
+            return told
+        place = told.row.group_id, told.row.config_file
+        if place not in self.known:
+            self.known[place] = self._how(*place)
+        return replace(told, start=self.known[place])
+
+    def _how(self, group_id: str, file: str) -> str:
+        if group_id == self.topics.prefix + DEFAULT_GROUP_ID:
+            return how_to_start(self.kafka, self.topics, "activator", file)
+        return f"Start it: `{hints.command('activator', '--config', file, '--group-id', group_id)}`"
 
 
 def concerned(told: list[Told]) -> list[Told]:
@@ -114,7 +159,7 @@ def reasons(told: Told) -> list[str]:
 
 
 def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a line for each queue that waits for a reader while something is wrong with its activator.
+    """Returns a line for the queues that wait for a reader while the same is wrong with their activator.
 
     Kafka is asked only if a queue waits.
 
@@ -123,16 +168,32 @@ def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]])
         topics: The topics.
         monitors: The monitors view.
     """
-    waiting = [row["queue"] for row in monitors if row["state"] == "NOTIFIED"]
-    found = read(kafka, topics, set(waiting)) if waiting else {}
-    return [
-        f"{queue}: {'; '.join(wrong)}" for queue in waiting for each in found.get(queue, []) if (wrong := reasons(each))
-    ]
+    waiting = [row for row in monitors if row["state"] == "NOTIFIED"]
+    told = read(kafka, topics, {row["queue"] for row in waiting}) if waiting else {}
+    found: dict[str, list[str]] = {}
+    for row in waiting:
+        for each in told.get(row["queue"], []):
+            if wrong := reasons(each):
+                found.setdefault("; ".join(wrong), []).append(row["queue"])
+    lines = [f"{queue_names(queues)}: {wrong}" for wrong, queues in found.items()]
+    alone = [row["queue"] for row in waiting if has_nobody(row, told)]
+    missing = absence(kafka, topics) if alone else None
+    return lines if missing is None else [*lines, f"{queue_names(alone)}: {no_reader(missing)}"]
 
 
-def nobody(kafka: Cluster, topics: Topics) -> str:
-    """Returns the sentence about a queue of which no activator has said anything."""
-    sentence, missing = "none has got a notification of this queue", absence(kafka, topics)
+def has_nobody(row: Mapping[str, Any], told: Mapping[str, Sequence[Told]]) -> bool:
+    """Returns whether a queue waits for a reader that an activator would start, and none has said anything of it."""
+    return row["state"] == "NOTIFIED" and row["max_queue_readers"] is None and not told.get(row["queue"])
+
+
+def no_reader(missing: str) -> str:
+    """Returns the sentence about a queue for which nobody starts a reader, given that about activators."""
+    return f"no activator starts a reader: {missing}"
+
+
+def nobody(missing: str | None) -> str:
+    """Returns the sentence about a queue of which no activator has said anything, given `absence`."""
+    sentence = "none has got a notification of this queue"
     return sentence if missing is None else f"{sentence}, and {missing}"
 
 

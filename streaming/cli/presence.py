@@ -91,21 +91,27 @@ def absence(kafka: Cluster, topics: Topics, program: str, which: str = "") -> st
     )
 
 
-def how_to_start(kafka: Cluster, topics: Topics, program: str) -> str:
+def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str = "FILE") -> str:
     """Returns what to do to start a program that does not run, with all that belongs to it or alone.
 
     `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
     alone is in the way of a later `run`.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        file: Its file, if it is known.
     """
-    alone = hints.command(*_COMMANDS.get(program, (program,)))
+    alone = hints.command(*(file if word == "FILE" else word for word in _COMMANDS.get(program, (program,))))
     others = [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
     asked = [started(partial(may_run, kafka, topics, other)) for other in others]
     if not others or any(each.result() for each in asked):
         return f"Start one: `{alone}`"
-    file = ["FILE"] if program in _OF_FILE else []
-    what = "all that the activator's FILE needs" if file else "all that services need"
+    files = [file] if program in _OF_FILE else []
+    what = "all that the activator's FILE needs" if files else "all that services need"
     what += " (without FILE: that services need)" if program == "monitor" else ""
-    return f"Start {what}: `{hints.command('run', *file)}`, or {_a(program)} alone: `{alone}`"
+    return f"Start {what}: `{hints.command('run', *files)}`, or {_a(program)} alone: `{alone}`"
 
 
 def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:

@@ -51,6 +51,7 @@ class QueueFacts:
         activations: The last notifications, oldest first.
         activators: What the activators say about it.
         no_activator: If none has said anything: why, as far as it is known.
+        is_nobody: None has said anything, and none runs.
         group: The consumer group that it stands for; None: it is a queue whose readers report.
         present: Who is there of those that it needs.
     """
@@ -64,6 +65,7 @@ class QueueFacts:
     activations: list[Activation] = field(default_factory=list)
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
+    is_nobody: bool = False
     group: GroupFacts | None = None
     present: Present = NOBODY_MISSING
 
@@ -71,6 +73,15 @@ class QueueFacts:
     def is_known(self) -> bool:
         """Returns whether a command has created the queue, the monitor knows it, or an entry names its group."""
         return self.definition is not None or self.row is not None or self.group is not None
+
+    @property
+    def reader(self) -> str:
+        """Returns what has become of the reader that was requested last; empty: it may still come."""
+        if self.is_nobody:
+            return "no activator runs that would start it"
+        activated_at = None if self.row is None else self.row["last_activated_time"]
+        found = [each.reader(activated_at) for each in self.activators]
+        return found[0] if found and all(found) else ""
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -121,7 +132,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     if definition is not None and facts.row is not None:
         definition.is_on = facts.row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     if not facts.activators and (definition is None or definition.notifications):
-        facts.no_activator = activators.nobody(cluster, topics)
+        missing = activators.absence(cluster, topics)
+        facts.no_activator, facts.is_nobody = activators.nobody(missing), missing is not None
     if facts.row is not None and facts.row["activation_sequence"] > 0:
         since_ms = _activations_since_ms(facts.row["last_activated_time"])
         facts.activations = _activations(cluster, topics, queue, since_ms)

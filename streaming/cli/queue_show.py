@@ -45,6 +45,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
             is_watched=facts.present.monitor,
+            reader=facts.reader,
             is_check_due=has_passed(row["next_check_time"]),
             is_start_due=has_passed(row.get("next_start_time")),
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),

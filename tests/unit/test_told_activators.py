@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Message
 from rich.console import Console
 
-from streaming.cli import activators, tables
-from streaming.cli.activators import Told, concerned, nobody, problems
+from streaming.cli import activators, presence, tables
+from streaming.cli.activators import Told, absence, concerned, nobody, problems
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
 from streaming.errors import UserError
@@ -111,6 +111,20 @@ def test_the_table_of_queues_ends_with_these_lines() -> None:
     assert "orders: gave up" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+NOTIFIED: dict[str, Any] = {
+    "state": "NOTIFIED",
+    "is_receive_enabled": True,
+    "unread_messages": 1,
+    "tasks_waiting": 0,
+    "tasks_running": 0,
+    "max_queue_readers": None,
+    "activation_sequence": 4,
+    "last_activated_time": EARLIER,
+    "last_empty_rowset_time": None,
+    "next_check_time": None,
+}
+
+
 class Read:
     """The topic queue-activators, as `activators.read` reads it."""
 
@@ -160,7 +174,8 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
     }
     [orders] = activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).pop("orders")
     assert orders.at_ms == 5_000
-    assert nobody(Cluster("kafka:9092"), Topics()) == "none has got a notification of this queue"
+    assert absence(Cluster("kafka:9092"), Topics()) is None
+    assert nobody(None) == "none has got a notification of this queue"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
     assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None
     assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
@@ -170,7 +185,7 @@ def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
     members: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("fine", "held", "crashing", "unmatched", "left", "inactive", "unknown")
-    monitors = [{"queue": name, "state": "INACTIVE" if name == "inactive" else "NOTIFIED"} for name in names]
+    monitors = [monitor(name, "INACTIVE" if name == "inactive" else "NOTIFIED") for name in names]
     starting = HeldRow("id", 7, "a program of this queue is still starting (grace 10 s)")
     of_queues = {
         "fine": ROW,
@@ -185,9 +200,60 @@ def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
     members[GROUP] = [GroupMember(name, "rdkafka", "127.0.0.1", 1) for name in ("activator-1", "activator-2")]
     members["of nobody who waits"] = UserError("This group was asked for.")
     lines = problems(Cluster("kafka:9092"), Topics(), monitors)
-    assert [line.partition(":")[0] for line in lines] == ["crashing", "unmatched", "left"]
+    assert [line.partition(":")[0] for line in lines] == ["queue crashing", "queue unmatched", "queue left"]
+    assert lines[2].endswith("Start it: `queue-activation activator --config /etc/a.toml --group-id another`")
     assert "gave up after 6 crashes in a row" in lines[0]
     assert "; log /srv/a.log: ImportError" in lines[0]
+
+
+def monitor(queue: str, state: str | None) -> dict[str, Any]:
+    """Returns what matters of a row of the monitors view."""
+    return {"queue": queue, "state": state, "max_queue_readers": None}
+
+
+def test_queues_says_that_no_activator_runs_or_has_ever_run(
+    members: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "may_run", lambda *_: False)
+    monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(ROW, msgspec.structs.replace(ROW, queue="two")))
+    waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two", "new", "newer")]
+    dead, never = problems(
+        Cluster("kafka:9092"), Topics(), [*waiting, waiting[0] | {"max_queue_readers": 1, "queue": "i"}]
+    )
+    both = "`queue-activation run {0}`, or an activator alone: `queue-activation activator --config {0}`"
+    assert dead.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")
+    assert dead.endswith(both.format("/etc/a.toml"))
+    assert never.startswith(
+        f"2 queues: new, newer: no activator starts a reader: none is in the consumer group {GROUP}."
+    )
+    assert never.endswith(both.format("FILE"))
+    members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1)]
+    assert problems(Cluster("kafka:9092"), Topics(), waiting) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([told()], ""),
+        ([told(programs=[ProgramRow(42, EARLIER)], last_exit=ExitRow(FOREVER, "exit code 1"))], ""),
+        ([told(last_exit=ExitRow("2026-01-01T00:00:00.000Z", "exit code 1"))], ""),
+        ([told(last_exit=ExitRow(FOREVER, "exit code 1"))], "its program has exited: exit code 1"),
+        (
+            [told(held=HeldRow("id", 7, "back-off after crash 3 in a row"), last_exit=ExitRow(FOREVER, "exit code 1"))],
+            "the activator holds it back: back-off after crash 3 in a row",
+        ),
+        ([told(is_running=False)], "the activator that would start it does not run"),
+        ([told(NO_ENTRY)], "the activator has no entry that would start it"),
+        ([told(refusal="bad name")], "the activator has no entry that would start it"),
+        ([told(is_running=False), told(group_id="another")], ""),
+    ],
+)
+def test_a_reader_is_not_expected_that_the_activator_knows_will_not_come(found: list[Told], said: str) -> None:
+    assert QueueFacts("orders", 1, None, NOTIFIED, activators=found).reader == said
+    nobody = QueueFacts("orders", 1, None, NOTIFIED, activators=found if said else [], is_nobody=not said)
+    state = as_json(nobody)["why"][0]
+    assert state.endswith(f"no RECEIVE has come since: {said or 'no activator runs that would start it'}.")
+    assert "still expected" in as_json(QueueFacts("orders", 1, None, NOTIFIED))["why"][0]
 
 
 def test_if_no_queue_waits_the_activators_are_not_asked(
@@ -197,14 +263,14 @@ def test_if_no_queue_waits_the_activators_are_not_asked(
         raise UserError("Topics are missing: queue-activators.")
 
     monkeypatch.setattr(activators, "TopicFollower", refuse)
-    monitors = [{"queue": state or "off", "state": state} for state in ("INACTIVE", "RECEIVES_OCCURRING", None)]
+    monitors = [monitor(state or "off", state) for state in ("INACTIVE", "RECEIVES_OCCURRING", None)]
     assert problems(Cluster("kafka:9092"), Topics(), monitors) == []
     assert capsys.readouterr().err == ""
 
 
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
     members["p-" + GROUP] = []
-    sentence = nobody(Cluster("kafka:9092"), Topics("p-"))
+    sentence = nobody(absence(Cluster("kafka:9092"), Topics("p-")))
     assert f"none is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
 
 

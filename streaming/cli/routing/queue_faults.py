@@ -32,7 +32,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     yield from down
     if rows := [row for row in view if _is_of_interest(row)]:
         told = activators.read(kafka, topics, {row["queue"] for row in rows})
-        nobody = activators.absence(kafka, topics) if any(_has_nobody(row, told) for row in rows) else None
+        nobody = activators.absence(kafka, topics) if any(activators.has_nobody(row, told) for row in rows) else None
         yield from faults(
             rows, told, nobody, Present(presence.may_run(kafka, topics, "monitor"), host=False if down else None)
         )
@@ -107,11 +107,6 @@ def _is_of_interest(row: Mapping[str, Any]) -> bool:
     return bool(row["state"] != "INACTIVE" or row.get("task_failures"))
 
 
-def _has_nobody(row: Mapping[str, Any], told: Mapping[str, Sequence[Told]]) -> bool:
-    """Returns whether a queue waits for a reader that an activator would start, and none has said anything of it."""
-    return row["state"] == "NOTIFIED" and row["max_queue_readers"] is None and not told.get(row["queue"])
-
-
 def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, present: Present) -> Iterator[Fault]:
     """Yields the faults of a queue, without its name."""
     waits = row["state"] == "NOTIFIED"
@@ -121,8 +116,8 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, pr
         if (waits or (is_its_own and row["unread_messages"] > 0)) and (reasons := activators.reasons(each)):
             why = "; ".join(reasons)
             yield Fault("programs fail", "", why) if is_its_own else Fault("no reader", "", why)
-    if nobody is not None and _has_nobody(row, {row["queue"]: [*told]}):
-        yield Fault("no reader", "", f"no activator starts a reader: {nobody}")
+    if nobody is not None and activators.has_nobody(row, {row["queue"]: [*told]}):
+        yield Fault("no reader", "", activators.no_reader(nobody))
     if (failure := task_failures.failure(row, present)) is not None:
         yield Fault("tasks fail", "", failure)
 

@@ -59,6 +59,7 @@ class Situation:
         is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
         switch_on: The command line that sets the queue ON.
         observed: What an observer says of its readers; None if they report.
+        reader: What has become of the reader that was requested last, as the activator knows; empty: it may still come.
     """
 
     state: State
@@ -80,6 +81,7 @@ class Situation:
     observed: Observed | None = None
     is_check_due: bool = False
     is_start_due: bool = False
+    reader: str = ""
 
 
 def why(now: Situation) -> list[str]:
@@ -173,7 +175,7 @@ def _notified(now: Situation) -> list[str]:
     most = now.max_queue_readers
     if most is None:
         expected = "that reader is still expected, so no other is requested", "that reader was still expected"
-        sentences[0] += f": {_now_or_then(now, *expected)}"
+        sentences[0] += f": {now.reader or _now_or_then(now, *expected)}"
     sentences[0] += "."
     if now.unread <= 0:
         sentences.append(f"Nothing {_now_or_then(now, 'is', 'was')} unread any more.")

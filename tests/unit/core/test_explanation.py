@@ -42,6 +42,10 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),
         (replace(NOTIFIED, unread=0), "Nothing is unread any more"),
         (NOTIFIED, "that reader is still expected, so no other is requested"),
+        (
+            replace(NOTIFIED, reader="its program has exited"),
+            "no RECEIVE has come since: its program has exited. If no",
+        ),
         (replace(NOTIFIED, max_queue_readers=1), "no RECEIVE has come since. If no RECEIVE comes first, the monitor"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "the next one starts at 10:03"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2), "the monitor looks again at 10:05"),
