@@ -19,6 +19,8 @@ from streaming.cli.options import (
     cluster,
     option,
 )
+from streaming.core.times import iso_time
+from streaming.system import wall_clock
 from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.wire.topics import Topics
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from streaming.kafka.latest_rows import LatestRows
     from streaming.kafka.topic_follower import TopicFollower
     from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
+
+# A program that has missed so many of its rows does not run any more, or hangs.
+_MISSED = 3
+_DAY_MS = 86_400_000
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +52,7 @@ def maintenance(
 
     A task is done on every notification, on every 2nd or on every 5th, as "every" says. Notifications come every 5 s.
     Monitor, host and router do some tasks as soon as an event makes them due. Such a task counts at its turn what was
-    done since, and has no duration ("-").
+    done since, and has no duration ("-"). A program that has not been seen for a while is named below the table.
     """
     latest = _latest()
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
@@ -118,24 +124,46 @@ def _read_programs(latest: "LatestRows[ProgramRow]", follower: "TopicFollower") 
     return [row for _, row in sorted(latest.rows.items())]
 
 
-def _print_tasks(programs: "Iterable[ProgramRow]") -> None:
-    found = [(row, task) for row in programs for task in row.tasks]
+def _print_tasks(programs: "list[ProgramRow]") -> None:
+    found = [(row, task) for row in programs if not _is_gone(row) for task in row.tasks]
     _print_table(
         [_task_view(row, task) for row, task in found],
-        [f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error],
-        "none: no monitor, router, transport or host that may write service-maintenance has run yet",
+        [*_gone(programs), *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error)],
+        "none: no monitor, router, transport or host that may write service-maintenance runs",
     )
+
+
+def _is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
+    """Returns whether a program has not written its row for so long, or for some of its intervals.
+
+    One that is stopped removes its row; one that was killed leaves it.
+    """
+    ago_ms = _MISSED * row.interval_ms if since_ms is None else since_ms
+    return row.update_time < iso_time(wall_clock.now_ms() - ago_ms)
+
+
+def _gone(programs: "list[ProgramRow]") -> list[str]:
+    """Returns a line for each program that has left a row; for a day, as Kafka keeps the row for ever."""
+    from streaming.cli.presence import command
+
+    alive = {row.program for row in programs if not _is_gone(row)}
+    return [
+        f"{row.program} {row.instance} was last seen at {instant_utc(row.update_time)}, so it hangs or was killed"
+        + ("" if row.program in alive else f". Start one: `{command(row.program)}`")
+        for row in programs
+        if _is_gone(row) and not _is_gone(row, _DAY_MS)
+    ]
 
 
 def _connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow, ConnectionRow]]":
     return [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
 
 
-def _print_connections(programs: "Iterable[ProgramRow]") -> None:
-    found = _connections_of(programs)
+def _print_connections(programs: "list[ProgramRow]") -> None:
+    found = _connections_of(row for row in programs if not _is_gone(row))
     _print_table(
         [_connection_view(row, each) for row, each in found],
-        [_problem(each) for _, each in found],
+        [*_gone([row for row in programs if row.program == "transport"]), *(_problem(each) for _, each in found)],
         "none: no transport has one",
     )
 
@@ -194,11 +222,12 @@ def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) ->
     from streaming.cli import tables
     from streaming.system.screens import Sentence
 
+    lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
     if not rows:
         say(empty)
+        tables.print_view(Group(*lines))
         return
     table = tables.table_of(rows, ["seen (UTC)", "last run (UTC)", "since (UTC)"], grouped_by=2)
-    lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
     tables.print_view(Group(table, *([Text()] if lines else []), *lines))
 
 

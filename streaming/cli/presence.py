@@ -103,7 +103,7 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str = "FILE
         program: The program.
         file: Its file, if it is known.
     """
-    alone = hints.command(*(file if word == "FILE" else word for word in _COMMANDS.get(program, (program,))))
+    alone = command(program, file)
     others = [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
     asked = [started(partial(may_run, kafka, topics, other)) for other in others]
     if not others or any(each.result() for each in asked):
@@ -112,6 +112,11 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str = "FILE
     what = "all that the activator's FILE needs" if files else "all that services need"
     what += " (without FILE: that services need)" if program == "monitor" else ""
     return f"Start {what}: `{hints.command('run', *files)}`, or {_a(program)} alone: `{alone}`"
+
+
+def command(program: str, file: str = "FILE") -> str:
+    """Returns the command line that starts a program alone."""
+    return hints.command(*(file if word == "FILE" else word for word in _COMMANDS.get(program, (program,))))
 
 
 def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:

@@ -1,10 +1,12 @@
 """The output of `maintenance` and `connections` for people."""
 
+import time
 from typing import Any
 
 import pytest
 
 from streaming.cli import maintenance
+from streaming.core.times import iso_time
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 
 TIME = "2026-01-31T12:00:00.000Z"
@@ -63,3 +65,45 @@ def test_a_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == (
         "2026-01-31 12:00:00  transport box:4711  CLOSE_IDLE_CONNECTIONS has failed: OSError: full\\x1b\n"
     )
+
+
+class TestAProgramThatWasKilled:
+    """It leaves its row, which Kafka keeps for ever."""
+
+    TASK = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes", 1, 0, 0, TIME, 0, 1, "")
+
+    def shown(self, capsys: pytest.CaptureFixture[str], *ages_s: float, program: str = "monitor") -> str:
+        now_ms = time.time_ns() // 1_000_000
+        rows = [
+            ProgramRow(program, f"box:{number}", 5_000, iso_time(now_ms - round(age_s * 1000)), [self.TASK], [])
+            for number, age_s in enumerate(ages_s)
+        ]
+        maintenance._print_tasks(rows)
+        return " ".join(capsys.readouterr().out.split())
+
+    def test_it_is_named_below_the_table_with_the_command_that_starts_another_one(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = self.shown(capsys, 1_140)
+        assert "CLOSE_IDLE_CONNECTIONS" not in text
+        assert text.startswith("none: no monitor, router, transport or host that may write")
+        assert "monitor box:0 was last seen at " in text
+        assert text.endswith("so it hangs or was killed. Start one: `queue-activation monitor`")
+        assert "`queue-activation host --config FILE`" in self.shown(capsys, 1_140, program="host")
+
+    def test_beside_one_that_runs_no_other_is_to_be_started(self, capsys: pytest.CaptureFixture[str]) -> None:
+        text = self.shown(capsys, 2, 1_140)
+        assert "monitor box:0" in text
+        assert "CLOSE_IDLE_CONNECTIONS" in text
+        assert "monitor box:1 was last seen at" in text
+        assert "Start one" not in text
+
+    def test_after_a_day_it_is_forgotten(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "box:1" not in self.shown(capsys, 2, 90_000)
+
+    def test_its_connections_are_not_shown_as_there(self, capsys: pytest.CaptureFixture[str]) -> None:
+        at = iso_time(time.time_ns() // 1_000_000 - 60_000)
+        maintenance._print_connections([ProgramRow("transport", "box:1", 5_000, at, [], [connection()])])
+        text = capsys.readouterr().out
+        assert "tcp://south" not in text
+        assert "transport box:1 was last seen at" in text
