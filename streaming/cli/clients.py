@@ -95,7 +95,7 @@ def tasks(
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        monitors = [row for row in tables.read_monitors(follower) if presence.needs_host(row)]
+        monitors = [row for row in tables.read_monitors(follower) if task_failures.needs_host(row)]
     may_run = presence.introduce(kafka, topics, "monitor", as_json=as_json)
     present = presence.look(kafka, topics, monitors, monitor=may_run)
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)

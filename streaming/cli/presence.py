@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from streaming.cli import task_failures
 from streaming.cli.lines import say
 from streaming.cli.present import Present
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
@@ -150,14 +151,12 @@ def look(kafka: Cluster, topics: Topics, rows: Collection[Mapping[str, Any]], *,
         rows: The rows.
         monitor: Whether a monitor may run.
     """
-    needed = {"host": any(map(needs_host, rows)), "observer": any(row.get("members") is not None for row in rows)}
+    needed = {
+        "host": any(map(task_failures.needs_host, rows)),
+        "observer": any(row.get("members") is not None for row in rows),
+    }
     host, observer = (warn_of_absence(kafka, topics, each) if is_needed else None for each, is_needed in needed.items())
     return Present(monitor, host, observer)
-
-
-def needs_host(row: Mapping[str, Any]) -> bool:
-    """Returns whether a host runs the tasks of a queue, by its row of the monitors view."""
-    return row["max_queue_readers"] is not None and bool(row.get("is_activation_enabled", True))
 
 
 def introduce(

@@ -1,9 +1,12 @@
 """Says what is wrong with the tasks of internal activation, in the sentences that all views have."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from streaming.cli.present import Present
 from streaming.core.activation.explanation import when
+from streaming.core.numbers import plural
+from streaming.daemons.activator import words
 from streaming.system.ages import has_passed, instant_utc
 from streaming.system.logs import printable
 
@@ -17,7 +20,7 @@ def failure(row: dict[str, Any], present: Present) -> str | None:
     """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
     failures = row.get("task_failures", 0)
     if not failures:
-        return None
+        return _reads_nothing(row, present)
     has = "has" if present.monitor else "had"
     since = f" since {instant_utc(row['failing_since'])}" if row.get("failing_since") else ""
     times = "failed" if failures == 1 else f"failed {failures} times in a row"
@@ -34,3 +37,24 @@ def _again(next_start: str | None, present: Present) -> str:
         return ""
     at = when(is_watched=present.monitor, instant=instant_utc(next_start), is_due=has_passed(next_start))
     return f", and is tried again {at}"
+
+
+def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
+    """Returns the question about tasks that run for long while the monitor has heard of no RECEIVE."""
+    running, since = row["tasks_running"], row["last_activated_time"]
+    is_silent = row["state"] == "NOTIFIED" and needs_host(row) and running > 0 and row.get("members") is None
+    if not is_silent or since is None or not present.monitor or present.host is False:
+        return None
+    if not has_passed(since, words.LONG_MS):
+        return None
+    runs, they = ("runs", "does it") if running == 1 else ("run", "do they")
+    activation = f"activation {row['activation_sequence']} at {instant_utc(since)}"
+    return (
+        f"{plural(running, 'task')} {runs}, and nobody has called RECEIVE since {activation}: {they} report, or {they} "
+        "hang? See docs/guide/reporting.md"
+    )
+
+
+def needs_host(row: Mapping[str, Any]) -> bool:
+    """Returns whether a host runs the tasks of a queue, by its row of the monitors view."""
+    return row["max_queue_readers"] is not None and bool(row.get("is_activation_enabled", True))

@@ -16,9 +16,9 @@ def instant_utc(iso: str | None) -> str:
     return f"{instant(iso)} UTC" if iso else "-"
 
 
-def has_passed(iso: str | None) -> bool:
-    """Returns whether a time of a record, ISO 8601 in UTC, is in the past; without one, it is not."""
-    return iso is not None and iso <= iso_time(wall_clock.now_ms())
+def has_passed(iso: str | None, since_ms: int = 0) -> bool:
+    """Returns whether a time of a record, ISO 8601 in UTC, was at least so long ago; without one, it was not."""
+    return iso is not None and iso <= iso_time(wall_clock.now_ms() - since_ms)
 
 
 def today() -> str:

@@ -35,6 +35,7 @@ NOW = iso_time(NOW_MS)
 SOON, LATER = iso_time(NOW_MS + 60_000), iso_time(NOW_MS + 600_000)
 ABOUT = About("activator-1", group_id="queue-activation-activator", config_file="/etc/a.toml", directory="/srv")
 ENTRY = ProgramEntry("orders*", "run {queue}", max=2)
+RUNS = ProgramRow(7, iso_time(NOW_MS - 600_000))
 ROW = ActivatorRow("orders", "activator-1", "group", "host-1", "/etc/a.toml", entry="orders*", log_file="/srv/a.log")
 
 
@@ -93,7 +94,8 @@ def test_names_of_files_that_are_not_utf_8_are_escaped(tmp_path: Path, monkeypat
 def test_pauses_that_are_over_are_not_in_a_row(tmp_path: Path) -> None:
     held = Held("id", 7, "", 1, NOW_MS, blocked="why", retry_ms=NOW_MS + 600_000)
     row = row_of(record(held=held, crashes=6, backoff_until_ms=NOW_MS + 1, exits_without_receive=4), tmp_path)
-    assert row.exits_without_receive == 4
+    assert (row.exits_without_receive, row.unanswered_since) == (4, None)
+    assert row_of(record(unanswered_ms=NOW_MS), tmp_path).unanswered_since == iso_time(NOW_MS)
     assert (row.held, row.gave_up_until, row.crashes) == (HeldRow("id", 7, "why"), LATER, 6)
     assert row.backoff_until == iso_time(NOW_MS + 1)
     row = row_of(record(held=replace(held, retry_ms=NOW_MS), backoff_until_ms=NOW_MS), tmp_path)
@@ -196,6 +198,25 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             [
                 "3 programs in a row exited, and the observer has seen nobody join the consumer group orders-readers "
                 "or commit in it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
+            ],
+        ),
+        ({"unanswered_since": "2025-11-21T12:57:00.000Z"}, []),
+        ({"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS], "group": "g"}, []),
+        ({"unanswered_since": "2025-11-21T12:58:01.000Z", "programs": [RUNS]}, []),
+        ({"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [ProgramRow(8, SOON)]}, []),
+        (
+            {"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS, ProgramRow(8, SOON)], "last_line": "x"},
+            [
+                "process 7 runs, and nobody has called RECEIVE since 2025-11-21 12:57:00 UTC: does it report, does it "
+                "hang, or has it been busy for that long? See docs/guide/reporting.md",
+                "log /srv/a.log: x",
+            ],
+        ),
+        (
+            {"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS, RUNS], "log_file": None},
+            [
+                "processes 7, 7 run, and nobody has called RECEIVE since 2025-11-21 12:57:00 UTC: do they report, do "
+                "they hang, or have they been busy for that long? See docs/guide/reporting.md",
             ],
         ),
         (

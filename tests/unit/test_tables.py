@@ -284,3 +284,29 @@ def test_without_a_monitor_the_legend_says_what_was() -> None:
     for meaning in ("had not come yet", "INACTIVE: there was nothing", "RECEIVES_OCCURRING: there were messages"):
         assert meaning in text
     assert "has not come yet" in shown(*rows)
+
+
+@pytest.mark.parametrize(
+    ("fields", "present", "is_asked"),
+    [
+        ({}, Present(), True),
+        ({}, Present(host=True), True),
+        ({}, Present(host=False), False),
+        ({}, Present(monitor=False), False),
+        ({"state": "RECEIVES_OCCURRING"}, Present(), False),
+        ({"tasks_running": 0}, Present(), False),
+        ({"last_activated_time": TO_COME}, Present(), False),
+        ({"is_activation_enabled": False}, Present(), False),
+    ],
+)
+def test_of_a_task_that_runs_and_does_not_receive_it_is_asked_whether_it_hangs(
+    fields: dict[str, Any], present: Present, is_asked: bool
+) -> None:
+    asked = (
+        f"1 task runs, and nobody has called RECEIVE since activation 7 at {TIME}: does it report, or does it hang? "
+        "See docs/guide/reporting.md"
+    )
+    row = ROW | {"tasks_running": 1} | fields
+    assert failure(row, present) == (asked if is_asked else None)
+    assert (f"orders: {asked}" in shown(row, present=present)) == is_asked
+    assert "2 tasks run, and" in str(failure(ROW | {"tasks_running": 2}, Present()))

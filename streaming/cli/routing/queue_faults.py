@@ -41,7 +41,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
 
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> list[Fault]:
     """Returns the fault of the host on which queues with internal activation depend: none runs."""
-    names = [row["queue"] for row in view if presence.needs_host(row)]
+    names = [row["queue"] for row in view if task_failures.needs_host(row)]
     try:
         down = presence.absence(kafka, topics, "host", f" ({tables.queue_names(names)})") if names else None
     except AccessDeniedError as error:

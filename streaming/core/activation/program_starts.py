@@ -118,6 +118,7 @@ class QueueActivator:
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
             monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
+        unanswered_ms: When a time-out first ended without a RECEIVE since the last one; FOREVER_MS if none did.
         last_run_ms: When consumers of the group last ran; FOREVER_MS if the policy has no longest rest.
     """
 
@@ -132,6 +133,7 @@ class QueueActivator:
     ended: Ended | None = None
     partitions: int | None = None
     exits_without_receive: int = 0
+    unanswered_ms: int = FOREVER_MS
     last_run_ms: int = FOREVER_MS
 
     @property
@@ -142,6 +144,7 @@ class QueueActivator:
 
     def resumed(self, now_ms: int) -> None:
         """Corrects instants after a restart of the activator, because the clock may have been set back."""
+        self.unanswered_ms = FOREVER_MS  # somebody may have received meanwhile
         for program in self.running.values():
             program.started_ms = min(program.started_ms, now_ms)
         if self.held is not None:
@@ -152,8 +155,10 @@ class QueueActivator:
         """Takes in a notification; returns what was decided at once."""
         if (known := self._known(new)) is not None:
             return [known]
-        if new.reason != _EXPIRED:
-            self.exits_without_receive = 0
+        if new.reason == _EXPIRED:
+            self.unanswered_ms = min(self.unanswered_ms, now_ms)
+        else:
+            self.exits_without_receive, self.unanswered_ms = 0, FOREVER_MS
         settled_ms = now_ms + SETTLE_MS
         held = Held(new.notification_id, new.sequence, new.reason, new.unread, settled_ms, post_time=new.post_time)
         if new.is_old and (void := held.void(row, FOREVER_MS)):
@@ -249,7 +254,7 @@ class QueueActivator:
         else:
             self.entry, self.last_run_ms = "", FOREVER_MS
         if row is None or not row.is_silent or row.has_committed:
-            self.exits_without_receive = 0
+            self.exits_without_receive, self.unanswered_ms = 0, FOREVER_MS
         decisions: list[Decision] = []
         held = self.held
         if held is not None:

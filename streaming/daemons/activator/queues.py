@@ -221,6 +221,6 @@ class Queues:
         return entry.policy(self.rows.about.salt, self.partitions.of(queue), refusal or "", rest_ms)
 
 
-def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, int]:
+def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, int, int]:
     """Returns what a look at a queue changes in its record even if nothing is decided."""
-    return state.entry, state.partitions, state.exits_without_receive, state.last_run_ms
+    return state.entry, state.partitions, state.exits_without_receive, state.unanswered_ms, state.last_run_ms

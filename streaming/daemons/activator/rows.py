@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streaming.core.times import iso_time
+from streaming.core.times import FOREVER_MS, iso_time
 from streaming.daemons.activator.config import ProgramEntry, refusal_of
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
@@ -83,6 +83,8 @@ class Rows:
         row.crashes, row.fatal_exit_code = state.crashes, state.fatal_exit_code
         row.backoff_until = _later(state.backoff_until_ms, now_ms)
         row.exits_without_receive = state.exits_without_receive
+        if state.unanswered_ms < FOREVER_MS:
+            row.unanswered_since = iso_time(state.unanswered_ms)
         if state.ended is not None:
             row.last_exit = ExitRow(iso_time(state.ended.at_ms), state.ended.how)
         if record.action:

@@ -99,10 +99,10 @@ def show(status: Status, now_ms: int) -> RenderableType:
         parts.append(Sentence(f"at rest, and no longer in the config: {names}", "dim"))
     if not of_config:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
-    return Group(*parts, Text(), _table(of_config))
+    return Group(*parts, Text(), _table(of_config, iso_time(now_ms)))
 
 
-def _table(rows: list[ActivatorRow]) -> RecordTable:
+def _table(rows: list[ActivatorRow], now: str) -> RecordTable:
     columns = [
         Column("queue"),
         Column("running", is_number=True),
@@ -110,17 +110,17 @@ def _table(rows: list[ActivatorRow]) -> RecordTable:
         Column("last (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
     ]
-    return RecordTable(columns, [_cells(row) for row in rows])
+    return RecordTable(columns, [_cells(row, now) for row in rows])
 
 
-def _cells(row: ActivatorRow) -> list[Text]:
+def _cells(row: ActivatorRow, now: str) -> list[Text]:
     most = words.most_of(row)
     return [
         cell(row.queue),
         Text(f"{len(row.programs)}/{'-' if most is None else most}"),
         Text(str(row.crashes or "-")),
         cell(instant(row.last.at if row.last else None)),
-        _reasons(row),
+        _reasons(row, now),
     ]
 
 
@@ -144,14 +144,14 @@ def _not_running(status: Status) -> str:
     return f"not running; {plural(count, 'program')} that it has started may still run"
 
 
-def _reasons(row: ActivatorRow) -> Text:
+def _reasons(row: ActivatorRow, now: str) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
     last = row.last
     text = Text(printable(f"{last.action}: {last.why}") if last else "-")
     held = words.holds(row) if last is None or last.action != "held" else []
     for line in (*words.limits(row), *held):
         text.append(f"\n{printable(line)}", "yellow")
-    for line in words.troubles(row):
+    for line in words.troubles(row, now):
         # That an entry was removed is no fault. Its programs may run to their end.
         text.append(f"\n{printable(line)}", "yellow" if row.entry is None else "red")
     return text

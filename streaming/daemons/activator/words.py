@@ -1,14 +1,18 @@
 """The sentences about a row of queue-activators. `queue show`, `queues` and `activator status` have the same ones."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from streaming.core.numbers import plural
+from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
 MANY_EXITS = 3
+# Most programs have called RECEIVE, and most messages are done, in less.
+LONG_MS = 120_000
 _MAX_NAMES = 10
 _REPORTING = "docs/guide/reporting.md"
 _CONSUMER_GROUPS = "docs/guide/consumer-groups.md"
@@ -74,6 +78,20 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     if row.exits_without_receive >= MANY_EXITS:
         yield without_receive(row)
+    yield from _reads_nothing(row, now)
+
+
+def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
+    """Yields the question about programs that run for long while the monitor has heard of no RECEIVE."""
+    if row.group is not None or row.unanswered_since is None or not now:
+        return
+    long_ago = iso_time(round(datetime.fromisoformat(now).timestamp() * 1000) - LONG_MS)
+    pids = [str(program.pid) for program in row.programs if program.start_time < long_ago]
+    if pids and row.unanswered_since < long_ago:
+        one, many = "does it report, does it hang, or has it", "do they report, do they hang, or have they"
+        who, ask = (f"process {pids[0]} runs", one) if len(pids) == 1 else (f"processes {', '.join(pids)} run", many)
+        since = instant_utc(row.unanswered_since)
+        yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? See {_REPORTING}"
 
 
 def without_receive(row: ActivatorRow) -> str:

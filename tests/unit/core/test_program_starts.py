@@ -603,6 +603,25 @@ def test_programs_that_exit_without_a_receive_are_counted_until_somebody_receive
     assert queue.state.exits_without_receive == 0
 
 
+def test_it_is_known_since_when_programs_run_and_nobody_receives() -> None:
+    queue = Queue()
+    queue.activate(1)
+    assert queue.state.unanswered_ms == FOREVER_MS
+    first_ms = queue.now_ms
+    queue.activate(2, "TIMEOUT_EXPIRED")
+    queue.now_ms += 30_000
+    queue.activate(3, "TIMEOUT_EXPIRED")
+    assert first_ms <= queue.state.unanswered_ms < queue.now_ms
+    queue.view(3, "RECEIVES_OCCURRING")
+    assert queue.state.unanswered_ms == FOREVER_MS
+    queue.activate(4, "TIMEOUT_EXPIRED")
+    queue.activate(5)
+    assert queue.state.unanswered_ms == FOREVER_MS, "the view was late"
+    queue.activate(6, "TIMEOUT_EXPIRED")
+    queue.state.resumed(queue.now_ms)
+    assert queue.state.unanswered_ms == FOREVER_MS, "somebody may have received meanwhile"
+
+
 def test_a_reader_that_receives_and_exits_is_never_counted() -> None:
     queue = Queue()
     queue.activate(1)
