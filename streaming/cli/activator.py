@@ -20,7 +20,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.errors import UserError
-from streaming.system import logs, stop_signals, wall_clock
+from streaming.system import hints, logs, stop_signals, wall_clock
 from streaming.system.logs import LogFormat
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        tables.print_view(show(found, now_ms))
+        place = [] if state_directory == _DEFAULT_STATE_DIRECTORY else ["--state-directory", str(state_directory)]
+        start = hints.plain("activator", "--config", found["config_file"] or "FILE", *place)
+        tables.print_view(show(found, now_ms, start))
 
 
 def register(parent: typer.Typer) -> None:

@@ -228,7 +228,9 @@ def test_a_state_directory_below_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_status_before_the_first_notification(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No activator has run"):
+    with pytest.raises(
+        UserError, match=r"No activator has run .* start one: `queue-activation activator --config FILE`"
+    ):
         read_status(tmp_path, NOW_MS)
     with Store(tmp_path):
         pass
@@ -238,7 +240,7 @@ def test_status_before_the_first_notification(tmp_path: Path) -> None:
 def shown(folder: Path) -> str:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(show(read_status(folder, NOW_MS), NOW_MS))
+        console.print(show(read_status(folder, NOW_MS), NOW_MS, "queue-activation activator --config FILE"))
     return capture.get()
 
 
@@ -271,14 +273,18 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
         "not running",
         "[[programs]] number 1: `max`",
         "1 program that it has started may still run",
+        "orders (process 7). Signals end them (`kill PID`)",
+        "Start it again, at the same Kafka: `queue-activation activator --config FILE`",
         "1/1",
-        "held: #2: 1 of max 1 are",
-        "started until",
-        "78 was fatal",
+        "was held: #2: 1 of max 1 are",
+        " ran ",
     ):
-        assert expected in text
+        assert expected in " ".join(text.split())
+    for present in ("started until", "78 was fatal", " running "):
+        assert present not in text, "nobody waits any more"
     lock = StateLock(tmp_path)
-    assert "running since" in shown(tmp_path)
+    for expected in ("running since", "held: #2: 1 of max 1 are", "started until", "78 was fatal", " running "):
+        assert expected in shown(tmp_path)
     lock.close()
 
 

@@ -15,6 +15,7 @@ from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import SEEN_INTERVAL_S
 from streaming.daemons.activator.store import Store, has_state, is_locked
 from streaming.errors import UserError
+from streaming.system import hints
 from streaming.system.ages import age, as_of, instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Column, RecordTable, Sentence, cell
@@ -41,7 +42,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
     if not is_there:
         raise UserError(
             f"No activator has run with the state directory {directory.absolute()}. Give the --state-directory of the "
-            "activator."
+            f"activator, or start one: `{hints.plain('activator', '--config', 'FILE')}`"
         )
     with Store(directory) as store:
         about = store.about()
@@ -71,15 +72,21 @@ def _queue_status(row: ActivatorRow) -> Status:
     return {**fields, "running": len(row.programs), "pids": [program.pid for program in row.programs]}
 
 
-def show(status: Status, now_ms: int) -> RenderableType:
-    """Returns the status for people, in 80 columns."""
+def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
+    """Returns the status for people, in 80 columns.
+
+    Args:
+        status: The status.
+        now_ms: The time.
+        start: The command line that starts the activator.
+    """
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
     parts: list[RenderableType] = [
         *_age(status, now_ms),
         Sentence(f"running since {instant_utc(status['since'])} (process {status['pid']})", "green")
         if status["is_running"]
-        else Sentence(_not_running(status), "yellow"),
+        else Sentence(_not_running(status, start), "yellow"),
         Sentence(f"config {status['config_file']}"),
     ]
     if status["config_error"]:
@@ -99,13 +106,19 @@ def show(status: Status, now_ms: int) -> RenderableType:
         parts.append(Sentence(f"at rest, and no longer in the config: {names}", "dim"))
     if not of_config:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
-    return Group(*parts, Text(), _table(of_config, iso_time(now_ms)))
+    return Group(*parts, Text(), _table(of_config, iso_time(now_ms) if status["is_running"] else None))
 
 
-def _table(rows: list[ActivatorRow], now: str) -> RecordTable:
+def _table(rows: list[ActivatorRow], now: str | None) -> RecordTable:
+    """Returns the queues as a table.
+
+    Args:
+        rows: Their rows.
+        now: The time; None: the activator does not run, so all this is as it has left it.
+    """
     columns = [
         Column("queue"),
-        Column("running", is_number=True),
+        Column("running" if now is not None else "ran", is_number=True),
         Column("crashes", is_number=True),
         Column("last (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
@@ -113,7 +126,7 @@ def _table(rows: list[ActivatorRow], now: str) -> RecordTable:
     return RecordTable(columns, [_cells(row, now) for row in rows])
 
 
-def _cells(row: ActivatorRow, now: str) -> list[Text]:
+def _cells(row: ActivatorRow, now: str | None) -> list[Text]:
     most = words.most_of(row)
     return [
         cell(row.queue),
@@ -137,18 +150,27 @@ def _age(status: Status, now_ms: int) -> list[RenderableType]:
     return [*([Sentence(late, "bold red")] if is_late else []), Text(as_of(seen_ms, now_ms))]
 
 
-def _not_running(status: Status) -> str:
-    count = sum(len(row["pids"]) for row in status["queues"])
-    if not count:
-        return "not running; none of its programs ran when it stopped"
-    return f"not running; {plural(count, 'program')} that it has started may still run"
+def _not_running(status: Status, start: str) -> str:
+    left = [(row["queue"], pid) for row in status["queues"] for pid in row["pids"]]
+    again = f". Start it again, at the same Kafka: `{start}`" if start else ""
+    if not left:
+        return f"not running; none of its programs ran when it stopped{again}"
+    names = words.queues_and_pids(left)
+    return (
+        f"not running; {plural(len(left), 'program')} that it has started may still run: {names}. Signals end them "
+        f"(`kill PID`), and the next start finds them{again}"
+    )
 
 
-def _reasons(row: ActivatorRow, now: str) -> Text:
+def _reasons(row: ActivatorRow, now: str | None) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
     last = row.last
     text = Text(printable(f"{last.action}: {last.why}") if last else "-")
     held = words.holds(row) if last is None or last.action != "held" else []
+    if now is None:
+        for line in held:
+            text.append(f"\nwas {printable(line)}", "yellow")
+        return text
     for line in (*words.limits(row), *held):
         text.append(f"\n{printable(line)}", "yellow")
     for line in words.troubles(row, now):

@@ -124,12 +124,16 @@ def left_running(programs: Sequence[tuple[str, int]]) -> str:
     """
     if not programs:
         return "no program is running"
-    each = ", ".join(f"{queue} (process {pid})" for queue, pid in sorted(programs)[:_MAX_NAMES])
-    rest = ", ..." if len(programs) > _MAX_NAMES else ""
     return (
-        f"{plural(len(programs), 'program')} left running: {each}{rest}. The next start finds them. With "
-        f"{hints.option('--stop-programs')}, they are stopped too"
+        f"{plural(len(programs), 'program')} left running: {queues_and_pids(programs)}. The next start finds them. "
+        f"With {hints.option('--stop-programs')}, they are stopped too"
     )
+
+
+def queues_and_pids(programs: Sequence[tuple[str, int]]) -> str:
+    """Returns the queue and the process id of each program; of many, of the first ones."""
+    each = ", ".join(f"{queue} (process {pid})" for queue, pid in sorted(programs)[:_MAX_NAMES])
+    return f"{each}{', ...' if len(programs) > _MAX_NAMES else ''}"
 
 
 def holds(row: ActivatorRow) -> list[str]:
