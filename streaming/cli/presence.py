@@ -50,10 +50,13 @@ _OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "rout
 
 _NO_SIGN = {
     "monitor": (
-        "no monitor has left a sign of life: none has committed a batch, that was longer ago than Kafka keeps the "
-        "offsets of consumer groups (7 days by default), or the monitor is older than 0.3.0"
+        "no monitor has left a sign of life, as is normal before the first one has run for a few seconds. Otherwise it "
+        "ran longer ago than Kafka keeps the offsets of consumer groups (7 days by default), or is older than 0.3.0"
     ),
-    "router": "no router has left a sign of life: none has committed a batch, or Kafka is older than version 3.0",
+    "router": (
+        "no router has left a sign of life, as is normal before the first one has run for a few seconds. Otherwise "
+        "Kafka is older than version 3.0"
+    ),
 }
 # The router commits a batch at least this often.
 _ROUTERS_PAUSE_MS = 10_000
@@ -184,7 +187,7 @@ def introduce(
         if may_run and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
         elif sign is None:
-            say(f"{_last_batch(program)} is unknown: {_NO_SIGN[program]}.", err=True)
+            say(f"{_last_batch(program)} is unknown, because {_NO_SIGN[program]}.", err=True)
         if sign is not None and not as_json:
             typer.echo(as_of(sign.committed_ms, now_ms))
     return may_run

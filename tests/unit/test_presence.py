@@ -158,7 +158,9 @@ def test_of_a_program_that_never_ran_the_age_is_said_to_be_unknown(kafka: Kafka,
     absence, age = err.splitlines()
     assert out == ""
     assert absence.startswith(f"no {program} is in the consumer group")
-    assert age.startswith(f"when a {program} last committed a batch is unknown: no {program} has left a sign of life")
+    assert age.startswith(
+        f"when a {program} last committed a batch is unknown, because no {program} has left a sign of life"
+    )
 
 
 def test_what_the_user_may_not_look_at_is_said_to_be_unknown(kafka: Kafka, said: Any) -> None:
