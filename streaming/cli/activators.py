@@ -63,8 +63,12 @@ class Told:
             return f"its program has exited: {ended.how}"
         return ""
 
-    def lines(self) -> list[str]:
-        """Returns all that is known, for people."""
+    def lines(self, *, is_off: bool = False) -> list[str]:
+        """Returns all that is known, for people.
+
+        Args:
+            is_off: Whether the queue is OFF, so that nothing is started whatever the activator does.
+        """
         row = self.row
         if row.entry is None or row.refusal is not None:
             return self.why()
@@ -74,7 +78,8 @@ class Told:
             left = [f"entry {row.entry}", words.programs(row), *last]
             ago = age(self.at_ms, wall_clock.now_ms())
             return [f"{line}." for line in self.why()] + [f"When it last wrote, {ago} ago: {'; '.join(left)}"]
-        return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *self.why()]
+        why = ["nothing is started, because the queue is OFF", *words.log(row)] if is_off else self.why()
+        return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *why]
 
     def as_json(self) -> dict[str, Any]:
         """Returns all that is known, as plain values."""

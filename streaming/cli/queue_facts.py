@@ -51,6 +51,7 @@ class QueueFacts:
         activations: The last notifications, oldest first.
         activators: What the activators say about it.
         no_activator: If none has said anything: why, as far as it is known.
+        off_by: What has set the queue OFF, as a sentence; empty: it is ON, or that is not known.
         is_nobody: None has said anything, and none runs.
         group: The consumer group that it stands for; None: it is a queue whose readers report.
         present: Who is there of those that it needs.
@@ -66,6 +67,7 @@ class QueueFacts:
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
     is_nobody: bool = False
+    off_by: str = ""
     group: GroupFacts | None = None
     present: Present = NOBODY_MISSING
 
@@ -130,6 +132,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     if not facts.is_known:
         return facts
     if definition is not None and facts.row is not None:
+        facts.off_by = _off_by(definition, facts.row)
         definition.is_on = facts.row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     if not facts.activators and (definition is None or definition.notifications):
         missing = activators.absence(cluster, topics)
@@ -138,6 +141,13 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         since_ms = _activations_since_ms(facts.row["last_activated_time"])
         facts.activations = _activations(cluster, topics, queue, since_ms)
     return facts
+
+
+def _off_by(definition: QueueDefinition, row: dict[str, Any]) -> str:
+    """Returns what has set a queue OFF, given its definition by commands: what no command has done, rollbacks did."""
+    if row["is_receive_enabled"]:
+        return ""
+    return "Five rollbacks in a row have set it OFF." if definition.is_on else "A command has set it OFF."
 
 
 def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]:

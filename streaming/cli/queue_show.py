@@ -46,6 +46,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             is_topic=facts.partitions is not None,
             is_watched=facts.present.monitor,
             reader=facts.reader,
+            off_by=facts.off_by,
             is_check_due=has_passed(row["next_check_time"]),
             is_start_due=has_passed(row.get("next_start_time")),
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
@@ -97,15 +98,31 @@ def show(facts: QueueFacts) -> RenderableType:
     sections = {
         "state": _state(facts),
         **({} if facts.group is None else {"group": facts.group.lines(), "topics": facts.group.topic_lines()}),
-        "activator": [line for each in facts.activators for line in each.lines()] or [facts.no_activator or "none"],
+        "activator": _activator_lines(facts),
         **_of_queues(facts),
-        "last notified": [
-            f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
-            for one in {each.sequence: each for each in facts.activations}.values()
-        ],
+        "last notified": _last_notified(facts),
     }
     fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections.items())
     return Group(Sentence(facts.name, "bold"), fields)
+
+
+def _activator_lines(facts: QueueFacts) -> list[str]:
+    is_off = facts.row is not None and not facts.row["is_receive_enabled"]
+    return [line for each in facts.activators for line in each.lines(is_off=is_off)] or [facts.no_activator or "none"]
+
+
+def _last_notified(facts: QueueFacts) -> list[str]:
+    found = {each.sequence: each for each in facts.activations}.values()
+    row = facts.row
+    if not found and row is not None and row["activation_sequence"] > 0 and not _notifications(facts):
+        at = _time(row["last_activated_time"])
+        last = "" if at is None else f", the last one at {at}"
+        tasks = plural(row["activation_sequence"], "task")
+        return [f"none: it has no event notification. It has requested {tasks}{last}"]
+    return [
+        f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
+        for one in found
+    ]
 
 
 def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:

@@ -327,7 +327,7 @@ class TestMonitors:
         [second] = rows_of_tasks(shard)
         row = rows(shard.batch(START + 7 * SECOND, task("TASK_EXITED", task_id=second, exit_code=1)))["Q"]
         assert (row["task_failures"], row["is_procedure_failed"]) == (2, True)
-        assert row["task_failure"] == "it exited without calling RECEIVE"
+        assert row["task_failure"] == "it exited without calling RECEIVE, with exit code 1"
         assert (row["failing_since"], row["failing_procedure"]) == (iso_time(START + SECOND), "p")
         assert row["next_start_time"] == iso_time(START + 17 * SECOND)
         row = rows(shard.batch(START + 8 * SECOND, receive("MESSAGES", messages=1)))["Q"]

@@ -100,7 +100,11 @@ def test_tasks_that_fail_and_a_queue_that_is_off_are_found() -> None:
         ("tasks fail", "queue orders"),
     ]
     assert "procedure read has failed 3 times in a row since 9999-01-01 00:10:00 UTC" in found([failing])[0].problem
-    assert found([off])[0].problem == " ".join(["3 unread messages.", *explanation(QueueFacts("off", None, None, off))])
+    says_which = "`queue-activation queue show off` says which it was"
+    why = explanation(QueueFacts("off", None, None, off))
+    assert found([off])[0].problem == " ".join(["3 unread messages.", *why, says_which])
+    crashing = by(**CRASHING)
+    assert [fault.kind for fault in found([row(state=None, is_receive_enabled=False)], crashing)] == ["queue OFF"]
     assert found([off | {"unread_messages": 0}]) == []
 
 

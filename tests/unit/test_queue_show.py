@@ -253,3 +253,35 @@ def test_the_monitor_does_not_look_again_at_an_instant_that_has_passed() -> None
         ("9999-01-02T03:04:35.678Z", "the monitor looks again at 9999-01-02 03:04:35 UTC."),
     ):
         assert said in shown(row | {"next_check_time": at})
+
+
+def test_what_has_set_a_queue_off_is_known_by_its_commands() -> None:
+    on, off = QueueDefinition(), QueueDefinition(is_on=False)
+    assert queue_facts._off_by(on, OFF) == "Five rollbacks in a row have set it OFF."
+    assert queue_facts._off_by(off, OFF) == "A command has set it OFF."
+    assert queue_facts._off_by(on, OFF | {"is_receive_enabled": True}) == ""
+    facts = QueueFacts("orders", 1, None, OFF, off_by=queue_facts._off_by(off, OFF))
+    assert "A command has set it OFF. `queue-activation queue alter orders --status ON`" in lines_of(facts)["state"]
+
+
+def test_of_a_queue_that_is_off_the_activator_promises_no_start() -> None:
+    told = msgspec.structs.replace(TOLD, crashes=3, backoff_until="9999-01-01T00:00:00.000Z", log_file="/a.log")
+    off = lines_of(QueueFacts("orders", 1, None, OFF, activators=[Told(told, True, 0)]))["activator"]
+    assert off.endswith("nothing is started, because the queue is OFF log /a.log")
+    on = OFF | {"is_receive_enabled": True}
+    assert (
+        "nothing is started until"
+        in lines_of(QueueFacts("orders", 1, None, on, activators=[Told(told, True, 0)]))["activator"]
+    )
+
+
+def test_a_queue_without_event_notifications_says_what_its_activations_were_instead() -> None:
+    definition = QueueDefinition(activation=ActivationClause(procedure_name="p"))
+    row = OFF | {"max_queue_readers": 1, "last_activated_time": "2026-01-02T03:04:05.678Z"}
+    shown_as = lines_of(QueueFacts("orders", 1, definition, row))["last notified"]
+    assert (
+        shown_as
+        == "none: it has no event notification. It has requested 2 tasks, the last one at 2026-01-02 03:04:05 UTC"
+    )
+    assert lines_of(QueueFacts("orders", 1, definition, row | {"activation_sequence": 0}))["last notified"] == "none"
+    assert lines_of(QueueFacts("orders", 1, None, row))["last notified"] == "none"

@@ -110,7 +110,7 @@ def _is_of_interest(row: Mapping[str, Any]) -> bool:
 def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, present: Present) -> Iterator[Fault]:
     """Yields the faults of a queue, without its name."""
     waits = row["state"] == "NOTIFIED"
-    for each in told:
+    for each in told if row["is_receive_enabled"] else ():  # of one that is OFF, nothing is started anyway
         # Of a queue that is read, another program may start the readers; what it has no entry for is no fault then.
         is_its_own = each.row.entry is not None and each.row.refusal is None and each.is_running is not False
         if (waits or (is_its_own and row["unread_messages"] > 0)) and (reasons := activators.reasons(each)):
@@ -127,7 +127,8 @@ def _off(rows: Sequence[dict[str, Any]]) -> Iterator[Fault]:
     names = [row["queue"] for row in rows]
     if len(rows) <= tables.EXAMPLES:
         for row in rows:
-            yield Fault("queue OFF", tables.queue_names([row["queue"]]), _why_off(row))
+            show = hints.command("queue", "show", row["queue"])
+            yield Fault("queue OFF", tables.queue_names([row["queue"]]), f"{_why_off(row)} `{show}` says which it was")
         return
     unread = sum(row["unread_messages"] for row in rows)
     is_uncertain = any(row.get("is_count_uncertain") for row in rows)

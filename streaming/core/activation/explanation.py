@@ -59,6 +59,7 @@ class Situation:
         is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
         switch_on: The command line that sets the queue ON.
         observed: What an observer says of its readers; None if they report.
+        off_by: What has set the queue OFF, as a sentence; empty: that is not known.
         reader: What has become of the reader that was requested last, as the activator knows; empty: it may still come.
     """
 
@@ -82,6 +83,7 @@ class Situation:
     is_check_due: bool = False
     is_start_due: bool = False
     reader: str = ""
+    off_by: str = ""
 
 
 def why(now: Situation) -> list[str]:
@@ -105,7 +107,7 @@ def _absent(now: Situation) -> list[str]:
     if not now.is_on:
         return [
             "The queue is OFF: no notification is written, and no task is started; running readers continue. "
-            "Five rollbacks in a row set a queue OFF, and so does a command. "
+            f"{now.off_by or 'Five rollbacks in a row set a queue OFF, and so does a command.'} "
             f"`{now.switch_on}` sets it ON again."
         ]
     return [
@@ -127,10 +129,14 @@ def _inactive(now: Situation) -> list[str]:
         ]
     if not now.is_watched:
         return [
-            "There was nothing to receive. Messages that have come since activate the queue as soon as a monitor runs, "
-            "unless a task still runs."
+            "There was nothing to receive. Messages that have come since activate the queue as soon as a monitor runs"
+            f"{_unless_task(now)}."
         ]
-    return ["There is nothing to receive. The next message activates the queue, unless a task still runs."]
+    return [f"There is nothing to receive. The next message activates the queue{_unless_task(now)}."]
+
+
+def _unless_task(now: Situation) -> str:
+    return "" if now.max_queue_readers is None else ", unless a task still runs"
 
 
 def when(
@@ -318,7 +324,7 @@ def _nothing_for_group(now: Situation, seen: Observed) -> str:
         return f"{nothing} One more reader is requested once {observer} {has_said}{monitor}."
     monitor = "" if now.is_watched else " and a monitor runs"
     sentence = f"{nothing} The next message activates the queue as soon as {observer} sees it{monitor}"
-    sentence += "." if now.max_queue_readers is None else ", unless a task still runs."
+    sentence += f"{_unless_task(now)}."
     if seen.silent_since is None or seen.is_running is False:
         return sentence
     return f"{sentence} An observer says nothing of a group that has neither members nor messages."

@@ -205,8 +205,12 @@ class Queue:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
 
     def _task_exited(self, event: events.TaskExited, now_ms: int) -> None:
-        is_killed = event.exit_code is not None and event.exit_code < 0
-        why = "it was killed" if is_killed else "it exited without calling RECEIVE"
+        code = event.exit_code
+        is_killed = code is not None and code < 0
+        if code is not None and code < 0:
+            why = f"it was killed by signal {-code}"
+        else:
+            why = f"it exited without calling RECEIVE{'' if code is None else f', with exit code {code}'}"
         self._task_ended(event.task_id, not is_killed, why, now_ms)
 
     def _task_failed_to_start(self, event: events.TaskFailedToStart, now_ms: int) -> None:

@@ -32,6 +32,13 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
     ("now", "part"),
     [
         (replace(QUIET, state=State.ABSENT, is_on=False), "The queue is OFF"),
+        (replace(QUIET, state=State.ABSENT, is_on=False), "Five rollbacks in a row set a queue OFF, and so does"),
+        (
+            replace(QUIET, state=State.ABSENT, is_on=False, off_by="A command has set it OFF."),
+            "A command has set it OFF.",
+        ),
+        (replace(QUIET, state=State.INACTIVE), "The next message activates the queue."),
+        (replace(QUIET, state=State.INACTIVE, max_queue_readers=1), "activates the queue, unless a task still runs."),
         (replace(QUIET, state=State.ABSENT), "neither an event notification nor internal activation"),
         (replace(QUIET, state=State.INACTIVE), "The next message activates the queue"),
         (replace(QUIET, state=State.INACTIVE, waiting=1), "A reader waits in RECEIVE and would take the next message"),

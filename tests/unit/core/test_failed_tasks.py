@@ -134,10 +134,11 @@ class TestRetries:
         ("end", "why"),
         [
             (lambda task_id: failed_to_start(task_id, "no such program"), "no such program"),
-            (exited, "it exited without calling RECEIVE"),
-            (lambda task_id: exited(task_id, -9), "it was killed"),
+            (lambda task_id: exited(task_id, None), "it exited without calling RECEIVE"),
+            (lambda task_id: exited(task_id, 3), "it exited without calling RECEIVE, with exit code 3"),
+            (lambda task_id: exited(task_id, -9), "it was killed by signal 9"),
         ],
-        ids=["not started", "exited", "killed"],
+        ids=["not started", "exited", "exited with a code", "killed"],
     )
     @pytest.mark.parametrize("max_queue_readers", [1, 3])
     def test_each_further_failure_doubles_the_time_until_the_next_try_up_to_a_minute(
