@@ -29,7 +29,7 @@ def test_a_queue_without_an_entry_is_said_once() -> None:
     queues, step = QueuesWithoutEntry([]), Step(0)
     assert queues.take(record("lost"), None, False, step)
     assert not queues.take(record("lost"), None, False, step)
-    assert said(step) == [("lost", "no entry of the config matches this queue; this is said only once")]
+    assert said(step) == [("lost", "no entry of the config matches this queue; this is said once after each start")]
     assert queues.names == ["lost"]
 
 

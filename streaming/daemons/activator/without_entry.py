@@ -33,7 +33,9 @@ class QueuesWithoutEntry:
         if record.event_type != "QUEUE_ACTIVATION" or is_known or is_over:
             return False
         self.names.append(record.queue)
-        step.note(record.queue, "not started", "no entry of the config matches this queue; this is said only once")
+        step.note(
+            record.queue, "not started", "no entry of the config matches this queue; this is said once after each start"
+        )
         if len(self.names) == MAX_NAMED:
             step.note(None, "not started", f"{MAX_NAMED} queues have no entry in the config; no further one is named")
         return True
