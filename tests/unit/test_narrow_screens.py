@@ -2,7 +2,6 @@
 
 import ast
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from streaming.cli.routing import databases
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.activation.sessions import Lease, Session
 from streaming.core.routing.definitions import Definitions
-from streaming.core.times import iso_time
 from streaming.daemons.activator import status
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, cell
 from streaming.system.wrapping import wrap
@@ -87,9 +85,8 @@ def program() -> ProgramRow:
         ConnectionRow(each, "DISCONNECTED", TIME, 12_034, 1_234_567, 0, 2, 1_250, 0, f"refused by {each}", TIME)
         for each in ADDRESSES
     ]
-    # One that has not written its row for a while is not in the table.
-    now = iso_time(time.time_ns() // 1_000_000)
-    return ProgramRow("transport", f"{HOST}:4711", 600_000, now, tasks, connections)
+    # One that has missed some of its intervals is not in the table.
+    return ProgramRow("transport", f"{HOST}:4711", 400_000_000_000, TIME, tasks, connections)
 
 
 ACTIVATOR = ActivatorRow(
