@@ -4,16 +4,21 @@
     python -m tests.recordings.record
 
 The second command makes the recordings anew that tests/unit/test_recordings.py does again. Each world becomes a file
-that is named after its kind and its seed: one instance with crashes, three instances, three instances over days, a
-backlog, and a shard under random records. Now and then a copy of a shard is restored.
+that is named after its kind and its seed: one instance with crashes, three instances, three instances over days, the
+scenes of the unit tests, a backlog, and a shard under random records. Now and then a copy of a shard is restored.
 """
 
 import argparse
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
+
+import msgspec
+import pytest
 
 from streaming.core.conversations.decisions import Decision
 from streaming.core.conversations.restoring import Suspect
@@ -21,14 +26,14 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.spark.routing import run_shard
 from streaming.spark.routing.run_shard import RestoredShard
-from streaming.wire.decision_fields import fields_of
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_decisions import decode_decisions
 from tests.recordings.backlog import Backlog
 from tests.recordings.recorder import recorded
 from tests.recordings.recording import SUFFIX, Step, write
 from tests.simulation import test_bad_service_input, test_conversations
+from tests.support import conversation_scene, instances_scene
 from tests.support.checked_shard import QueryShard
+from tests.support.command_lines import ROOT
 from tests.support.instances_outages import Outages
 from tests.support.instances_simulation import Simulation
 from tests.support.plain_shard import PARTITIONS, Batch
@@ -37,6 +42,12 @@ from tests.support.seeds import fresh_seed
 # Of the batches before which a copy of a shard is restored.
 _RESTORED = 0.03
 _LATER_MS = 61_000
+BAD_INPUT = test_bad_service_input.test_every_message_is_delivered_held_or_a_dead_letter_and_its_neighbours_go_on
+# Of a test that takes shards through batches.
+_SCENE = re.compile(r"^from .*(conversation_scene|instances_scene|run_shard) import", re.MULTILINE)
+_TOO_LONG = "test_far_sides_that_are_gone.py"
+# Tests with more batches let weeks pass, mostly with ticks alone.
+_MOST_OF_A_TEST = 200
 
 
 class RecordedShard(QueryShard):
@@ -82,35 +93,62 @@ class RecordedShard(QueryShard):
 
 
 def _alone(settings: ConversationSettings, instance: Instance) -> RecordedShard:
-    """Returns the only shard of one of several instances."""
+    """Returns the only shard of an instance."""
     return RecordedShard(0, settings, instance, partitions=1)
 
 
-# Kind of a world -> what plays the world of a seed.
-WORLDS: dict[str, Callable[[int], object]] = {
-    "conversations": lambda seed: test_conversations.Simulation(seed, RecordedShard).run(),
-    "instances": lambda seed: Simulation(seed, _alone).run(),
-    "outages": lambda seed: Outages(seed, _alone).run(),
-    "backlog": lambda seed: Backlog(seed).run(),
-    "bad-input": test_bad_service_input.test_every_message_is_delivered_held_or_a_dead_letter_and_its_neighbours_go_on,
+class _Tests:
+    """A plug-in of pytest that takes out what can't be done again, or is too long."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
+        """Forgets the batches of a test that changes the code, or has too many."""
+        begin = len(self._steps)
+        result = yield
+        if "monkeypatch" in item.fixturenames or len(self._steps) - begin > _MOST_OF_A_TEST:
+            del self._steps[begin:]
+        return result
+
+
+def _scenes(steps: list[Step]) -> None:
+    """Runs the unit tests of conversations, whose scenes give their batches to shards of the query, too."""
+    texts = {file: file.read_text() for file in sorted((ROOT / "tests/unit/core").glob("test_*.py"))}
+    files = [str(file) for file, text in texts.items() if _SCENE.search(text) and file.name != _TOO_LONG]
+    shards = (
+        patch.object(conversation_scene, "PlainShard", _alone),
+        patch.object(instances_scene.Scene, "make", staticmethod(_alone)),
+    )
+    with shards[0], shards[1]:
+        pytest.main(["-q", "-p", "no:cacheprovider", *files], [_Tests(steps)])
+
+
+# Kind of a world -> what plays the world of a seed, while its batches are recorded into the list.
+WORLDS: dict[str, Callable[[int, list[Step]], object]] = {
+    "conversations": lambda seed, _steps: test_conversations.Simulation(seed, RecordedShard).run(),
+    "instances": lambda seed, _steps: Simulation(seed, _alone).run(),
+    "outages": lambda seed, _steps: Outages(seed, _alone).run(),
+    "scenes": lambda _seed, steps: _scenes(steps),
+    "backlog": lambda seed, _steps: Backlog(seed).run(),
+    "bad-input": lambda seed, _steps: BAD_INPUT(seed),
 }
-# The recordings in this folder: kind -> the most batches. Together they have less than 200 kB.
-KEPT = {"conversations": None, "instances": None, "outages": 240, "backlog": None, "bad-input": 60}
+# The recordings in this folder: kind -> the most batches. Together they have less than 300 kB.
+KEPT = {"conversations": None, "instances": None, "outages": 240, "scenes": None, "backlog": None, "bad-input": 60}
 KEPT_SEED = 14
 
 
 def kinds_of(steps: Iterable[Step]) -> Counter[str]:
     """Counts the decisions of a recording, by kind."""
     values = [value for step in steps for topic, _, value, _, _ in step.taken.rows if topic == "service-decisions"]
-    return Counter(
-        str(fields_of(each.decision())["decision"]) for value in values for each in decode_decisions(value).decisions
-    )
+    return Counter(each["decision"] for value in values for each in msgspec.json.decode(value or b"")["decisions"])
 
 
 def record(folder: Path, kind: str, seed: int, most: int | None = None) -> None:
     """Plays a world, and writes its batches, or the first of them, into a file; prints what the file holds."""
     with recorded() as steps:
-        WORLDS[kind](seed)
+        WORLDS[kind](seed, steps)
     kept = steps[:most]
     file = folder / f"{kind}-{seed}{SUFFIX}"
     write(file, kept)
@@ -135,7 +173,8 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for seed in range(first, first + arguments.worlds):
         for kind in arguments.only or WORLDS:
-            record(arguments.folder, kind, seed)
+            if kind != "scenes" or seed == first:  # they do not depend on a seed
+                record(arguments.folder, kind, seed)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def test_a_shard_goes_on_from_the_recorded_state_and_not_from_its_own() -> None:
 
 def test_a_world_is_recorded_with_restored_copies_and_done_again() -> None:
     with recorded(snapshots_every=10) as steps:
-        WORLDS["conversations"](1)
+        WORLDS["conversations"](1, steps)
     assert any(step.restored is not None for step in steps)
     replay(steps)
     replay(steps, is_from_states=True)
