@@ -112,7 +112,9 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
         typer.echo(json.dumps(found))
     else:
         place = [] if state_directory == _DEFAULT_STATE_DIRECTORY else ["--state-directory", str(state_directory)]
-        start = hints.plain("activator", "--config", found["config_file"] or "FILE", *place)
+        file = found["config_file"] or "FILE"
+        alone = hints.plain("activator", "--config", file, *place)
+        start = f"`{hints.plain('run', file)}` with all that it needs, or alone: `{alone}`"
         tables.print_view(show(found, now_ms, start))
 
 

@@ -228,9 +228,7 @@ def test_a_state_directory_below_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_status_before_the_first_notification(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"No activator has run .* start one: `queue-activation activator --config FILE`"
-    ):
+    with pytest.raises(UserError, match=r"No activator has run .* start one: `queue-activation run FILE`"):
         read_status(tmp_path, NOW_MS)
     with Store(tmp_path):
         pass
@@ -240,7 +238,7 @@ def test_status_before_the_first_notification(tmp_path: Path) -> None:
 def shown(folder: Path) -> str:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(show(read_status(folder, NOW_MS), NOW_MS, "queue-activation activator --config FILE"))
+        console.print(show(read_status(folder, NOW_MS), NOW_MS, "`queue-activation run FILE`"))
     return capture.get()
 
 
@@ -274,7 +272,7 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
         "[[programs]] number 1: `max`",
         "1 program that it has started may still run",
         "orders (process 7). Signals end them (`kill PID`)",
-        "Start it again, at the same Kafka: `queue-activation activator --config FILE`",
+        "Start it again, at the same Kafka: `queue-activation run FILE`",
         "1/1",
         "was held: #2: 1 of max 1 are",
         " ran ",

@@ -70,8 +70,9 @@ def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topi
     elif missing := [name for name, (one, unread) in seen.items() if one.is_missing(unread)]:
         why = (
             f"it runs, but has not reported {tables.queue_names(missing)} for longer than the quiet window, so no "
-            "reader is started. /readyz or the end of its log says why. Its --report-interval must be half of the "
-            "monitor's --quiet-window at most, and an entry of its file must name the group"
+            "reader is started. Does an entry of its file name the group? Otherwise nobody watches it. If one does, "
+            "/readyz or the end of its log says why; its --report-interval must be half of the monitor's "
+            "--quiet-window at most"
         )
         yield Fault("program stuck", "observer", why)
 

@@ -42,7 +42,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
     if not is_there:
         raise UserError(
             f"No activator has run with the state directory {directory.absolute()}. Give the --state-directory of the "
-            f"activator, or start one: `{hints.plain('activator', '--config', 'FILE')}`"
+            f"activator, or start one: `{hints.plain('run', 'FILE')}` with all that it needs"
         )
     with Store(directory) as store:
         about = store.about()
@@ -78,7 +78,7 @@ def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
     Args:
         status: The status.
         now_ms: The time.
-        start: The command line that starts the activator.
+        start: The commands that start the activator.
     """
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
@@ -152,7 +152,7 @@ def _age(status: Status, now_ms: int) -> list[RenderableType]:
 
 def _not_running(status: Status, start: str) -> str:
     left = [(row["queue"], pid) for row in status["queues"] for pid in row["pids"]]
-    again = f". Start it again, at the same Kafka: `{start}`" if start else ""
+    again = f". Start it again, at the same Kafka: {start}" if start else ""
     if not left:
         return f"not running; none of its programs ran when it stopped{again}"
     names = words.queues_and_pids(left)

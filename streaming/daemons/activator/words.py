@@ -55,7 +55,8 @@ def troubles(row: ActivatorRow, now: str = "") -> list[str]:
         now: The time, ISO 8601; empty for a row that was made just now.
     """
     if row.entry is None:
-        return [f"no entry of {where(row)} matches this queue: add [[programs]] with its `queue` and a `command`"]
+        add = "add [[programs]] with its `queue`, or its `group`, and a `command`"
+        return [f"no entry of {where(row)} matches this queue: {add}"]
     if row.refusal is not None:
         return [f"the entry {row.entry} of {where(row)} starts nothing: {row.refusal}"]
     found = list(_of_programs(row, now))
