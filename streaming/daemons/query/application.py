@@ -82,5 +82,16 @@ def _spark_session(programs: Sequence[QueryProgram]) -> Iterator[tuple[SparkSess
         try:
             yield spark, signals
         finally:
-            if session.how_java_ended() is None and not returns(spark.stop, signals):
-                session.kill()
+            _stop(spark, signals)
+
+
+def _stop(spark: SparkSession, signals: StopSignals) -> None:
+    """Stops Spark, or kills a JVM that does not stop in time."""
+    try:
+        is_stopped = returns(spark.stop, signals)
+    except Exception:
+        if session.how_java_ended() is None:
+            raise
+    else:
+        if not is_stopped:
+            session.kill()
