@@ -137,7 +137,7 @@ def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: s
     Returns whether it runs; None if that is not known.
     """
     runs: bool | None = None
-    with _told_if_denied(f"whether {_a(program)} runs"):
+    with told_if_denied(f"whether {_a(program)} runs"):
         sentence = absence(kafka, topics, program)
         runs = sentence is None
         if sentence is not None:
@@ -182,7 +182,7 @@ def introduce(
         without: What follows if no such program runs.
     """
     may_run = warn_of_absence(kafka, topics, program, without) is not False
-    with _told_if_denied(_last_batch(program)):
+    with told_if_denied(_last_batch(program)):
         sign, now_ms = last_sign(kafka, topics, program), wall_clock.now_ms()
         if may_run and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
@@ -195,7 +195,7 @@ def introduce(
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
     """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
-    with _told_if_denied(_last_batch(program)):
+    with told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
             typer.echo(as_of(sign.committed_ms, wall_clock.now_ms()))
 
@@ -243,7 +243,8 @@ def _last_batch(program: str) -> str:
 
 
 @contextmanager
-def _told_if_denied(what: str) -> Iterator[None]:
+def told_if_denied(what: str) -> Iterator[None]:
+    """Says on the standard error that something is not known, if the block is not allowed to look."""
     try:
         yield
     except AccessDeniedError as error:

@@ -6,11 +6,9 @@ from typing import Any
 
 from streaming.cli import activators, presence, queue_show, tables, task_failures
 from streaming.cli.activators import Told
-from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
-from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
@@ -42,11 +40,9 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> list[Fault]:
     """Returns the fault of the host on which queues with internal activation depend: none runs."""
     names = [row["queue"] for row in view if task_failures.needs_host(row)]
-    try:
+    down = None
+    with presence.told_if_denied("whether a host runs"):
         down = presence.absence(kafka, topics, "host", f" ({tables.queue_names(names)})") if names else None
-    except AccessDeniedError as error:
-        say(f"whether a host runs is unknown: {error}", err=True)
-        return []
     return [] if down is None else [Fault("program down", "host", down)]
 
 

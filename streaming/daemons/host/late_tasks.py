@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from streaming.core.numbers import plural
+
 
 class LateTasks:
     """Says the first of several late tasks in a row, and then how many more there were."""
@@ -19,6 +21,6 @@ class LateTasks:
     def end(self) -> None:
         """Ends the row, because no further record has come."""
         if (more := self._in_a_row - 1) > 0:
-            tasks = "1 more task" if more == 1 else f"{more:,} more tasks"
+            tasks = plural(more, "more task")
             self._say(f"{tasks} came too late, and failed to start: the monitor had given up waiting for a host")
         self._in_a_row = 0
