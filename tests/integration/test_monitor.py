@@ -285,6 +285,16 @@ def test_it_ends_when_its_ticks_are_gone_and_another_checkpoint_goes_on_from_the
     assert (found[0]["sequence"], found[0]["reason"]) == (last + 1, "TIMEOUT_EXPIRED")
 
 
+def _make_incomplete(checkpoint: Path) -> None:
+    """Leaves a checkpoint as a monitor does that ends within its last batch."""
+    commits, offsets = (
+        max(int(file.name) for file in (checkpoint / folder).iterdir() if file.name.isdigit())
+        for folder in ("commits", "offsets")
+    )
+    if commits == offsets:
+        (checkpoint / "commits" / str(commits)).unlink()
+
+
 def test_notifications_can_be_xml(behind: Monitored) -> None:
     with behind.activations() as activations:
         behind.arrive("XML")

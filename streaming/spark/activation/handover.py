@@ -4,6 +4,7 @@ The older checkpoint is only read. Each shard of the new one gets its queues wit
 stored, every start reads the older checkpoint again, so a crash in between loses nothing.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +19,14 @@ from streaming.spark.activation import checkpoint_layout
 from streaming.spark.activation.checkpoint_layout import Layout
 from streaming.spark.activation.shard_state import ShardState, StateRow
 from streaming.spark.shard_keys import shard_of
+from streaming.system import hints
 
 # The file whose presence shows that all shards are stored.
 _MARKER = "queue-activation.continued"
+_START_ONCE_MORE = (
+    "Start the monitor on it once more, wait for `monitor ready`, stop the monitor with SIGTERM, and try again."
+)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,21 +46,48 @@ def pending(spark: SparkSession, location: str, layout: Layout) -> Handover | No
     """Returns the offsets and states that the checkpoint at a location still has to take over; None if there are none.
 
     Raises:
-        UserError: The older checkpoint is not complete.
+        UserError: The older checkpoint is gone, or has not completed what it began.
     """
     if _is_complete(spark, location, layout):
         return None
     older = str(layout.continued_from)
     progress_files.require_whole(spark, older)
-    newest = progress_files.newest_batch(spark, older, "offsets")
-    is_whole = _is_complete(spark, older, checkpoint_layout.read_layout(spark, older))
-    if newest is None or newest != progress_files.newest_batch(spark, older, "commits") or not is_whole:
+    before = checkpoint_layout.read_layout(spark, older)
+    if before is None:
+        raise UserError(f"There is no checkpoint at {older}, which {location} continues. Put it back, and try again.")
+    can_start = before.topic_ids == layout.topic_ids
+    if not _is_complete(spark, older, before):
+        raise UserError(_not_taken_over(older, before, can_start))
+    batch = _last_batch(spark, older, can_start)
+    return Handover(progress_files.end_offsets(spark, older, batch), _spread(spark, _shards(spark, older), layout.keys))
+
+
+def _last_batch(spark: SparkSession, older: str, can_start: bool) -> int:
+    """Returns the last committed batch.
+
+    A batch that is not committed should run again in its own checkpoint, because there it writes the same records
+    again. If no monitor can start on that checkpoint, its events become part of other batches, with other ids.
+    """
+    committed = progress_files.newest_batch(spark, older, "commits")
+    if committed is None:
         raise UserError(
-            f"The checkpoint {older} is not complete. Start the monitor on it once more, wait for `monitor ready`, "
-            "stop the monitor with SIGTERM, and try again."
+            f"The checkpoint {older} has no complete batch, so there is nothing to continue. Start without "
+            f"{hints.option('--continue-from')}."
         )
-    offsets = progress_files.end_offsets(spark, older, newest)
-    return Handover(offsets, _spread(spark, _shards(spark, older), layout.keys))
+    if not progress_files.is_complete(spark, older):
+        if can_start:
+            raise UserError(f"The last batch of the checkpoint {older} is not complete. {_START_ONCE_MORE}")
+        _log.warning(
+            "The last batch of the checkpoint %s is not complete, and cannot run again, because topics are not those "
+            "of the checkpoint. What the batch has written already is written again, with other ids.",
+            older,
+        )
+    return committed
+
+
+def _not_taken_over(older: str, layout: Layout, can_start: bool) -> str:
+    remedy = _START_ONCE_MORE if can_start else f"Continue {layout.continued_from} instead."
+    return f"The checkpoint {older} has not taken over all of {layout.continued_from}. {remedy}"
 
 
 def end(spark: SparkSession, location: str, layout: Layout, query: StreamingQuery) -> bool:
