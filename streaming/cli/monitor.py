@@ -172,7 +172,6 @@ def monitor(
     A DURATION is a number and a unit, such as 250ms, 5s, 2m, 1h or 7d.
     """
     from streaming.daemons.monitor.monitor import MonitorSettings, program
-    from streaming.daemons.query.metrics import MetricsSettings
     from streaming.spark.activation.shard_settings import ServerNames
 
     logs.configure(log_format)
@@ -202,7 +201,7 @@ def monitor(
         names=ServerNames(server_name, default_database),
         activation_format=activation_format,
         logs_batches=log_batches,
-        metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, check_interval.ms),
+        metrics=None if metrics_port is None else (metrics_host, metrics_port),
         max_queues=max_queues,
         driver_memory=driver_memory,
         takes_over=take_over,

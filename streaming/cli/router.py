@@ -79,8 +79,7 @@ def router(
     A DURATION is a number and a unit, such as 250ms, 5s, 2m, 1h or 7d.
     """
     from streaming.cli.routing.explaining import instance_of
-    from streaming.daemons.query.metrics import MetricsSettings
-    from streaming.daemons.router.router import CHECK_INTERVAL_MS, RouterSettings, program
+    from streaming.daemons.router.router import RouterSettings, program
 
     logs.configure(log_format)
     addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
@@ -93,7 +92,7 @@ def router(
         semantics=semantics,
         keep_ms=keep.ms,
         trigger_interval_ms=trigger_interval.ms,
-        metrics=None if metrics_port is None else MetricsSettings(metrics_host, metrics_port, CHECK_INTERVAL_MS),
+        metrics=None if metrics_port is None else (metrics_host, metrics_port),
         driver_memory=driver_memory,
         takes_over=take_over,
         restore=restore,

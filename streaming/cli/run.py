@@ -18,6 +18,8 @@ from streaming.cli.options import (
     BootstrapServers,
     KafkaConfig,
     LogFormatOption,
+    MetricsHost,
+    MetricsPort,
     TakeOver,
     TopicPrefix,
     cluster,
@@ -37,9 +39,10 @@ if TYPE_CHECKING:
     from streaming.daemons.query.sole_program import Kind
     from streaming.system.together import Program
 
-# The variables of options that two of the programs have, and that must differ: those of services, and of a FILE.
-_DIFFERENT = ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_METRICS_PORT", "QUEUE_ACTIVATION_GROUP_ID")
-_DIFFERENT_OF_FILE = ("QUEUE_ACTIVATION_METRICS_PORT",)
+# The variables of options that two of the programs of services have, and that must differ.
+_DIFFERENT = ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_GROUP_ID")
+# The option of `run` that is not for the other programs, which would take the same port.
+_METRICS_PORT = "QUEUE_ACTIVATION_METRICS_PORT"
 # The programs of a `run` that was killed have ended by then: their watchdogs give them 5 s.
 _PATIENCE_S = 6.0
 _POLL_INTERVAL_S = 0.1
@@ -146,6 +149,8 @@ def run(
             show_default=False,
         ),
     ] = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
     kafka_config: KafkaConfig = None,
 ) -> None:
@@ -164,6 +169,8 @@ def run(
     and router are. Prints `run ready` when all are ready. If one of them ends, the others are stopped, and `run`
     ends with its exit code.
 
+    --metrics-port serves the metrics of monitor and router; those of the others have ports of their own.
+
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
     --config, or from the environment.
     """
@@ -173,7 +180,8 @@ def run(
 
     if file is None and stop_programs is not None:
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")
-    _require_different(_DIFFERENT if services or file is None else _DIFFERENT_OF_FILE)
+    if services or file is None:
+        _require_different()
     options_file = context.parent.params.get("config") if context.parent is not None else None
     first = [*THIS_COMMAND, *(["--config", str(Path(options_file).absolute())] if options_file is not None else [])]
     shared = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
@@ -182,6 +190,8 @@ def run(
         shared += ["--kafka-config", str(kafka_config.absolute())]
     programs = _Programs(first, shared, checkpoints)
     of_queries = ["--take-over"] if take_over else []
+    if metrics_port is not None:
+        of_queries += ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
     if file is not None:
         _check(file)
     kafka = cluster(bootstrap_servers, kafka_config)
@@ -208,7 +218,8 @@ def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]") 
         signals.only_note()
         parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in runs}
         together = [parts[each.name] if isinstance(each, _Query) else each for each in wanted]
-        return Together(together, os.environ, "run ready").run(signals)
+        environment = {name: value for name, value in os.environ.items() if name != _METRICS_PORT}
+        return Together(together, environment, "run ready").run(signals)
 
 
 def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str], None]) -> int:
@@ -287,9 +298,9 @@ def _create_topics(kafka: Cluster, topic_prefix: str, services: bool) -> None:
         say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
 
 
-def _require_different(variables: Sequence[str]) -> None:
-    """Raises UserError if one of these variables would give two programs the same value of an option."""
-    for variable in variables:
+def _require_different() -> None:
+    """Raises UserError if a variable would give two programs the same value of an option."""
+    for variable in _DIFFERENT:
         if variable in os.environ:
             raise UserError(
                 f"{variable} would apply to several programs. Write the option into the table of each in the file of "

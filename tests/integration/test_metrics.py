@@ -163,7 +163,7 @@ def check_files(seen: Seen) -> None:
 
 def check_the_containers_health(seen: Seen) -> None:
     """Runs the health check of docker-compose.yml's container on this machine."""
-    kind, program, *arguments = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["monitor"][
+    kind, program, *arguments = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["run"][
         "healthcheck"
     ]["test"]
     assert (kind, program) == ("CMD", "python")

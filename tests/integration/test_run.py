@@ -9,12 +9,14 @@ import uuid
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
+from tests.support.http_answers import free_port, get
 from tests.support.routers import PARTITIONS, Routed
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
@@ -32,6 +34,18 @@ def child_processes(pid: int) -> list[int]:
 def programs(routed: Routed) -> set[str]:
     """Returns the programs whose periodic tasks `maintenance` shows."""
     return {json.loads(line)["program"] for line in routed.shell.run("maintenance", "--json").splitlines()}
+
+
+def check_metrics(port: int) -> None:
+    """Checks that one port tells of both queries."""
+    ready = "batches are committed, and Kafka answers"
+    wait_until(
+        lambda: get(port, "/readyz") == (200, f"monitor: {ready}\nrouter: {ready}\n"), DEADLINE_S, "both are ready"
+    )
+    families = {family.name: family.samples for family in text_string_to_metric_families(get(port, "/metrics")[1])}
+    for name in ("queue_activation_ready", "queue_activation_router_ready"):
+        assert [sample.value for sample in families[name]] == [1.0]
+    assert len(families["process_start_time_seconds"]) == 1
 
 
 def test_a_message_reaches_its_queue_and_activates_a_reader(
@@ -52,6 +66,8 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(
     options.write_text('driver-memory = "512m"\n')
     place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", routed.prefix]
     command = [*THIS_COMMAND, "--config", str(options), "run", *place, "--checkpoints", str(tmp_path / "checkpoints")]
+    port = free_port()
+    command += ["--metrics-port", str(port)]
     log_file = tmp_path / "run.log"
     with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
         process.wait_until_said("run ready", DEADLINE_S)
@@ -69,6 +85,7 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(
         wait_until(
             lambda: programs(routed) == {"monitor", "router", "transport"}, DEADLINE_S, "the periodic tasks of all"
         )
+        check_metrics(port)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     assert programs(routed) == set(), "programs that have stopped are shown no longer"

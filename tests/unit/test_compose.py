@@ -20,6 +20,8 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMAGE = "queue-activation"
 OWN = sorted(name for name, service in SERVICES.items() if service["image"] == IMAGE)
+# The commands of the programs that `run` runs, which read the environment too.
+PARTS = ("monitor", "router", "transport", "observe", "activator")
 # The keys that a service of this file may have, because Docker Compose's own checks are not available.
 SERVICE_KEYS = frozenset(("build", "command", "depends_on", "environment", "healthcheck", "hostname", "image")) | {
     *("init", "ports", "pull_policy", "stop_grace_period", "volumes")
@@ -42,8 +44,8 @@ def is_ignored(path: str) -> bool:
 
 
 def test_the_parts_are_services_of_their_own() -> None:
-    assert {"kafka", "topics", "monitor", "router", "transport", "workload", "observer", "activator"} <= SERVICES.keys()
-    assert OWN == ["activator", "monitor", "observer", "router", "topics", "transport", "workload"]
+    assert SERVICES.keys() == {"kafka", "topics", "run", "workload"}
+    assert OWN == ["run", "topics", "workload"]
 
 
 def test_the_image_is_built_once_and_never_pulled() -> None:
@@ -70,12 +72,13 @@ def test_the_command_is_one_of_the_command_line(name: str) -> None:
     command, *_ = service["command"]
     ours = {variable: value for variable, value in service["environment"].items() if variable.startswith("QUEUE_")}
 
-    assert ours.keys() <= variables_of(command), "an environment variable that the command does not read"
-    settings = parse(service["command"], ours)
+    read = {one: variables_of(one) for one in (command, *(PARTS if command == "run" else ()))}
+    assert ours.keys() <= set().union(*read.values()), "an environment variable that no command reads"
+    settings = parse(service["command"], {name: ours[name] for name in ours.keys() & read[command]})
 
     assert settings["bootstrap_servers"] == "kafka:19092"
-    if settings.get("config"):
-        check_config(service, settings["config"])
+    if settings.get("file"):
+        check_config(service, settings["file"])
 
 
 def check_config(service: dict[str, Any], config: Path) -> None:
@@ -86,13 +89,6 @@ def check_config(service: dict[str, Any], config: Path) -> None:
         program, *arguments = entry.command_for("q")
         assert program == COMMAND
         assert parse(arguments)["queue"] == "q"
-
-
-def test_observer_and_activator_read_the_same_file() -> None:
-    observer, activator = SERVICES["observer"], SERVICES["activator"]
-
-    assert observer["command"][1:] == activator["command"][1:] == ["--config", "/examples/activator.toml"]
-    assert set(observer["volumes"]) < set(activator["volumes"])
 
 
 def test_a_wrong_command_would_be_noticed() -> None:
@@ -127,31 +123,17 @@ def test_named_volumes_are_declared_and_used() -> None:
     assert used == COMPOSE["volumes"].keys()
 
 
-@pytest.mark.parametrize("name", ["monitor", "router"])
-def test_the_checkpoint_is_on_a_volume(name: str) -> None:
-    service = SERVICES[name]
-    checkpoint = service["environment"]["QUEUE_ACTIVATION_CHECKPOINT_LOCATION"]
-    mounts = [volume.partition(":")[2] for volume in service["volumes"]]
+def test_the_checkpoints_are_on_a_volume() -> None:
+    service = SERVICES["run"]
+    checkpoints = service["environment"]["QUEUE_ACTIVATION_CHECKPOINTS"]
 
-    assert any(checkpoint.startswith(f"{mount}/") for mount in mounts)
+    assert checkpoints in [volume.partition(":")[2] for volume in service["volumes"]]
     # The folder must belong to the image's user before a volume is mounted on it.
-    assert any(mount in DOCKERFILE for mount in mounts)
+    assert checkpoints in DOCKERFILE
 
 
-def test_each_program_has_a_folder_of_its_own() -> None:
-    folders = [
-        service["environment"].get(name)
-        for service in SERVICES.values()
-        for name in ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_STATE_DIRECTORY")
-        if name in service.get("environment", {})
-    ]
-
-    assert len(folders) == len({*folders}) == 3
-
-
-@pytest.mark.parametrize("name", ["monitor", "router", "transport", "observer"])
-def test_the_health_check_asks_the_port_of_the_metrics_which_is_published(name: str) -> None:
-    service = SERVICES[name]
+def test_the_health_check_asks_the_port_of_the_metrics_which_is_published() -> None:
+    service = SERVICES["run"]
     port = service["environment"]["QUEUE_ACTIVATION_METRICS_PORT"]
 
     assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError
 from streaming.daemons.monitor import lost_records
 from streaming.daemons.monitor.lost_records import LostRecords
 from streaming.daemons.monitor.metrics import Metrics
-from streaming.daemons.query.metrics import MetricsSettings
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.spark.activation.lost_mark import LostMark
+from streaming.system.metrics_server import MetricsServer
 from streaming.wire.ticks import REPORTS_LOST
 from streaming.wire.topics import Topics
 
@@ -242,14 +242,11 @@ def test_a_monitor_that_cannot_tell_its_shards_does_not_start(lost: LostRecords,
         lost.begin({ARRIVALS: {"0": 10}})
 
 
-def test_the_metrics_have_a_counter_for_each_partition_from_the_start(
-    lost: LostRecords, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Metrics, "open", lambda *_: 0)
+def test_the_metrics_have_a_counter_for_each_partition_from_the_start(lost: LostRecords, kafka: Kafka) -> None:
     kafka.begins = {(ARRIVALS, 1): 150}
     lost.begin({ARRIVALS: {"1": 120}})
     partitions = dict.fromkeys(TOPICS.inputs(), 2)
-    metrics = Metrics(MetricsSettings("127.0.0.1", 0, 1_000), Cluster("127.0.0.1:1", {}), TOPICS, partitions)
+    metrics = Metrics(MetricsServer("127.0.0.1", 0), 1_000, Cluster("127.0.0.1:1", {}), TOPICS, partitions)
     metrics.lost = lost
     [family] = metrics.more()
     found = {(each.labels["topic"], each.labels["partition"]): each.value for each in family.samples}

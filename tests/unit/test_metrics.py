@@ -16,12 +16,14 @@ from streaming.daemons.monitor.metrics import Metrics
 from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.daemons.query import metrics as query_metrics
 from streaming.daemons.query.batch_metrics import Batches
-from streaming.daemons.query.metrics import MetricsSettings, why_not_ready
+from streaming.daemons.query.metrics import why_not_ready
+from streaming.daemons.router.metrics import RouterMetrics
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.spark.row_counts import CounterParam
 from streaming.system.http_server import Page, Server
+from streaming.system.metrics_server import MetricsServer
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.topics import Topics
 from tests.support.http_answers import get
@@ -141,9 +143,9 @@ class TestThreads:
         monkeypatch.setattr(query_metrics, "TopicFollower", Follower)
         monkeypatch.setattr(query_metrics, "_LOOK_INTERVAL_S", 0.01)
         monkeypatch.setattr(EndOffsets, "look", lambda _self: None)
-        settings = MetricsSettings("127.0.0.1", 0, 1_000)
         partitions = dict.fromkeys(TOPICS.inputs(), 1)
-        with Metrics(settings, Cluster("127.0.0.1:1", {}), TOPICS, partitions) as metrics:
+        server = MetricsServer("127.0.0.1", 0)
+        with Metrics(server, 1_000, Cluster("127.0.0.1:1", {}), TOPICS, partitions) as metrics:
             wait_until(lambda: metrics._is_view_complete, 10, "the view")
         assert len(begins) > 1
 
@@ -160,6 +162,22 @@ class TestThreads:
         monkeypatch.setattr("streaming.system.http_server._AGAIN_AFTER_S", 0.01)
         with Server("127.0.0.1", 0, {"/a": lambda _accept: Page(200, b"page")}) as server:
             assert get(server.port, "/a") == (200, "page")
+
+
+class TestProbes:
+    def test_a_port_of_several_programs_says_which_one_has_a_problem(self) -> None:
+        partitions = dict.fromkeys((*TOPICS.inputs(), *TOPICS.service_inputs()), 1)
+        with MetricsServer("127.0.0.1", 0) as server:
+            assert get(server.port, "/healthz") == (503, "it is starting\n")
+            monitor = Metrics(server, 1_000, Cluster("127.0.0.1:1", {}), TOPICS, partitions)
+            assert get(server.port, "/healthz") == (503, "the query is not running\n")
+            monitor.query_is_active(True)
+            assert get(server.port, "/healthz") == (200, "the query is running\n")
+            router = RouterMetrics(server, 1_000, Cluster("127.0.0.1:1", {}), TOPICS, partitions)
+            told = "monitor: the query is running\nrouter: the query is not running\n"
+            assert get(server.port, "/healthz") == (503, told)
+            router.query_is_active(True)
+            assert get(server.port, "/healthz")[0] == 200
 
 
 class TestBatches:

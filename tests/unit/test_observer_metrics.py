@@ -16,12 +16,13 @@ from streaming.daemons.observer.metrics import Metrics
 from streaming.daemons.observer.observer import Observer
 from streaming.daemons.observer.settings import ObserverSettings
 from streaming.kafka.clients import Cluster
+from streaming.system.metrics_server import MetricsServer
 from tests.support.metric_names import documented_observer_metrics
 
 
 @pytest.fixture
 def metrics() -> Iterator[Metrics]:
-    with Metrics(("127.0.0.1", 0), Counts(), 500) as found:
+    with Metrics(MetricsServer("127.0.0.1", 0), Counts(), 500) as found:
         yield found
 
 

@@ -9,7 +9,6 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.core.conversations.snapshot import FORMAT_VERSION
 from streaming.core.routing.conversation import Instance
-from streaming.daemons.query.metrics import MetricsSettings
 from streaming.daemons.router import progress as progress_module
 from streaming.daemons.router import traces as traces_module
 from streaming.daemons.router.metrics import RouterMetrics
@@ -27,6 +26,7 @@ from streaming.spark.routing.checkpoint_layout import Wanted
 from streaming.spark.routing.query import decisions_in
 from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.system.metrics_server import MetricsServer
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.topics import Topics
 from tests.support.metric_names import documented_router_metrics
@@ -172,10 +172,10 @@ class TestMetrics:
     @pytest.fixture
     def metrics(self) -> RouterMetrics:
         names = [*TOPICS.service_inputs(), TOPICS.service_conversations, TOPICS.service_transmissions]
-        return RouterMetrics(MetricsSettings("127.0.0.1", 0, 1_000), CLUSTER, TOPICS, dict.fromkeys(names, 1))
+        return RouterMetrics(MetricsServer("127.0.0.1", 0), 1_000, CLUSTER, TOPICS, dict.fromkeys(names, 1))
 
     def sample(self, metrics: RouterMetrics, name: str, **labels: str) -> float | None:
-        return metrics._registry.get_sample_value(f"queue_activation_router_{name}", labels)
+        return metrics.registry.get_sample_value(f"queue_activation_router_{name}", labels)
 
     def test_endpoints_and_held_messages_count_as_in_the_last_row_of_each_key(self, metrics: RouterMetrics) -> None:
         conversations, transmissions = TOPICS.service_conversations, TOPICS.service_transmissions
@@ -206,7 +206,7 @@ class TestMetrics:
     def test_each_metric_is_documented(self, metrics: RouterMetrics) -> None:
         metrics._is_view_complete = True
         metrics._batches.last_committed_s = 0.0
-        families = {family.name for family in metrics._registry.collect()}
+        families = {family.name for family in metrics.registry.collect()}
         told = {name for name in families if name.startswith("queue_activation_router_")}
         assert told == {name.removesuffix("_total") for name in documented_router_metrics()}
 

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,10 +43,12 @@ class Started:
     Attributes:
         programs: The programs, in the order in which they are stopped.
         queries: The names of those that run a query, in the order in which they are prepared -> their settings.
+        environment: The environment of the others.
     """
 
     programs: list[Program | Part] = field(default_factory=list)
     queries: dict[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def options_of(self, name: str) -> dict[str, Any]:
         """Returns the options of a program: those of its command line, which must be valid, or of its settings."""
@@ -63,6 +65,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
 
     def start(self: Together, _: object) -> int:
         found.programs.extend(self._programs)
+        found.environment = self._environment
         return 0
 
     @contextmanager
@@ -188,9 +191,21 @@ def test_a_variable_that_two_programs_have_is_refused(
     monkeypatch.setenv("QUEUE_ACTIVATION_GROUP_ID", "only-activators-have-it")
     run_command("run", str(file))
     assert len(started.programs) == 3
-    monkeypatch.setenv("QUEUE_ACTIVATION_METRICS_PORT", "9464")
-    assert "QUEUE_ACTIVATION_METRICS_PORT would apply to several programs" in run_command("run", str(file), code=2)
+    told = run_command("run", str(file), "--services", code=2)
+    assert "QUEUE_ACTIVATION_GROUP_ID would apply to several programs" in told
     assert len(started.programs) == 3
+
+
+def test_the_queries_share_a_port_for_metrics_that_the_others_do_not_get(
+    file: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given in (["--metrics-port", "9464", "--metrics-host", "127.0.0.3"], []):
+        run_command("run", str(file), "--services", *given)
+        address = ("127.0.0.3", 9464)
+        assert {started.queries[name].metrics for name in ("monitor", "router")} == {address}
+        assert "QUEUE_ACTIVATION_METRICS_PORT" not in started.environment
+        for name, value in (("PORT", "9464"), ("HOST", "127.0.0.3")):
+            monkeypatch.setenv(f"QUEUE_ACTIVATION_METRICS_{name}", value)
 
 
 def test_a_cluster_that_refuses_a_topic_says_why_and_which_command_takes_other_settings(

@@ -9,27 +9,34 @@ from prometheus_client.metrics_core import Metric
 
 from streaming.daemons.monitor.lost_records import LostRecords
 from streaming.daemons.monitor.queue_metrics import QueuesByState
-from streaming.daemons.query.metrics import Measured, MetricsSettings, QueryMetrics
+from streaming.daemons.query.metrics import Measured, QueryMetrics
 from streaming.kafka.clients import Cluster
+from streaming.system.metrics_server import MetricsServer
 from streaming.wire.topics import Topics
 
 
 class Metrics(QueryMetrics):
     """The monitor's metrics and probes."""
 
+    name = "monitor"
+    names = "queue_activation"
+
     def __init__(
-        self, settings: MetricsSettings, cluster: Cluster, topics: Topics, partitions: Mapping[str, int]
+        self,
+        server: MetricsServer,
+        check_interval_ms: int,
+        cluster: Cluster,
+        topics: Topics,
+        partitions: Mapping[str, int],
     ) -> None:
-        """Opens the port.
+        """Lets a server serve the metrics.
 
         Args:
-            settings: Address, port and check interval.
+            server: The server.
+            check_interval_ms: The monitor's check interval.
             cluster: The monitor's cluster.
             topics: The monitor's topics.
             partitions: The number of partitions of each topic.
-
-        Raises:
-            UserError: The port cannot be opened.
         """
         outputs = (topics.activations, topics.tasks, topics.activated_tasks, topics.monitors, topics.dead_letters)
         sources = {topics.arrivals: "arrivals"}
@@ -38,7 +45,7 @@ class Metrics(QueryMetrics):
         self._queues = QueuesByState()
         # The records that the monitor has missed, once it looks for them.
         self.lost: LostRecords | None = None
-        super().__init__("queue_activation", settings, cluster, measured, partitions)
+        super().__init__(server, check_interval_ms, cluster, measured, partitions)
 
     def apply(self, record: Message) -> None:
         """Takes a row of the monitors view."""

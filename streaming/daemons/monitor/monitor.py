@@ -14,10 +14,10 @@ from streaming.core.activation.settings import CoreSettings
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import ADJUST_ACTIVATION_TASKS
 from streaming.daemons.monitor.lost_records import LostRecords, Offsets
-from streaming.daemons.monitor.metrics import Metrics, MetricsSettings
+from streaming.daemons.monitor.metrics import Metrics
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
-from streaming.daemons.query.application import Prepare, QueryProgram
+from streaming.daemons.query.application import Address, Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
@@ -41,6 +41,7 @@ from streaming.spark.row_counts import counter
 from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
+from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.input_records import MAX_RECORD_BYTES
@@ -71,7 +72,7 @@ class MonitorSettings:
     names: ServerNames
     activation_format: ActivationFormat
     logs_batches: bool
-    metrics: MetricsSettings | None
+    metrics: Address | None
     max_queues: int
     driver_memory: str
     takes_over: bool
@@ -81,11 +82,11 @@ class MonitorSettings:
 def program(settings: MonitorSettings) -> QueryProgram:
     """Returns the monitor with these settings, ready to be run."""
     location = absolute(settings.checkpoint_location)
-    return QueryProgram(MONITOR, location, settings.driver_memory, partial(_placed, settings))
+    return QueryProgram(MONITOR, location, settings.driver_memory, partial(_placed, settings), settings.metrics)
 
 
 @contextmanager
-def _placed(settings: MonitorSettings) -> Iterator[Prepare]:
+def _placed(settings: MonitorSettings, server: MetricsServer | None) -> Iterator[Prepare]:
     """Checks the topics, and has the monitor's place while the block runs."""
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
@@ -99,7 +100,9 @@ def _placed(settings: MonitorSettings) -> Iterator[Prepare]:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], BROKERS_REPLICATION_FACTOR)
     kafka = KafkaFound(cluster, admin, topics, partitions, topic_ids)
     with (
-        Metrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
+        (
+            Metrics(server, settings.core.check_interval_ms, cluster, topics, partitions) if server else nullcontext()
+        ) as metrics,
         SoleProgram(cluster, admin, MONITOR, topics.prefix, topics.ticks, partitions[topics.ticks]) as sole,
     ):
         yield partial(_prepared, settings, kafka, metrics, sole)

@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from streaming.daemons.observer.counts import Counts
-from streaming.system.metrics_server import MetricsServer
+from streaming.system.metrics_server import MetricsServer, ProgramMetrics
 
 # A look may take long for once. After this time without one, the observer is not ready, and then not working.
 _READY_S = 10.0
@@ -15,27 +15,25 @@ _READY_S = 10.0
 _WORKING_S = 120.0
 
 
-class Metrics(MetricsServer):
+class Metrics(ProgramMetrics):
     """An observer's metrics and probes."""
 
+    name = "observer"
     working = "it works"
     ready = "consumer groups are looked at"
 
-    def __init__(self, address: tuple[str, int], counts: Counts, interval_ms: int) -> None:
-        """Opens the port.
+    def __init__(self, server: MetricsServer, counts: Counts, interval_ms: int) -> None:
+        """Lets a server serve the metrics.
 
         Args:
-            address: The address and the port.
+            server: The server.
             counts: The notes of the main thread.
             interval_ms: The time from one look to the next.
-
-        Raises:
-            UserError: The port cannot be opened.
         """
         super().__init__()
         self._counts = counts
         self._longest_s = max(_READY_S, 3 * interval_ms / 1000)
-        self.open(*address)
+        self.be_served(server)
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics."""

@@ -30,6 +30,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.group_looks import GroupLooks
 from streaming.kafka.phantom_probe import PhantomProbe
 from streaming.kafka.session_event_reporter import SessionEventReporter
+from streaming.system.metrics_server import MetricsServer
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import Observed
 from streaming.wire.topics import Topics
@@ -72,8 +73,8 @@ class Observer:
             partitions = admin.require_topics(wanted)[topics.ticks]
             admin.require_group(topics.prefix + OBSERVER.group_id)
             if settings.metrics_port is not None:
-                address = settings.metrics_host, settings.metrics_port
-                resources.enter_context(Metrics(address, self._counts, settings.interval_ms))
+                server = resources.enter_context(MetricsServer(settings.metrics_host, settings.metrics_port))
+                resources.enter_context(Metrics(server, self._counts, settings.interval_ms))
             looks = GroupLooks(settings.cluster)
             resources.callback(looks.close)
             probe = PhantomProbe(settings.cluster)

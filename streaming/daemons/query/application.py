@@ -10,8 +10,11 @@ from streaming.daemons.query.running import QueryRun, returns, say_to_user
 from streaming.daemons.query.sole_program import Kind
 from streaming.spark import session
 from streaming.system import hints, stop_signals
+from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
 
+# The address and the port of a server of metrics.
+Address = tuple[str, int]
 # Prepares a query: with the session, and the signals that stop it.
 Prepare = Callable[[SparkSession, StopSignals], AbstractContextManager[QueryRun]]
 
@@ -25,13 +28,15 @@ class QueryProgram:
         location: The location of its checkpoint.
         driver_memory: The heap that it needs, such as `2g`.
         placed: Checks what the program needs, and has the program's place while the block runs; yields what prepares
-            the query. Raises UserError if the user has to change something.
+            the query. Raises UserError if the user has to change something. Gets the server of its metrics.
+        metrics: Where its metrics are served, together with those of programs at the same address; None: nowhere.
     """
 
     kind: Kind
     location: str
     driver_memory: str
-    placed: Callable[[], AbstractContextManager[Prepare]]
+    placed: Callable[[MetricsServer | None], AbstractContextManager[Prepare]]
+    metrics: Address | None
 
 
 def run(program: QueryProgram) -> int:
@@ -55,10 +60,12 @@ def prepared(programs: Sequence[QueryProgram]) -> Iterator[list[QueryRun]]:
         UserError: A requirement of a program is missing or wrong.
     """
     with ExitStack() as stack:
+        addresses = {program.metrics for program in programs if program.metrics is not None}
+        servers = {address: stack.enter_context(MetricsServer(*address)) for address in addresses}
         places = []
         for program in programs:
             with hints.about(program.kind.name):
-                places.append(stack.enter_context(program.placed()))
+                places.append(stack.enter_context(program.placed(program.metrics and servers[program.metrics])))
         spark, signals = stack.enter_context(_spark_session(programs))
         queries = []
         for program, prepare in zip(programs, places, strict=True):

@@ -26,7 +26,7 @@ from streaming.kafka.end_offsets import EndOffsets
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark.query_listener import Listener
 from streaming.spark.sharded_query import WorkerReports
-from streaming.system.metrics_server import MetricsServer
+from streaming.system.metrics_server import MetricsServer, ProgramMetrics
 from streaming.wire.decoding import RecordDecoder
 
 # Even if nothing is due, a tick causes a batch within this time, or within a check interval that is longer.
@@ -37,15 +37,6 @@ _LOOK_INTERVAL_S = 5.0
 _MISSED = 3
 _POLL_S = 0.5
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class MetricsSettings:
-    """The address and port of the metrics, and the program's check interval."""
-
-    host: str
-    port: int
-    check_interval_ms: int
 
 
 @dataclass(frozen=True)
@@ -69,49 +60,48 @@ class Measured:
     row: str
 
 
-class QueryMetrics(MetricsServer):
-    """The metrics and probes of a query. A program adds the metrics of its views."""
+class QueryMetrics(ProgramMetrics):
+    """The metrics and probes of a query. A program adds the metrics of its views.
 
+    Attributes:
+        names: The beginning of the names of all metrics.
+    """
+
+    names: str
     working = "the query is running"
     ready = "batches are committed, and Kafka answers"
 
     def __init__(
         self,
-        names: str,
-        settings: MetricsSettings,
+        server: MetricsServer,
+        check_interval_ms: int,
         cluster: Cluster,
         measured: Measured,
         partitions: Mapping[str, int],
     ) -> None:
-        """Opens the port.
+        """Lets a server serve the metrics.
 
         Args:
-            names: The beginning of the names of all metrics.
-            settings: Address, port and check interval.
+            server: The server.
+            check_interval_ms: The program's check interval.
             cluster: The program's cluster.
             measured: The topics to report.
             partitions: The number of partitions of each topic.
-
-        Raises:
-            UserError: The port cannot be opened.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]
         super().__init__()
-        self._names = names
         self._cluster = cluster
         self._measured = measured
-        self._check_interval_s = settings.check_interval_ms / 1000
+        self._check_interval_s = check_interval_ms / 1000
         self._is_active = False
         self._reports: WorkerReports | None = None
         # The periodic tasks, with what they have done.
         self.tasks: Sequence[PeriodicTask] = ()
-        self._batches = Batches(names, measured.sources, self._registry)
+        self._batches = Batches(self.names, measured.sources, self.registry)
         self._ends = EndOffsets(cluster, partitions, measured.inputs)
         self._is_view_complete = False
         self._view = RecordDecoder(measured.row, self.apply, lambda line: _log.warning("%s", line))
-        port = self.open(settings.host, settings.port)
-        host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
-        _log.info("Serving metrics on http://%s:%d/metrics", host, port)
+        self.be_served(server)
 
     # The program's views
 
@@ -156,7 +146,7 @@ class QueryMetrics(MetricsServer):
         """Yields the metrics that are computed when the registry collects them."""
         written = Counter() if self._reports is None else self._reports.written.value
         outputs = CounterMetricFamily(
-            f"{self._names}_output_records", "Records written, by topic without its prefix", labels=["topic"]
+            f"{self.names}_output_records", "Records written, by topic without its prefix", labels=["topic"]
         )
         for topic in self._measured.outputs:
             outputs.add_metric([self._label(topic)], written[topic])
@@ -165,18 +155,18 @@ class QueryMetrics(MetricsServer):
         age_s = _seconds_since(self._batches.last_committed_s)
         if age_s is not None:
             yield GaugeMetricFamily(
-                f"{self._names}_last_batch_age_seconds", "Time since the last batch was committed", age_s
+                f"{self.names}_last_batch_age_seconds", "Time since the last batch was committed", age_s
             )
         is_ready = self.why_not_ready() is None
-        yield GaugeMetricFamily(f"{self._names}_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
+        yield GaugeMetricFamily(f"{self.names}_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
         yield from self.more()
-        yield from task_metrics(self._names, self.tasks)
+        yield from task_metrics(self.names, self.tasks)
         if self._is_view_complete:
             yield from self.of_view()
 
     def _of_inputs(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
-            f"{self._names}_lag_records",
+            f"{self.names}_lag_records",
             "Offsets from the end of the last batch to the end of an input topic",
             labels=["topic"],
         )
@@ -184,7 +174,7 @@ class QueryMetrics(MetricsServer):
             lag.add_metric([self._label(topic)], offsets)
         yield lag
         hidden = GaugeMetricFamily(
-            f"{self._names}_open_transaction_age_seconds",
+            f"{self.names}_open_transaction_age_seconds",
             "How long an open transaction has hidden the records after it in an input topic; 0 if none is open",
             labels=["topic"],
         )

@@ -9,9 +9,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from pyspark import Accumulator
 
-from streaming.daemons.query.metrics import Measured, MetricsSettings, QueryMetrics
+from streaming.daemons.query.metrics import Measured, QueryMetrics
 from streaming.daemons.router.view_metrics import Conversations
 from streaming.kafka.clients import Cluster
+from streaming.system.metrics_server import MetricsServer
 from streaming.wire.topics import Topics
 
 NAMES = "queue_activation_router"
@@ -21,19 +22,25 @@ _KINDS = ("DELIVER", "DEAD_LETTER", "CLEAN_UP")
 class RouterMetrics(QueryMetrics):
     """The router's metrics and probes."""
 
+    name = "router"
+    names = NAMES
+
     def __init__(
-        self, settings: MetricsSettings, cluster: Cluster, topics: Topics, partitions: Mapping[str, int]
+        self,
+        server: MetricsServer,
+        check_interval_ms: int,
+        cluster: Cluster,
+        topics: Topics,
+        partitions: Mapping[str, int],
     ) -> None:
-        """Opens the port.
+        """Lets a server serve the metrics.
 
         Args:
-            settings: Address, port and check interval.
+            server: The server.
+            check_interval_ms: The router's check interval.
             cluster: The router's cluster.
             topics: The topics.
             partitions: The number of partitions of each topic.
-
-        Raises:
-            UserError: The port cannot be opened.
         """
         self._topic_of_endpoints = topics.service_conversations
         self._conversations = Conversations()
@@ -48,7 +55,7 @@ class RouterMetrics(QueryMetrics):
         sources = {topics.service_messages: "messages", topics.service_incoming: "incoming"}
         views = (topics.service_conversations, topics.service_transmissions)
         measured = Measured(topics.prefix, sources, topics.service_inputs(), outputs, views, "row of a view")
-        super().__init__(NAMES, settings, cluster, measured, partitions)
+        super().__init__(server, check_interval_ms, cluster, measured, partitions)
 
     def watch(self, done: "Accumulator[Counter[str]]") -> None:
         """Takes the counter of what the workers have done: decisions, by kind."""

@@ -17,9 +17,8 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.routing.conversation import Instance
-from streaming.daemons.query.application import Prepare, QueryProgram
+from streaming.daemons.query.application import Address, Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
-from streaming.daemons.query.metrics import MetricsSettings
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
@@ -46,6 +45,7 @@ from streaming.spark.row_counts import counter
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
 from streaming.system import hints, logs
+from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.topics import Topics
 
@@ -80,7 +80,7 @@ class RouterSettings:
     instance: Instance
     keep_ms: int
     trigger_interval_ms: int
-    metrics: MetricsSettings | None
+    metrics: Address | None
     driver_memory: str
     takes_over: bool = False
     restore: str | None = None
@@ -90,11 +90,11 @@ class RouterSettings:
 def program(settings: RouterSettings) -> QueryProgram:
     """Returns the router with these settings, ready to be run."""
     location = absolute(settings.checkpoint_location)
-    return QueryProgram(ROUTER, location, settings.driver_memory, partial(_placed, settings))
+    return QueryProgram(ROUTER, location, settings.driver_memory, partial(_placed, settings), settings.metrics)
 
 
 @contextmanager
-def _placed(settings: RouterSettings) -> Iterator[Prepare]:
+def _placed(settings: RouterSettings, server: MetricsServer | None) -> Iterator[Prepare]:
     """Checks the topics, and has the router's place while the block runs."""
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
@@ -110,7 +110,7 @@ def _placed(settings: RouterSettings) -> Iterator[Prepare]:
     kafka = KafkaFound(cluster, admin, topics, partitions, topic_ids)
     ticks = topics.service_ticks
     with (
-        RouterMetrics(settings.metrics, cluster, topics, partitions) if settings.metrics else nullcontext() as metrics,
+        RouterMetrics(server, CHECK_INTERVAL_MS, cluster, topics, partitions) if server else nullcontext() as metrics,
         SoleProgram(cluster, admin, ROUTER, topics.prefix, ticks, partitions[ticks]) as sole,
     ):
         yield partial(_prepared, settings, kafka, metrics, sole)

@@ -15,7 +15,7 @@ from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.query.task_metrics import task_metrics
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
-from streaming.system.metrics_server import MetricsServer
+from streaming.system.metrics_server import MetricsServer, ProgramMetrics
 from streaming.system.service_labels import OTHER, ServiceLabels
 
 # Interval at which Kafka is asked for the ends of the decisions.
@@ -93,30 +93,28 @@ class Counts:
         return None
 
 
-class Metrics(MetricsServer):
+class Metrics(ProgramMetrics):
     """A transport's metrics and probes."""
 
+    name = "transport"
     working = "it works"
     ready = "decisions are carried out"
 
-    def __init__(self, address: tuple[str, int], cluster: Cluster, topic: str, partitions: int, counts: Counts) -> None:
-        """Opens the port.
+    def __init__(self, server: MetricsServer, cluster: Cluster, topic: str, partitions: int, counts: Counts) -> None:
+        """Lets a server serve the metrics.
 
         Args:
-            address: The address and the port.
+            server: The server.
             cluster: The cluster.
             topic: The topic service-decisions.
             partitions: The number of its partitions.
             counts: The notes of the main thread.
-
-        Raises:
-            UserError: The port cannot be opened.
         """
         super().__init__()
         self._counts = counts
         self._topic = topic
         self._ends = EndOffsets(cluster, {topic: partitions}, [topic])
-        self.open(*address)
+        self.be_served(server)
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics."""

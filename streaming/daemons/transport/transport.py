@@ -38,6 +38,7 @@ from streaming.kafka.errors import (
 )
 from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.system.metrics_server import MetricsServer
 from streaming.system.threads import within
 from streaming.wire.topics import Topics
 
@@ -132,7 +133,8 @@ class Transport:
             if self._settings.metrics_port is not None:
                 topic = topics.service_decisions
                 address = self._settings.metrics_host, self._settings.metrics_port
-                resources.enter_context(Metrics(address, cluster, topic, partitions[topic], self.counts))
+                server = resources.enter_context(MetricsServer(*address))
+                resources.enter_context(Metrics(server, cluster, topic, partitions[topic], self.counts))
             self._producer = self._open()
             self._share = Share(cluster, topics.service_decisions, topics.service_marks, group_id)
             self._records = Records(cluster)
