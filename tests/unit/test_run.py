@@ -24,6 +24,7 @@ from streaming.system import hints
 from streaming.system.together import Part, Program, Together
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
+from tests.support.named_process import named_process
 from tests.support.shell import run_command
 
 FOUR_LINES = '[[programs]]\ngroup = "orders-readers"\ncommand = "bin/orders-consumer"\nmax = 4\n'
@@ -93,7 +94,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[GroupMember]]:
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
     """Runs a process of this machine that looks like a monitor."""
-    with subprocess.Popen(["/bin/sh", "-c", "read line", "monitor"], stdin=subprocess.PIPE) as process:
+    with named_process("monitor") as process:
         yield process
 
 

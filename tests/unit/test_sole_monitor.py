@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from streaming.daemons.query.client_ids import client_id, has_ended, running_here
+from tests.support.named_process import named_process
 from tests.support.waiting import wait_until
 
 
@@ -51,7 +52,7 @@ def test_nothing_is_known_of_processes_of_other_hosts_or_names(name: str) -> Non
 
 def test_a_program_is_known_to_run_on_this_host_by_its_process_and_its_command() -> None:
     host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
-    with subprocess.Popen(["/bin/sh", "-c", "read line", "monitor"], stdin=subprocess.PIPE) as process:
+    with named_process("monitor") as process:
         name = f"{host}_{process.pid}_checkpoint"
         assert running_here(name, "monitor") == process.pid
         assert running_here(name, "router") is None, "the process of another container with the same host name"
