@@ -18,7 +18,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
-from streaming.system.ages import age, instant_utc
+from streaming.system.ages import age
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
 
@@ -42,9 +42,27 @@ class Told:
     def why(self) -> list[str]:
         """Returns why no program is started; nothing if nothing keeps the activator from it."""
         if self.is_running is False:
-            start = f". {self.start}" if self.start else ""
-            return [f"{words.where(self.row)} does not run: it is not in the consumer group {self.row.group_id}{start}"]
+            return [self._absence(), *self.past()]
         return words.troubles(self.row, _now()) or words.holds(self.row)
+
+    def wrong(self) -> list[str]:
+        """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is.
+
+        What is known from before an activator ended is left out.
+        """
+        return [self._absence()] if self.is_running is False else words.troubles(self.row, _now())
+
+    def past(self) -> list[str]:
+        """Returns the sentence about programs that failed before an activator ended that does not run; or nothing."""
+        found = words.past_troubles(self.row) if self.is_running is False else []
+        return [self._last_wrote(found)] if found else []
+
+    def _absence(self) -> str:
+        start = f". {self.start}" if self.start else ""
+        return f"{words.where(self.row)} does not run: it is not in the consumer group {self.row.group_id}{start}"
+
+    def _last_wrote(self, known: Sequence[str]) -> str:
+        return f"when it last wrote, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(known)}"
 
     def reader(self, activated_at: str | None) -> str:
         """Returns what has become of the reader that was requested last; empty: it may still come.
@@ -72,12 +90,11 @@ class Told:
         row = self.row
         if row.entry is None or row.refusal is not None:
             return self.why()
-        ended = row.last_exit
-        last = [f"the last one ended at {instant_utc(ended.at)}: {ended.how}"] if ended is not None else []
+        last = words.last_end(row)
         if self.is_running is False:
-            left = [f"entry {row.entry}", words.programs(row), *last]
-            ago = age(self.at_ms, wall_clock.now_ms())
-            return [f"{line}." for line in self.why()] + [f"When it last wrote, {ago} ago: {'; '.join(left)}"]
+            known = [f"entry {row.entry}", words.programs(row, is_past=True), *last, *words.past_troubles(row)]
+            was = self._last_wrote(known)
+            return [f"{self._absence()}.", f"{was[0].upper()}{was[1:]}"]
         why = ["nothing is started, because the queue is OFF", *words.log(row)] if is_off else self.why()
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *why]
 
@@ -158,11 +175,6 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
-def reasons(told: Told) -> list[str]:
-    """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is."""
-    return words.troubles(told.row, _now()) if told.is_running is not False else told.why()
-
-
 def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]]) -> list[str]:
     """Returns a line for the queues that wait for a reader while the same is wrong with their activator.
 
@@ -178,8 +190,10 @@ def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]])
     found: dict[str, list[str]] = {}
     for row in waiting:
         for each in told.get(row["queue"], []):
-            if wrong := reasons(each):
-                found.setdefault("; ".join(wrong), []).append(row["queue"])
+            # Apart, because the first line is the same for all queues of an activator that does not run.
+            for line in ("; ".join(each.wrong()), *each.past()):
+                if line:
+                    found.setdefault(line, []).append(row["queue"])
     lines = [f"{queue_names(queues)}: {wrong}" for wrong, queues in found.items()]
     alone = [row["queue"] for row in waiting if has_nobody(row, told)]
     missing = absence(kafka, topics) if alone else None

@@ -5,8 +5,8 @@ from typing import Any
 
 from streaming.cli.present import Present
 from streaming.core.activation.explanation import when
+from streaming.core.activation.running_programs import LONG_MS
 from streaming.core.numbers import plural
-from streaming.daemons.activator import words
 from streaming.system.ages import has_passed, instant_utc
 from streaming.system.logs import printable
 
@@ -45,7 +45,7 @@ def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
     is_silent = row["state"] == "NOTIFIED" and needs_host(row) and running > 0 and row.get("members") is None
     if not is_silent or since is None or not present.monitor or present.host is False:
         return None
-    if not has_passed(since, words.LONG_MS):
+    if not has_passed(since, LONG_MS):
         return None
     runs, they = ("runs", "does it") if running == 1 else ("run", "do they")
     activation = f"activation {row['activation_sequence']} at {instant_utc(since)}"

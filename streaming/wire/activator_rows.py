@@ -34,6 +34,7 @@ class ExitRow(Struct):
 
     at: Short
     how: str
+    is_noticed_later: bool = False
 
 
 class DecisionRow(Struct):

@@ -1,6 +1,7 @@
 """The rows that an activator publishes about queues, and the sentences that several commands have in common."""
 
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,12 +52,18 @@ def row_of(found: QueueRecord, folder: Path) -> ActivatorRow:
 def test_a_row_tells_the_entry_the_programs_the_last_end_and_the_log(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "orders.log").write_text("first\nlast\n\n")
-    row = row_of(record(running={"s": Program(NOW_MS), "gone": Program(NOW_MS)}, ended=Ended(NOW_MS, "how")), tmp_path)
+    running = {"s": Program(NOW_MS), "gone": Program(NOW_MS)}
+    row = row_of(record(running=running, ended=Ended(NOW_MS, "how", is_noticed_later=True)), tmp_path)
     assert (row.queue, row.activator, row.group_id) == ("orders", "activator-1", "queue-activation-activator")
     assert (row.config_file, row.entry, row.max) == ("/etc/a.toml", "orders*", 2)
-    assert (row.programs, row.last_exit) == ([ProgramRow(42, NOW)], ExitRow(NOW, "how"))
+    assert (row.programs, row.last_exit) == ([ProgramRow(42, NOW)], ExitRow(NOW, "how", is_noticed_later=True))
     assert row.last == DecisionRow(NOW, "exited", "exit code 0")
     assert (row.log_file, row.last_line) == (f"{tmp_path}/logs/orders.log", "last")
+
+
+def test_a_row_has_the_host_of_its_activator(tmp_path: Path) -> None:
+    assert row_of(record(), tmp_path).host == socket.gethostname()
+    assert Rows(replace(ABOUT, host="vm-2"), tmp_path).of("orders", record(), {}, NOW_MS).host == "vm-2"
 
 
 def test_a_relative_log_file_is_in_the_activators_working_directory(tmp_path: Path) -> None:
@@ -184,6 +191,19 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
                 "13:10:00 UTC), at 2025-11-21 13:10:00 UTC at the latest, and when the entry in the config changes",
             ],
         ),
+        (
+            {"crashes": 7, "backoff_until": NOW, "gave_up_until": NOW, "held": HeldRow("id", 2, ""), "log_file": None},
+            ["tried again after 7 crashes in a row"],
+        ),
+        (
+            {"crashes": 1, "programs": [ProgramRow(8, SOON)], "last_exit": ExitRow(NOW, "exit code 3")},
+            ["tried again after a crash: exit code 3, the last one at 2025-11-21 13:00:00 UTC", "log /srv/a.log"],
+        ),
+        ({"crashes": 7, "programs": [RUNS]}, []),
+        (
+            {"crashes": 7, "fatal_exit_code": 78, "programs": [ProgramRow(8, SOON)], "log_file": None},
+            ["exit code 78 was fatal: nothing is started until the entry in the config changes"],
+        ),
         ({"exits_without_receive": 2}, []),
         (
             {"exits_without_receive": 3, "last_line": "bye"},
@@ -229,12 +249,48 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
     assert words.troubles(msgspec.structs.replace(ROW, **more), NOW) == sentences
 
 
+@pytest.mark.parametrize(
+    ("more", "sentences"),
+    [
+        ({}, []),
+        ({"entry": None, "crashes": 6}, []),
+        ({"refusal": "bad name", "crashes": 6}, []),
+        (
+            {"crashes": 6, "gave_up_until": NOW, "last_exit": ExitRow(NOW, "exit code 3"), "last_line": "boom"},
+            ["it had given up after 6 crashes in a row: exit code 3", "log /srv/a.log: boom"],
+        ),
+        ({"crashes": 1, "log_file": None}, ["there had been a crash"]),
+        (
+            {"fatal_exit_code": 78, "crashes": 1, "log_file": None},
+            ["nothing was started any more after the fatal exit code 78"],
+        ),
+        (
+            {"exits_without_receive": 3, "group": "g", "log_file": None},
+            [
+                "3 programs in a row exited, and the observer has seen nobody join the consumer group g or commit in "
+                "it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
+            ],
+        ),
+        (
+            {"unanswered_since": NOW, "programs": [RUNS], "log_file": None},
+            ["nobody had called RECEIVE since 2025-11-21 13:00:00 UTC. See docs/guide/reporting.md"],
+        ),
+        ({"unanswered_since": NOW}, []),
+    ],
+)
+def test_what_was_wrong_when_an_activator_that_is_gone_last_wrote(
+    more: dict[str, object], sentences: list[str]
+) -> None:
+    assert words.past_troubles(msgspec.structs.replace(ROW, **more)) == sentences
+
+
 def test_what_is_held_and_what_runs() -> None:
     assert words.holds(ROW) == []
     assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, "why"))) == ["held: #2: why"]
     starting = "held: #2: a program is about to be started for it"
     assert words.holds(msgspec.structs.replace(ROW, held=HeldRow("id", 2, ""))) == [starting]
     assert words.programs(ROW) == "no program runs"
+    assert words.programs(ROW, is_past=True) == "no program ran"
     one, two = ProgramRow(1, NOW), ProgramRow(2, LATER)
     of_two = msgspec.structs.replace(ROW, max=2)
     assert words.programs(of_two) == "no program runs (at most 2)"

@@ -2,8 +2,11 @@
 
 import json
 import os
+import socket
 import sqlite3
+import subprocess
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,11 @@ from rich.console import Console
 
 from streaming.core.activation.held_notifications import Held
 from streaming.core.activation.program_starts import Notified, QueueActivator, Seen
-from streaming.core.activation.running_programs import Program
+from streaming.core.activation.running_programs import Ended, Program
 from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.config import ProgramEntry
-from streaming.daemons.activator.programs import Identity
+from streaming.daemons.activator.programs import Identity, identity_of
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import (
     MAX_DECISIONS,
@@ -270,11 +273,13 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
     for expected in (
         "not running",
         "[[programs]] number 1: `max`",
-        "1 program that it has started may still run",
-        "orders (process 7). Signals end them (`kill PID`)",
+        "1 program that it has started may still run on its machine, which is unknown here",
+        "orders (process 7). `kill PID` on its machine ends it, and the next start finds it",
         "Start it again, at the same Kafka: `queue-activation run FILE`",
         "1/1",
         "was held: #2: 1 of max 1 are",
+        "there had been 3 crashes in a row",
+        "any more after the fatal exit code 78",
         " ran ",
     ):
         assert expected in " ".join(text.split())
@@ -284,6 +289,80 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
     for expected in ("running since", "held: #2: 1 of max 1 are", "started until", "78 was fatal", " running "):
         assert expected in shown(tmp_path)
     lock.close()
+
+
+class TestProgramsOfAnActivatorThatIsDown:
+    """They may have ended meanwhile."""
+
+    def left(self, folder: Path, *programs: tuple[str, Identity | None], host: str = "") -> dict[str, Any]:
+        with Store(folder) as store, store.transaction():
+            about = store.about()
+            about.config_file, about.host, about.seen_ms = "/etc/a.toml", host, NOW_MS
+            store.save_about(about)
+            entry = ProgramEntry(queue="orders", command="true", max=4).policy("salt").entry
+            running = {session: Program(NOW_MS - 9_000) for session, _ in programs}
+            store.save_queue("orders", QueueRecord(QueueActivator(running, entry=entry), NOW_MS, "started", "#1"))
+            for session, identity in programs:
+                assert identity is not None
+                store.add_program(ProgramRecord(session, "orders", identity))
+        status = read_status(folder, NOW_MS)
+        [row] = status["queues"]
+        assert row["running"] == len(row["pids"]) == len(row["programs"])
+        return {"pids": row["pids"], "are_programs_known": status["are_programs_known"], "text": words_of(folder)}
+
+    def test_of_those_of_this_machine_only_the_ones_that_run_are_named(self, tmp_path: Path) -> None:
+        own = identity_of(os.getpid())
+        assert own is not None
+        ended, reused = subprocess.Popen(["true"]), replace(own, start_ticks=own.start_ticks - 1)
+        of_ended = replace(own, pid=ended.pid)
+        ended.wait()
+        found = self.left(tmp_path, ("runs", own), ("ended", of_ended), ("reused", reused))
+        assert (found["pids"], found["are_programs_known"]) == ([own.pid], True)
+        assert f"not running; 1 program that it has started still runs: orders (process {own.pid})." in found["text"]
+        assert "1/4" in found["text"]
+        assert " running " in found["text"]
+
+    def test_after_a_restart_of_the_machine_none_runs(self, tmp_path: Path) -> None:
+        found = self.left(tmp_path, ("s", Identity(1, 2, "an earlier boot")), host=socket.gethostname())
+        assert (found["pids"], found["are_programs_known"]) == ([], True)
+        assert "not running; none of its programs runs" in found["text"]
+        assert "0/4" in found["text"]
+
+    def test_those_of_another_machine_may_still_run(self, tmp_path: Path) -> None:
+        found = self.left(tmp_path, ("s", Identity(7, 8, "its boot")), ("t", Identity(9, 8, "its boot")), host="vm-2")
+        assert (found["pids"], found["are_programs_known"]) == ([7, 9], False)
+        assert (
+            "2 programs that it has started may still run on vm-2, which is unknown here: orders (process 7), orders "
+            "(process 9). `kill PID` on vm-2 ends them, and the next start finds them" in found["text"]
+        )
+        assert " ran " in found["text"]
+
+
+def words_of(folder: Path) -> str:
+    return " ".join(shown(folder).split())
+
+
+def test_what_was_known_of_programs_remains_when_the_activator_is_down(tmp_path: Path) -> None:
+    log_file = tmp_path / "a.log"
+    log_file.write_text("ImportError: no module\n")
+    entry = ProgramEntry(queue="orders", command="true", log_file=str(log_file)).policy("salt").entry
+    held = Held("id", 7, "", 1, NOW_MS, is_restart=True, blocked="gave up", retry_ms=NOW_MS + 600_000)
+    gave_up = QueueActivator(held=held, crashes=6, entry=entry, ended=Ended(NOW_MS, "exit code 3"))
+    group = ProgramEntry(group="parcels", command="true", log_file=str(log_file)).policy("salt").entry
+    with Store(tmp_path) as store, store.transaction():
+        about = store.about()
+        about.config_file, about.seen_ms = "/etc/a.toml", NOW_MS
+        store.save_about(about)
+        store.save_queue("orders", QueueRecord(gave_up, NOW_MS, "exited", "exit code 3"))
+        store.save_queue("parcels", QueueRecord(QueueActivator(exits_without_receive=3, entry=group)))
+    status = read_status(tmp_path, NOW_MS + 24 * 3_600_000)
+    console = Console(width=200, no_color=True)
+    with console.capture() as capture:
+        console.print(show(status, NOW_MS + 24 * 3_600_000))
+    text = " ".join(capture.get().split())
+    assert text.startswith("as of 2025-11-21 13:00:00 UTC (24 h ago)")
+    assert f"it had given up after 6 crashes in a row: exit code 3 log {log_file}: ImportError: no module" in text
+    assert "3 programs in a row exited, and the observer has seen nobody join the consumer group parcels" in text
 
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -341,7 +420,7 @@ def test_status_says_that_no_program_runs_and_why_a_notification_is_held(tmp_pat
     with Store(tmp_path) as store, store.transaction():
         store.save_queue("orders", QueueRecord(QueueActivator(held=held), NOW_MS, "exited", "exit code 0"))
     text = shown(tmp_path)
-    assert "none of its programs ran when it stopped" in text
+    assert "not running; none of its programs runs" in text
     assert "held: #8: a program is about to be started" in " ".join(text.split())
 
 

@@ -99,7 +99,14 @@ ACTIVATOR = ActivatorRow(
 
 def activator_status() -> RenderableType:
     rows = [ACTIVATOR, msgspec.structs.replace(ACTIVATOR, queue=QUEUES[1], crashes=0, gave_up_until=None)]
-    fields = {"is_running": True, "pid": 4711, "since": TIME, "last_seen": TIME, "config_file": PATH}
+    fields = {
+        "is_running": True,
+        "pid": 4711,
+        "since": TIME,
+        "last_seen": TIME,
+        "config_file": PATH,
+        "are_programs_known": True,
+    }
     return status.show(
         {
             **fields, "config_error": f"{PATH}: no `command`", "kafka_problem": f"{HOST} refuses", "passed_over": 3,

@@ -18,10 +18,13 @@ from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.cli.routing.queue_faults import faults, observer_faults
 from streaming.cli.routing.running_faults import RunningInstance
+from streaming.core.times import iso_time
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.wire.activator_rows import ActivatorRow, ExitRow
+from streaming.system import wall_clock
+from streaming.system.ages import instant_utc
+from streaming.wire.activator_rows import ActivatorRow, ExitRow, ProgramRow
 from streaming.wire.topics import Topics
 
 FOREVER = "9999-01-01T00:10:00.000Z"
@@ -82,6 +85,27 @@ def test_a_waiting_queue_has_the_sentence_of_queue_show(told: dict[str, list[Tol
     assert fault.kind == kind
     assert sentence in fault.problem
     assert fault.problem == "; ".join(told["orders"][0].why()), "as in `queue show`"
+
+
+def test_what_was_known_before_the_activator_ended_is_told_beside_that_it_does_not_run() -> None:
+    down, failed = found([row()], by(is_running=False, **CRASHING))
+    assert (down.kind, failed.kind) == ("no reader", "programs fail")
+    assert failed.problem.startswith("when it last wrote, ")
+    assert failed.problem.endswith("there had been 2 crashes in a row: exit code 3; log /srv/a.log: no DB")
+
+
+def test_the_crashes_of_a_program_are_found_while_it_is_tried_again() -> None:
+    now = iso_time(wall_clock.now_ms())
+    again = CRASHING | {
+        "backoff_until": None,
+        "programs": [ProgramRow(7, now)],
+        "last_exit": ExitRow(now, "exit code 3"),
+    }
+    [fault] = found([row()], by(**again))
+    crashes = f"tried again after 2 crashes in a row: exit code 3, the last one at {instant_utc(now)}"
+    assert fault.problem == f"{crashes}; log /srv/a.log: no DB"
+    healthy = again | {"programs": [ProgramRow(7, iso_time(wall_clock.now_ms() - 121_000))]}
+    assert found([row()], by(**healthy)) == [], "it has run for two minutes"
 
 
 def test_programs_that_crash_while_others_read_are_found_and_a_missing_entry_is_no_fault_then() -> None:

@@ -24,11 +24,12 @@ EARLIER, FOREVER = "2026-01-02T03:04:05.678Z", "9999-01-01T00:10:00.000Z"
 GROUP = "queue-activation-activator"
 ROW = ActivatorRow("orders", "activator-1", GROUP, "host-1", "/etc/a.toml", entry="ord*", max=1, log_file="/srv/a.log")
 NO_ENTRY = ActivatorRow("orders", "activator-2", GROUP, "host-2", "/etc/b.toml")
+IMPORT_ERROR = "ImportError: no module orders"
 GAVE_UP: dict[str, Any] = {
     "crashes": 6,
     "gave_up_until": FOREVER,
     "last_exit": ExitRow(EARLIER, "exit code 3"),
-    "last_line": "ImportError: no module orders",
+    "last_line": IMPORT_ERROR,
     "held": HeldRow("id", 7, "gave up"),
 }
 
@@ -70,10 +71,20 @@ def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
         f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}.\n" in text
     )
     assert (
-        "When it last wrote, 3 h ago: entry ord*; no program runs (at most 1); the last one ended at 2026-01-02 "
-        "03:04:05 UTC" in text
+        "When it last wrote, 3 h ago: entry ord*; no program ran (at most 1); the last one ended at 2026-01-02 "
+        "03:04:05 UTC: exit code 3; it had given up after 6 crashes in a row: exit code 3; log /srv/a.log: "
+        "ImportError: no module orders" in text
     )
     assert "gave up" not in text
+    assert "1 program ran (at most 1): process 42 since" in shown(
+        told(is_running=False, programs=[ProgramRow(42, EARLIER)])
+    )
+
+
+def test_a_program_that_ended_while_no_activator_ran_has_no_instant_of_its_end() -> None:
+    text = shown(told(last_exit=ExitRow(EARLIER, "exit code unknown", is_noticed_later=True)))
+    before = "the last one ended before 2026-01-02 03:04:05 UTC, while the activator did not run: exit code unknown"
+    assert before in text
 
 
 def test_a_terminal_does_not_act_on_what_an_activator_has_said() -> None:
@@ -87,6 +98,10 @@ def test_json_has_the_row_and_the_reasons() -> None:
     assert [each["is_running"] for each in found] == [True]
     assert found[0]["crashes"] == 6
     assert "gave up after 6 crashes" in found[0]["why"][0]
+    facts = QueueFacts("orders", 1, None, None, activators=[told(is_running=False, **GAVE_UP)])
+    absence, past = as_json(facts)["activators"][0]["why"]
+    assert "does not run" in absence
+    assert past.startswith("when it last wrote, 3 h ago: it had given up after 6 crashes in a row: exit code 3; log ")
 
 
 def test_only_those_that_are_concerned_are_told() -> None:
@@ -229,6 +244,18 @@ def test_queues_says_that_no_activator_runs_or_has_ever_run(
     assert never.endswith(both.format("FILE"))
     members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1)]
     assert problems(Cluster("kafka:9092"), Topics(), waiting) == []
+
+
+@pytest.mark.usefixtures("members")
+def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = msgspec.structs.replace(ROW, **GAVE_UP), msgspec.structs.replace(ROW, queue="two")
+    monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(*rows))
+    monkeypatch.setattr(presence, "may_run", lambda *_: False)
+    waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two")]
+    down, past = problems(Cluster("kafka:9092"), Topics(), waiting)
+    assert down.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")
+    assert past.startswith("queue orders: when it last wrote, ")
+    assert past.endswith("it had given up after 6 crashes in a row: exit code 3; log /srv/a.log: " + IMPORT_ERROR)
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,10 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, pr
     for each in told if row["is_receive_enabled"] else ():  # of one that is OFF, nothing is started anyway
         # Of a queue that is read, another program may start the readers; what it has no entry for is no fault then.
         is_its_own = each.row.entry is not None and each.row.refusal is None and each.is_running is not False
-        if (waits or (is_its_own and row["unread_messages"] > 0)) and (reasons := activators.reasons(each)):
-            why = "; ".join(reasons)
-            yield Fault("programs fail", "", why) if is_its_own else Fault("no reader", "", why)
+        if (waits or (is_its_own and row["unread_messages"] > 0)) and (why := "; ".join(each.wrong())):
+            yield Fault("programs fail" if is_its_own else "no reader", "", why)
+        if waits:
+            yield from (Fault("programs fail", "", line) for line in each.past())
     if nobody is not None and activators.has_nobody(row, {row["queue"]: [*told]}):
         yield Fault("no reader", "", activators.no_reader(nobody))
     if (failure := task_failures.failure(row, present)) is not None:

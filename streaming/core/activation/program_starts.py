@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from streaming.core.activation import running_programs
 from streaming.core.activation.held_notifications import SETTLE_MS, Held, ViewRow
-from streaming.core.activation.running_programs import Ended, Program, ending
+from streaming.core.activation.running_programs import LONG_MS, Ended, Program, ending
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -118,7 +118,9 @@ class QueueActivator:
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
             monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
-        unanswered_ms: When a time-out first ended without a RECEIVE since the last one; FOREVER_MS if none did.
+        silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; FOREVER_MS if
+            it does not.
+        unanswered_ms: The same once it has been so for LONG_MS while programs run; FOREVER_MS before.
         last_run_ms: When consumers of the group last ran; FOREVER_MS if the policy has no longest rest.
     """
 
@@ -133,6 +135,7 @@ class QueueActivator:
     ended: Ended | None = None
     partitions: int | None = None
     exits_without_receive: int = 0
+    silent_ms: int = FOREVER_MS
     unanswered_ms: int = FOREVER_MS
     last_run_ms: int = FOREVER_MS
 
@@ -144,7 +147,7 @@ class QueueActivator:
 
     def resumed(self, now_ms: int) -> None:
         """Corrects instants after a restart of the activator, because the clock may have been set back."""
-        self.unanswered_ms = FOREVER_MS  # somebody may have received meanwhile
+        self.silent_ms = self.unanswered_ms = FOREVER_MS  # somebody may have received meanwhile
         for program in self.running.values():
             program.started_ms = min(program.started_ms, now_ms)
         if self.held is not None:
@@ -155,10 +158,8 @@ class QueueActivator:
         """Takes in a notification; returns what was decided at once."""
         if (known := self._known(new)) is not None:
             return [known]
-        if new.reason == _EXPIRED:
-            self.unanswered_ms = min(self.unanswered_ms, now_ms)
-        else:
-            self.exits_without_receive, self.unanswered_ms = 0, FOREVER_MS
+        if new.reason != _EXPIRED:
+            self._has_received()
         settled_ms = now_ms + SETTLE_MS
         held = Held(new.notification_id, new.sequence, new.reason, new.unread, settled_ms, post_time=new.post_time)
         if new.is_old and (void := held.void(row, FOREVER_MS)):
@@ -204,14 +205,30 @@ class QueueActivator:
             return [Decision(Action.IGNORE, why)]
         return [self._drop(why)]
 
-    def exited(self, session_id: str, exit_code: int | None, policy: Policy | None, now_ms: int) -> list[Decision]:
-        """Takes in a program's exit. Code -9 means that signal 9 killed it; None means that the code is unknown."""
+    def exited(
+        self,
+        session_id: str,
+        exit_code: int | None,
+        policy: Policy | None,
+        now_ms: int,
+        *,
+        is_noticed_later: bool = False,
+    ) -> list[Decision]:
+        """Takes in a program's exit.
+
+        Args:
+            session_id: Its session.
+            exit_code: -9 means that signal 9 killed it; None means that the code is unknown.
+            policy: The config's entry for the queue; None if the config no longer has one.
+            now_ms: The time.
+            is_noticed_later: Whether it had ended before, while no activator ran.
+        """
         program = self.running.pop(session_id)
         policy = policy or _NO_ENTRY
         if self.held is not None:
             self.held.settled_ms = max(self.held.settled_ms, now_ms + SETTLE_MS)
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
-        self.ended = Ended(now_ms, ending(exit_code))
+        self.ended = Ended(now_ms, ending(exit_code), is_noticed_later)
         is_restarted, retry_ms = True, NEVER_MS
         if program.is_stopping:
             self._forget_crashes()
@@ -219,7 +236,7 @@ class QueueActivator:
             why = f"ended as it was asked to, {ending(exit_code)}"
         elif exit_code is None:
             self._forget_crashes()
-            why = f"ended, {ending(None)}"
+            why = f"ended{' while no activator ran' if is_noticed_later else ''}, {ending(None)}"
         elif exit_code in policy.fatal_exit_codes:
             self.fatal_exit_code = exit_code
             why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
@@ -253,8 +270,7 @@ class QueueActivator:
             self._take_entry(policy, now_ms)
         else:
             self.entry, self.last_run_ms = "", FOREVER_MS
-        if row is None or not row.is_silent or row.has_committed:
-            self.exits_without_receive, self.unanswered_ms = 0, FOREVER_MS
+        self._look_for_receive(row, now_ms)
         decisions: list[Decision] = []
         held = self.held
         if held is not None:
@@ -276,6 +292,18 @@ class QueueActivator:
         if policy is not None:
             decisions += self._decide_without_notification(policy, row, now_ms, fresh_id)
         return decisions
+
+    def _look_for_receive(self, row: ViewRow | None, now_ms: int) -> None:
+        """Notes whether somebody has received since the last activation, and since when nobody has."""
+        if row is None or not row.is_silent or row.has_committed:
+            self._has_received()
+            return
+        self.silent_ms = min(self.silent_ms, now_ms) if row.unread > 0 else FOREVER_MS
+        is_long = bool(self.running) and now_ms - self.silent_ms >= LONG_MS
+        self.unanswered_ms = self.silent_ms if is_long else FOREVER_MS
+
+    def _has_received(self) -> None:
+        self.exits_without_receive, self.silent_ms, self.unanswered_ms = 0, FOREVER_MS, FOREVER_MS
 
     def _decide_without_notification(
         self, policy: Policy, row: ViewRow | None, now_ms: int, fresh_id: str
@@ -312,6 +340,8 @@ class QueueActivator:
             yield self.held.retry_ms
             yield from (program.started_ms + policy.startup_grace_ms for program in self.running.values())
         yield self.backoff_until_ms
+        if self.running and self.silent_ms < FOREVER_MS:
+            yield self.silent_ms + LONG_MS
         if policy.min_programs:
             yield self.min_from_ms
         yield from running_programs.rest_instants_ms(self.last_run_ms, policy)

@@ -12,6 +12,8 @@ from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
+# Most programs have called RECEIVE, and most messages are done, in less.
+LONG_MS = 120_000
 # How exactly it is known when consumers last ran: to a tenth of the longest rest. Each change is written to the disk.
 _PARTS_OF_REST = 10
 
@@ -39,10 +41,17 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a queue's last program: when, and how in words."""
+    """The end of a queue's last program.
+
+    Attributes:
+        at_ms: When it was noticed.
+        how: How it has ended, in words.
+        is_noticed_later: Whether it had ended some time before that, while no activator ran.
+    """
 
     at_ms: int
     how: str
+    is_noticed_later: bool = False
 
 
 def ending(exit_code: int | None) -> str:

@@ -8,6 +8,7 @@ that, the program never runs.
 import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def identity_of(pid: int) -> Identity | None:
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot_id = this_boot()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # Field 2, the name, may contain blanks and parentheses. Field 3 follows the last parenthesis.
@@ -57,11 +58,34 @@ def identity_of(pid: int) -> Identity | None:
     return Identity(pid, int(fields[19]), boot_id)
 
 
+def this_boot() -> str:
+    """Returns the id of this machine's present boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def still_runs(identity: Identity, host: str) -> bool | None:
+    """Returns whether a process still runs; None if that cannot be known, as it was started on another machine.
+
+    Args:
+        identity: Its identity.
+        host: The name of the machine on which it was started; empty: not known.
+    """
+    if identity.boot_id == this_boot():
+        return identity_of(identity.pid) == identity
+    return False if host == socket.gethostname() else None  # this machine has been started again since
+
+
 @dataclass(frozen=True)
 class Exit:
-    """The end of a program. `code` is negative if a signal ended it, and None if it is unknown."""
+    """The end of a program.
+
+    Attributes:
+        code: The exit code, negative if a signal ended it; None if it is unknown.
+        is_noticed_later: Whether it had ended before, while no activator ran.
+    """
 
     code: int | None
+    is_noticed_later: bool = False
 
 
 class RunningProgram(Protocol):

@@ -144,7 +144,9 @@ class Queues:
         by_itself = end.code is not None and not is_stop_code(end.code) and not state.running[session_id].is_stopping
         step.ended.append(SessionEnded(queue, session_id, interrupted=step.has_kafka_problem or not by_itself))
         crashes, useless = state.crashes, state.exits_without_receive
-        decisions = state.exited(session_id, end.code, self._policy(queue), step.now_ms)
+        decisions = state.exited(
+            session_id, end.code, self._policy(queue), step.now_ms, is_noticed_later=end.is_noticed_later
+        )
         row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
         has_failed = state.crashes > crashes or state.fatal_exit_code is not None
         self._apply(queue, decisions, step, pid, "".join(f"; {line}" for line in words.log(row) if has_failed))

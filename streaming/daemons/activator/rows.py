@@ -86,7 +86,7 @@ class Rows:
         if state.unanswered_ms < FOREVER_MS:
             row.unanswered_since = iso_time(state.unanswered_ms)
         if state.ended is not None:
-            row.last_exit = ExitRow(iso_time(state.ended.at_ms), state.ended.how)
+            row.last_exit = ExitRow(iso_time(state.ended.at_ms), state.ended.how, state.ended.is_noticed_later)
         if record.action:
             row.last = DecisionRow(iso_time(record.at_ms), record.action, record.why)
         if entry:
@@ -97,7 +97,8 @@ class Rows:
 
     def _empty(self, queue: str) -> ActivatorRow:
         about = self.about
-        return ActivatorRow(queue, about.instance_id, about.group_id, socket.gethostname(), about.config_file)
+        host = about.host or socket.gethostname()
+        return ActivatorRow(queue, about.instance_id, about.group_id, host, about.config_file)
 
 
 def _later(instant_ms: int, now_ms: int) -> str | None:

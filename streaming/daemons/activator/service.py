@@ -7,6 +7,7 @@ finds each program that ran in its records, and receives each unrecorded notific
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -92,6 +93,7 @@ class Activator:
             self._about.without_entry = []
             group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
             self._about.group_id, self._about.directory = group_id, working_directory()
+            self._about.host = socket.gethostname()
             self._without_entry = QueuesWithoutEntry(self._about.without_entry)
             self._rows = Rows(self._about, settings.state_directory)
             with self._store.transaction():
@@ -187,7 +189,8 @@ class Activator:
             try:
                 adopted = AdoptedProgram(known.identity)
             except ProcessLookupError:
-                self._queues.exited(known.session_id, known.queue, Exit(None), known.identity.pid, step)
+                end = Exit(None, is_noticed_later=True)
+                self._queues.exited(known.session_id, known.queue, end, known.identity.pid, step)
                 continue
             self._programs[known.session_id] = known.queue, adopted
             step.note(known.queue, "found", "still running, started by an earlier run", adopted.pid)

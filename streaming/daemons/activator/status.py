@@ -11,6 +11,7 @@ from rich.text import Text
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
+from streaming.daemons.activator.programs import still_runs
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import SEEN_INTERVAL_S
 from streaming.daemons.activator.store import Store, has_state, is_locked
@@ -47,9 +48,14 @@ def read_status(directory: Path, now_ms: int) -> Status:
     with Store(directory) as store:
         about = store.about()
         rows = Rows(about, directory)
-        pids = {program.session_id: program.identity.pid for program in store.programs()}
+        started = {each: is_running or still_runs(each.identity, about.host) for each in store.programs()}
+        pids = {each.session_id: each.identity.pid for each, runs in started.items() if runs is not False}
+        # What an activator that does not run has left is as of its last sign of life.
+        at_ms = now_ms if is_running else about.seen_ms or now_ms
         return {
             "is_running": is_running,
+            "are_programs_known": None not in started.values(),
+            "host": about.host or None,
             "pid": about.pid if about.config_file else None,
             "since": iso_time(about.since_ms) if about.config_file else None,
             "last_seen": iso_time(about.seen_ms) if about.seen_ms else None,
@@ -58,7 +64,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
             "kafka_problem": about.kafka_problem if is_running else None,
             "passed_over": about.passed_over,
             "without_entry": about.without_entry,
-            "queues": [_queue_status(rows.of(queue, record, pids, now_ms)) for queue, record in store.queues().items()],
+            "queues": [_queue_status(rows.of(queue, record, pids, at_ms)) for queue, record in store.queues().items()],
             "decisions": [
                 {"at": iso_time(each.at_ms), "queue": each.queue or None, "what": each.action, "why": each.why}
                 for each in store.decisions(_LATEST_DECISIONS)
@@ -106,19 +112,21 @@ def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
         parts.append(Sentence(f"at rest, and no longer in the config: {names}", "dim"))
     if not of_config:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
-    return Group(*parts, Text(), _table(of_config, iso_time(now_ms) if status["is_running"] else None))
+    now = iso_time(now_ms) if status["is_running"] else None
+    return Group(*parts, Text(), _table(of_config, now, "running" if status["are_programs_known"] else "ran"))
 
 
-def _table(rows: list[ActivatorRow], now: str | None) -> RecordTable:
+def _table(rows: list[ActivatorRow], now: str | None, running: str) -> RecordTable:
     """Returns the queues as a table.
 
     Args:
         rows: Their rows.
         now: The time; None: the activator does not run, so all this is as it has left it.
+        running: The heading of the number of programs.
     """
     columns = [
         Column("queue"),
-        Column("running" if now is not None else "ran", is_number=True),
+        Column(running, is_number=True),
         Column("crashes", is_number=True),
         Column("last (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
@@ -154,12 +162,13 @@ def _not_running(status: Status, start: str) -> str:
     left = [(row["queue"], pid) for row in status["queues"] for pid in row["pids"]]
     again = f". Start it again, at the same Kafka: {start}" if start else ""
     if not left:
-        return f"not running; none of its programs ran when it stopped{again}"
-    names = words.queues_and_pids(left)
-    return (
-        f"not running; {plural(len(left), 'program')} that it has started may still run: {names}. Signals end them "
-        f"(`kill PID`), and the next start finds them{again}"
-    )
+        return f"not running; none of its programs runs{again}"
+    run, there, them = f"still run{'s' if len(left) == 1 else ''}", "", "it" if len(left) == 1 else "them"
+    if not status["are_programs_known"]:
+        there = f" on {status['host'] or 'its machine'}"
+        run = f"may still run{there}, which is unknown here"
+    programs = f"{plural(len(left), 'program')} that it has started {run}: {words.queues_and_pids(left)}"
+    return f"not running; {programs}. `kill PID`{there} ends {them}, and the next start finds {them}{again}"
 
 
 def _reasons(row: ActivatorRow, now: str | None) -> Text:
@@ -168,8 +177,8 @@ def _reasons(row: ActivatorRow, now: str | None) -> Text:
     text = Text(printable(f"{last.action}: {last.why}") if last else "-")
     held = words.holds(row) if last is None or last.action != "held" else []
     if now is None:
-        for line in held:
-            text.append(f"\nwas {printable(line)}", "yellow")
+        for line in (*(f"was {each}" for each in held), *words.past_troubles(row)):
+            text.append(f"\n{printable(line)}", "yellow")
         return text
     for line in (*words.limits(row), *held):
         text.append(f"\n{printable(line)}", "yellow")

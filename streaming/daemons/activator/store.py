@@ -104,6 +104,7 @@ class About:
         without_entry: Queues that got a notification since the start, and have no entry in the config.
         group_id: Its consumer group.
         directory: Its working directory, which relative names of log files begin with; empty if it is not UTF-8.
+        host: The name of its machine; empty: an older version has written this.
     """
 
     instance_id: str
@@ -118,6 +119,7 @@ class About:
     without_entry: list[str] = field(default_factory=list)
     group_id: str = ""
     directory: str = ""
+    host: str = ""
 
 
 _about_decoder = msgspec.json.Decoder(About)

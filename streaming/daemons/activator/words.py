@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from streaming.core.activation.running_programs import LONG_MS
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
@@ -11,8 +12,6 @@ from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
 MANY_EXITS = 3
-# Most programs have called RECEIVE, and most messages are done, in less.
-LONG_MS = 120_000
 _MAX_NAMES = 10
 _REPORTING = "docs/guide/reporting.md"
 _CONSUMER_GROUPS = "docs/guide/consumer-groups.md"
@@ -23,13 +22,24 @@ def where(row: ActivatorRow) -> str:
     return f"the activator on {row.host} (config {row.config_file})"
 
 
-def programs(row: ActivatorRow) -> str:
-    """Returns which programs run for the queue."""
+def programs(row: ActivatorRow, *, is_past: bool = False) -> str:
+    """Returns which programs run for the queue, or which ones ran when an activator that is gone wrote its row."""
     most = f" (at most {most_of(row)})" if row.max is not None else ""
+    run = "ran" if is_past else "runs" if len(row.programs) <= 1 else "run"
     if not row.programs:
-        return f"no program runs{most}"
+        return f"no program {run}{most}"
     each = [f"process {program.pid} since {instant_utc(program.start_time)}" for program in row.programs]
-    return f"{plural(len(each), 'program')} run{'s' if len(each) == 1 else ''}{most}: {', '.join(each)}"
+    return f"{plural(len(each), 'program')} {run}{most}: {', '.join(each)}"
+
+
+def last_end(row: ActivatorRow) -> list[str]:
+    """Returns how and when the last program has ended, if one has."""
+    ended = row.last_exit
+    if ended is None:
+        return []
+    at = instant_utc(ended.at)
+    when = f"before {at}, while the activator did not run" if ended.is_noticed_later else f"at {at}"
+    return [f"the last one ended {when}: {ended.how}"]
 
 
 def most_of(row: ActivatorRow) -> int | None:
@@ -77,22 +87,57 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
         )
     elif backoff_until:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
+    elif row.crashes and row.fatal_exit_code is None and _is_another_try(row, now):
+        at = f", the last one at {instant_utc(row.last_exit.at)}" if row.last_exit is not None else ""
+        yield f"tried again after {_crashes(row)}{last}{at}"
     if row.exits_without_receive >= MANY_EXITS:
         yield without_receive(row)
     yield from _reads_nothing(row, now)
+
+
+def _is_another_try(row: ActivatorRow, now: str) -> bool:
+    """Returns whether a program is about to be started after a crash, or runs too shortly to count as a healthy one."""
+    long_ago = _long_before(now) if now else ""
+    return row.held is not None or any(program.start_time > long_ago for program in row.programs)
 
 
 def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
     """Yields the question about programs that run for long while the monitor has heard of no RECEIVE."""
     if row.group is not None or row.unanswered_since is None or not now:
         return
-    long_ago = iso_time(round(datetime.fromisoformat(now).timestamp() * 1000) - LONG_MS)
+    long_ago = _long_before(now)
     pids = [str(program.pid) for program in row.programs if program.start_time < long_ago]
     if pids and row.unanswered_since < long_ago:
         one, many = "does it report, does it hang, or has it", "do they report, do they hang, or have they"
         who, ask = (f"process {pids[0]} runs", one) if len(pids) == 1 else (f"processes {', '.join(pids)} run", many)
         since = instant_utc(row.unanswered_since)
         yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? See {_REPORTING}"
+
+
+def _long_before(now: str) -> str:
+    return iso_time(round(datetime.fromisoformat(now).timestamp() * 1000) - LONG_MS)
+
+
+def past_troubles(row: ActivatorRow) -> list[str]:
+    """Returns what was wrong with the programs when an activator that does not run any more wrote the row."""
+    if row.entry is None or row.refusal is not None:
+        return []
+    found = list(_past_of_programs(row))
+    return [*found, *log(row)] if found else []
+
+
+def _past_of_programs(row: ActivatorRow) -> Iterator[str]:
+    last = f": {row.last_exit.how}" if row.last_exit is not None else ""
+    if row.fatal_exit_code is not None:
+        yield f"nothing was started any more after the fatal exit code {row.fatal_exit_code}"
+    elif row.gave_up_until is not None:
+        yield f"it had given up after {_crashes(row)}{last}"
+    elif row.crashes:
+        yield f"there had been {_crashes(row)}{last}"
+    if row.exits_without_receive >= MANY_EXITS:
+        yield without_receive(row)
+    if row.group is None and row.unanswered_since is not None and row.programs:
+        yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. See {_REPORTING}"
 
 
 def without_receive(row: ActivatorRow) -> str:

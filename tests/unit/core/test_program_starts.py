@@ -15,7 +15,7 @@ from streaming.core.activation.program_starts import (
     Notified,
     QueueActivator,
 )
-from streaming.core.activation.running_programs import Ended
+from streaming.core.activation.running_programs import LONG_MS, Ended
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 
@@ -577,6 +577,14 @@ def test_the_end_of_the_last_program_is_remembered_whatever_is_decided_later(cod
     assert queue.state.ended == ended
 
 
+def test_an_end_that_is_noticed_later_is_told_as_such() -> None:
+    queue = Queue()
+    queue.activate(1)
+    [decision, *_] = queue.state.exited("id-1", None, POLICY, queue.now_ms, is_noticed_later=True)
+    assert queue.state.ended == Ended(queue.now_ms, "exit code unknown", is_noticed_later=True)
+    assert decision.why == "ended while no activator ran, exit code unknown"
+
+
 def test_a_queue_whose_entry_has_gone_belongs_to_none_and_begins_anew_with_the_next_one() -> None:
     queue = Queue()
     queue.activate(1)
@@ -603,23 +611,50 @@ def test_programs_that_exit_without_a_receive_are_counted_until_somebody_receive
     assert queue.state.exits_without_receive == 0
 
 
-def test_it_is_known_since_when_programs_run_and_nobody_receives() -> None:
+@pytest.mark.parametrize("reason", ["TIMEOUT_EXPIRED", None], ids=["with a time-out", "with the time-out none"])
+def test_after_two_minutes_it_is_known_since_when_programs_run_and_nobody_receives(reason: str | None) -> None:
     queue = Queue()
     queue.activate(1)
-    assert queue.state.unanswered_ms == FOREVER_MS
     first_ms = queue.now_ms
-    queue.activate(2, "TIMEOUT_EXPIRED")
-    queue.now_ms += 30_000
-    queue.activate(3, "TIMEOUT_EXPIRED")
-    assert first_ms <= queue.state.unanswered_ms < queue.now_ms
-    queue.view(3, "RECEIVES_OCCURRING")
+    for sequence in range(2, 5):
+        queue.after(LONG_MS // 3)
+        if reason is not None:
+            queue.activate(sequence, reason)
+        assert queue.state.unanswered_ms == (FOREVER_MS if queue.now_ms < first_ms + LONG_MS else first_ms)
+    assert queue.state.unanswered_ms == first_ms
+    queue.view(4, "RECEIVES_OCCURRING")
     assert queue.state.unanswered_ms == FOREVER_MS
-    queue.activate(4, "TIMEOUT_EXPIRED")
-    queue.activate(5)
+
+
+def test_the_activator_looks_again_when_programs_have_run_for_two_minutes_without_a_receive() -> None:
+    queue = Queue(replace(POLICY, max_programs=1))
+    queue.activate(1)
+    queue.after(GRACE)
+    assert queue.next_in_ms() == LONG_MS - GRACE
+    queue.after(queue.next_in_ms())
+    assert queue.state.unanswered_ms == queue.now_ms - LONG_MS
+    assert queue.next_in_ms() > FOREVER_MS // 2, "there is nothing more to wait for"
+
+
+def test_the_time_without_a_receive_begins_anew_with_each_receive_and_each_start_of_the_activator() -> None:
+    queue = Queue()
+    queue.activate(1)
+    queue.after(LONG_MS)
+    queue.activate(2)
     assert queue.state.unanswered_ms == FOREVER_MS, "the view was late"
-    queue.activate(6, "TIMEOUT_EXPIRED")
+    queue.after(LONG_MS)
+    assert queue.state.unanswered_ms == queue.now_ms - LONG_MS
+    queue.view(2, "NOTIFIED", 0)
+    assert queue.state.unanswered_ms == FOREVER_MS, "there is nothing to receive"
+    queue.view(2)
+    queue.after(LONG_MS)
     queue.state.resumed(queue.now_ms)
+    queue.decide()
     assert queue.state.unanswered_ms == FOREVER_MS, "somebody may have received meanwhile"
+    queue.after(LONG_MS)
+    queue.exit("id-1")
+    queue.exit("id-2")
+    assert queue.state.unanswered_ms == FOREVER_MS, "nothing runs"
 
 
 def test_a_reader_that_receives_and_exits_is_never_counted() -> None:
