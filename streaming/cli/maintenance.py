@@ -28,13 +28,14 @@ from streaming.wire.topics import Topics
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from streaming.kafka.latest_rows import LatestRows
     from streaming.kafka.topic_follower import TopicFollower
     from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 
 # A program that has missed so many of its rows does not run any more, or hangs.
 _MISSED = 3
 _DAY_MS = 86_400_000
+# Of these only one runs, so whichever writes last has replaced the others.
+_SOLE = ("monitor", "router")
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +55,9 @@ def maintenance(
     Monitor, host and router do some tasks as soon as an event makes them due. Such a task counts at its turn what was
     done since, and has no duration ("-"). A program that has not been seen for a while is named below the table.
     """
-    latest = _latest()
+    found = _Programs()
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
-        programs = _read_programs(latest, follower)
+        programs = found.read(follower)
         if as_json:
             _print_lines(_task_fields(row, task) for row in programs for task in row.tasks)
         else:
@@ -65,7 +66,7 @@ def maintenance(
             return
         shown = {(row.instance, task.name): task for row in programs for task in row.tasks}
         for message in follower.forever():
-            row = latest.rows.get(latest.take(message) or "")
+            row = found.take(message)
             if row is None:
                 continue
             for task in row.tasks:
@@ -89,7 +90,7 @@ def connections(
     "suppressed until". Messages wait meanwhile: `queue-activation transmissions`.
     """
     with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
-        programs = _read_programs(_latest(), follower)
+        programs = _Programs().read(follower)
     if as_json:
         _print_lines(
             {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
@@ -99,15 +100,49 @@ def connections(
         _print_connections(programs)
 
 
-def _latest() -> "LatestRows[ProgramRow]":
-    from streaming.kafka.latest_rows import LatestRows
+class _Programs:
+    """The programs that have a row in service-maintenance, without those that a later one has replaced."""
+
+    def __init__(self) -> None:
+        from streaming.kafka.latest_rows import LatestRows
+
+        self._latest: LatestRows[ProgramRow] = LatestRows(
+            "record of periodic tasks", _decode, lambda line: _log.warning("%s", line)
+        )
+        # Kind of program -> the program that has written last, and the time at which the last one was started.
+        self._last: dict[str, str] = {}
+        self._started: dict[str, str] = {}
+
+    def take(self, message: "Message") -> "ProgramRow | None":
+        """Takes a record; returns the row in it."""
+        key = self._latest.take(message)
+        if key is None:
+            return None
+        row = self._latest.rows.get(key)
+        kind = key.partition("/")[0]
+        self._last[kind] = key
+        if row is not None and row.start_time is not None:
+            self._started[kind] = max(row.start_time, self._started.get(kind, ""))
+        return row
+
+    def read(self, follower: "TopicFollower") -> "list[ProgramRow]":
+        """Reads the topic to its end. Returns the programs in the order of their names."""
+        for message in follower.to_end():
+            self.take(message)
+        return [row for key, row in sorted(self._latest.rows.items()) if not self._is_replaced(key, row)]
+
+    def _is_replaced(self, key: str, row: "ProgramRow") -> bool:
+        """Returns whether a program that was killed, or hangs, has a successor, which may have been stopped since."""
+        kind = key.partition("/")[0]
+        has_successor = (kind in _SOLE and self._last[kind] != key) or self._started.get(kind, "") > row.update_time
+        return has_successor and _is_gone(row)
+
+
+def _decode(message: "Message") -> "tuple[str, ProgramRow | None]":
     from streaming.wire.service_maintenance import decode_program
 
-    def decode(message: "Message") -> "tuple[str, ProgramRow | None]":
-        key, value = (message.key() or b"").decode(errors="replace"), message.value()
-        return key, None if value is None else decode_program(value)
-
-    return LatestRows("record of periodic tasks", decode, lambda line: _log.warning("%s", line))
+    key, value = (message.key() or b"").decode(errors="replace"), message.value()
+    return key, None if value is None else decode_program(value)
 
 
 def _follower(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> "TopicFollower":
@@ -117,18 +152,15 @@ def _follower(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | No
     return TopicFollower(cluster(bootstrap_servers, kafka_config), [topic], Start.BEGINNING)
 
 
-def _read_programs(latest: "LatestRows[ProgramRow]", follower: "TopicFollower") -> "list[ProgramRow]":
-    """Reads the topic to its end. Returns the programs in the order of their names."""
-    for message in follower.to_end():
-        latest.take(message)
-    return [row for _, row in sorted(latest.rows.items())]
-
-
 def _print_tasks(programs: "list[ProgramRow]") -> None:
     found = [(row, task) for row in programs if not _is_gone(row) for task in row.tasks]
     _print_table(
         [_task_view(row, task) for row, task in found],
-        [*_gone(programs), *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error)],
+        [
+            *_gone(programs),
+            *(f"{row.program} {row.instance} is stopping" for row, _ in found if row.is_stopping),
+            *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error),
+        ],
         "none: no monitor, router, transport or host that may write service-maintenance runs",
     )
 

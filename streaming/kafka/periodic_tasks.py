@@ -95,6 +95,8 @@ class PeriodicTasks:
         self._schedule = Schedule(work, interval_ms, Clock.now_ms())
         self._connections = connections
         self._published = -1
+        self._start_time = Clock.iso_time(Clock.now_ms())
+        self._is_stopping = False
 
     @property
     def tasks(self) -> list[PeriodicTask]:
@@ -110,6 +112,11 @@ class PeriodicTasks:
         self._published = notification
         for task in self._schedule.take_due(now_ms):
             self._do(task)
+        self._publish()
+
+    def stopping(self) -> None:
+        """Tells at once that the program takes no further work, and only ends what it has begun."""
+        self._is_stopping = True
         self._publish()
 
     def close(self) -> None:
@@ -134,6 +141,8 @@ class PeriodicTasks:
             Clock.iso_time(Clock.now_ms()),
             [_row(task) for task in self._schedule.tasks],
             self._connections(),
+            self._start_time,
+            self._is_stopping,
         )
         self._publisher.write(encode_program(row))
 

@@ -47,6 +47,8 @@ class ProgramRow(Struct):
     update_time: str
     tasks: list[TaskRow]
     connections: list[ConnectionRow]
+    start_time: str | None = None
+    is_stopping: bool = False
 
 
 _decoder = msgspec.json.Decoder(ProgramRow)

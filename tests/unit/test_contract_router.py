@@ -75,7 +75,11 @@ def check_maintenance(document: str) -> None:
     rows = rows_of(document, TOPICS.service_maintenance, "field")
     documented = unique((name, cells_of(row)) for row in rows for name in names_in(row["field"]))
     parts = {"tasks": TaskRow, "connections": ConnectionRow}
-    plain = [(each.name, each.type) for each in msgspec.structs.fields(ProgramRow) if each.name not in parts]
+    plain: list[Any] = [
+        (each.name, each.type) if each.required else (each.name, each.type, each.default)
+        for each in msgspec.structs.fields(ProgramRow)
+        if each.name not in parts
+    ]
     expected = fields_of(msgspec.defstruct("Plain", plain))
     for name, part in parts.items():
         expected |= {name: ("array", "required")}

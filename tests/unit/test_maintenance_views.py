@@ -3,11 +3,13 @@
 import time
 from typing import Any
 
+import msgspec
 import pytest
+from confluent_kafka import Message
 
 from streaming.cli import maintenance
 from streaming.core.times import iso_time
-from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
+from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, encode_program
 
 TIME = "2026-01-31T12:00:00.000Z"
 PROGRAM = ProgramRow("transport", "box:4711", 5_000, TIME, [], [])
@@ -107,3 +109,52 @@ class TestAProgramThatWasKilled:
         text = capsys.readouterr().out
         assert "tcp://south" not in text
         assert "transport box:1 was last seen at" in text
+
+
+class TestAProgramThatAnotherOneHasReplaced:
+    """It is named no more, whether its successor runs or was stopped."""
+
+    def record(self, instance: str, age_s: float, program: str = "monitor", started_s: float | None = None) -> Message:
+        now_ms = time.time_ns() // 1_000_000
+        row = ProgramRow(program, instance, 5_000, iso_time(now_ms - round(age_s * 1000)), [], [])
+        if started_s is not None:
+            row.start_time = iso_time(now_ms - round(started_s * 1000))
+        return Message(key=f"{program}/{instance}".encode(), value=encode_program(row))
+
+    def named(self, *messages: Message) -> list[str]:
+        class Follower:
+            def to_end(self) -> list[Message]:
+                return [*messages]
+
+        follower: Any = Follower()
+        return [row.instance for row in maintenance._Programs().read(follower)]
+
+    @pytest.mark.parametrize("program", ["monitor", "router"])
+    def test_of_those_of_which_one_runs_the_last_one_counts(self, program: str) -> None:
+        killed, running = self.record("box:1", 600, program), self.record("box:2", 2, program)
+        stopped = Message(key=f"{program}/box:2".encode(), value=None)
+        assert self.named(killed) == ["box:1"]
+        assert self.named(killed, running) == ["box:2"]
+        assert self.named(killed, running, stopped) == []
+        assert self.named(killed, stopped) == [], "Kafka may keep nothing but the tombstone"
+        assert self.named(killed, self.record("box:2", 500, program)) == ["box:2"], "both were killed"
+        assert self.named(killed, Message(key=b"host/box:2", value=None)) == ["box:1"]
+
+    @pytest.mark.parametrize("program", ["host", "transport"])
+    def test_of_those_of_which_many_run_one_that_was_started_later_counts(self, program: str) -> None:
+        killed = self.record("box:1", 600, program, 9_000)
+        beside, later = self.record("box:2", 2, program, 8_000), self.record("box:3", 2, program, 500)
+        assert self.named(killed, beside) == ["box:1", "box:2"]
+        assert self.named(killed, beside, later) == ["box:2", "box:3"]
+        stopped = Message(key=f"{program}/box:3".encode(), value=None)
+        assert self.named(killed, beside, later, stopped) == ["box:2"]
+        assert self.named(killed, self.record("box:3", 2, program)) == ["box:1", "box:3"], "an older version"
+
+
+def test_a_program_that_is_stopping_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    task = TaskRow("RESTART_TASK_HANDLERS", 1, "starts", 1, 0, 0, TIME, 0, 1, "")
+    row = ProgramRow("host", "box:1", 5_000, iso_time(time.time_ns() // 1_000_000), [task], [])
+    maintenance._print_tasks([row])
+    assert "stopping" not in capsys.readouterr().out
+    maintenance._print_tasks([msgspec.structs.replace(row, is_stopping=True)])
+    assert "host box:1 is stopping" in capsys.readouterr().out

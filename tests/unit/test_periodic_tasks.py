@@ -8,7 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 from streaming.core.maintenance.schedule import PeriodicTask
+from streaming.core.times import iso_time
 from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher, counted
+from streaming.system import wall_clock
 from streaming.wire.service_maintenance import ProgramRow, decode_program
 from streaming.wire.topics import Topics
 from tests.support.waiting import wait_until
@@ -66,6 +68,17 @@ def test_a_program_that_ends_removes_its_record(written: Written) -> None:
     tasks = periodic(written, print)
     tasks.close()
     assert written.values == [None]
+
+
+def test_a_program_tells_when_it_was_started_and_at_once_that_it_is_stopping(written: Written) -> None:
+    before = iso_time(wall_clock.now_ms())
+    tasks = periodic(written, print)
+    while not written.values:  # a notification is due after 1 ms
+        tasks.look()
+    assert before <= (last(written).start_time or "") <= last(written).update_time
+    assert not last(written).is_stopping
+    tasks.stopping()
+    assert last(written).is_stopping
 
 
 def test_a_task_that_others_do_counts_what_they_have_done_since_its_last_run() -> None:
