@@ -24,6 +24,7 @@ from streaming.system import hints, logs, stop_signals, wall_clock
 from streaming.system.logs import LogFormat
 
 if TYPE_CHECKING:
+    from streaming.cli.runs import Run
     from streaming.daemons.activator.settings import ActivatorEvent
 
 _DEFAULT_STATE_DIRECTORY = Path("checkpoints/activator")
@@ -103,19 +104,44 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
 
     Lists running programs, held notifications and crashes, and says whether a changed config was refused.
     """
-    from streaming.cli import tables
+    from streaming.cli import runs, tables
     from streaming.daemons.activator.status import read_status, show
 
-    now_ms = wall_clock.now_ms()
-    found = read_status(state_directory, now_ms)
+    now_ms, run = wall_clock.now_ms(), runs.last_with_state(state_directory)
+    try:
+        found = read_status(state_directory, now_ms)
+    except UserError:
+        if run is None or not run.is_starting:
+            raise
+        raise UserError(f"{run.doing()}: no activator has run with {state_directory.absolute()} yet") from None
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        place = [] if state_directory == _DEFAULT_STATE_DIRECTORY else ["--state-directory", str(state_directory)]
-        file = found["config_file"] or "FILE"
-        alone = hints.plain("activator", "--config", file, *place)
-        start = f"`{hints.plain('run', file)}` with all that it needs, or alone: `{alone}`"
-        tables.print_view(show(found, now_ms, start))
+        tables.print_view(show(found, now_ms, _how_to_start(state_directory, found["config_file"], run)))
+
+
+def _how_to_start(state_directory: Path, file: str, run: "Run | None") -> str:
+    """Returns what to do to start an activator again; the state directory does not say where its Kafka is.
+
+    Args:
+        state_directory: Its state directory.
+        file: Its file; empty if it has not got so far.
+        run: The last `run` with this state directory, which knows Kafka.
+    """
+    if run is not None and run.is_running:
+        return run.doing()
+    if run is not None and run.file is not None and file in ("", run.file):
+        words = run.words(needs_file=True, needs_services=False)
+        return f"Start all again: `{hints.plain(*words, *run.place, config=run.config)}`"
+    file, is_default = file or "FILE", state_directory == _DEFAULT_STATE_DIRECTORY
+    alone = hints.plain(
+        "activator", "--config", file, *([] if is_default else ["--state-directory", str(state_directory)])
+    )
+    # `run` has the state directory in the folder of its checkpoints.
+    folder = [] if is_default else ["--checkpoints", str(state_directory.parent)]
+    together = f"`{hints.plain('run', file, *folder)}` with all that it needs, or alone: "
+    is_possible = state_directory.name == _DEFAULT_STATE_DIRECTORY.name
+    return f"Start it again, at the same Kafka: {together if is_possible else ''}`{alone}`"
 
 
 def register(parent: typer.Typer) -> None:

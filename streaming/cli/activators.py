@@ -1,13 +1,13 @@
 """Reads what the activators have published about queues, and whether they run; and says it in sentences."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from streaming.cli.lines import say
-from streaming.cli.presence import how_to_start
+from streaming.cli.presence import how_to_start, with_advice
 from streaming.cli.tables import queue_names
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
@@ -128,31 +128,46 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, l
         running = members[row.group_id]
         is_running = None if running is None else row.activator in running
         found.setdefault(row.queue, []).append(Told(row, is_running, at_ms))
-    starts = Starts(kafka, topics)
-    return {name: [starts.told(each) for each in concerned(told)] for name, told in found.items()}
+    return {name: concerned(told) for name, told in found.items()}
 
 
-@dataclass(frozen=True)
-class Starts:
-    """Says how activators are started that do not run. Kafka is asked once for each of them."""
+def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
+    """Adds what to do if an activator does not run, unless the command that runs has said it before.
 
-    kafka: Cluster
-    topics: Topics
-    known: dict[tuple[str, str], str] = field(default_factory=dict)
+    Args:
+        kafka: The Kafka cluster, which is asked once for each activator.
+        topics: The topics.
+        told: Queue -> the rows about it.
+    """
+    known: dict[tuple[str, str], str] = {}
 
-    def told(self, told: Told) -> Told:
-        """Returns a row with what to do if its activator does not run."""
-        if told.is_running is not False:
-            return told
-        place = told.row.group_id, told.row.config_file
-        if place not in self.known:
-            self.known[place] = self._how(*place)
-        return replace(told, start=self.known[place])
+    def start(row: ActivatorRow) -> str:
+        place = row.group_id, row.config_file
+        if place not in known:
+            known[place] = _how_to_start(kafka, topics, row)
+        return known[place]
 
-    def _how(self, group_id: str, file: str) -> str:
-        if group_id == self.topics.prefix + DEFAULT_GROUP_ID:
-            return how_to_start(self.kafka, self.topics, "activator", file)
-        return f"Start it: `{hints.command('activator', '--config', file, '--group-id', group_id)}`"
+    return {
+        queue: [replace(each, start=start(each.row)) if each.is_running is False else each for each in rows]
+        for queue, rows in told.items()
+    }
+
+
+def _how_to_start(kafka: Cluster, topics: Topics, row: ActivatorRow) -> str:
+    if _is_default(topics, row):
+        return how_to_start(kafka, topics, "activator", row.config_file)
+    command = hints.command("activator", "--config", row.config_file, "--group-id", row.group_id)
+    return f"Start it: `{command}`" if hints.is_new(command) else ""
+
+
+def _is_default(topics: Topics, row: ActivatorRow) -> bool:
+    return row.group_id == topics.prefix + DEFAULT_GROUP_ID
+
+
+def file_of(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
+    """Returns the file of the activators that `run FILE` starts too; None if it is unknown, or if they have several."""
+    files = {each.row.config_file for rows in told.values() for each in rows if _is_default(topics, each.row)}
+    return files.pop() if len(files) == 1 else None
 
 
 def concerned(told: list[Told]) -> list[Told]:
@@ -175,18 +190,36 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
-def problems(kafka: Cluster, topics: Topics, monitors: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a line for the queues that wait for a reader while the same is wrong with their activator.
+def reasons(told: Told) -> list[str]:
+    """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is."""
+    return words.troubles(told.row, _now()) if told.is_running is not False else told.why()
 
-    Kafka is asked only if a queue waits.
+
+def of_waiting(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]]) -> dict[str, list[Told]]:
+    """Returns what the activators say about the queues that wait for a reader; Kafka is asked only if one does.
 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
         monitors: The monitors view.
     """
+    waiting = {row["queue"] for row in monitors if row["state"] == "NOTIFIED"}
+    return read(kafka, topics, waiting) if waiting else {}
+
+
+def problems(
+    kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]
+) -> list[str]:
+    """Returns a line for the queues that wait for a reader while the same is wrong with their activator.
+
+    Args:
+        kafka: The Kafka cluster.
+        topics: The topics.
+        monitors: The monitors view.
+        told: What `of_waiting` has returned.
+    """
     waiting = [row for row in monitors if row["state"] == "NOTIFIED"]
-    told = read(kafka, topics, {row["queue"] for row in waiting}) if waiting else {}
+    told = with_starts(kafka, topics, told)
     found: dict[str, list[str]] = {}
     for row in waiting:
         for each in told.get(row["queue"], []):
@@ -221,7 +254,7 @@ def absence(kafka: Cluster, topics: Topics) -> str | None:
     group_id = topics.prefix + DEFAULT_GROUP_ID
     if _members(kafka, group_id) != set():
         return None
-    return f"none is in the consumer group {group_id}. {how_to_start(kafka, topics, 'activator')}"
+    return with_advice(f"none is in the consumer group {group_id}", how_to_start(kafka, topics, "activator"))
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:

@@ -48,8 +48,8 @@ def watch(
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
         with suppress(UserError):  # it waits for Kafka, whatever happens
-            news = {} if from_beginning else {"without": " Nothing is shown before one runs."}
-            introduce(kafka, topics, "monitor", as_json=as_json, **news)
+            without = " Nothing is shown before one runs."
+            introduce(kafka, topics, "monitor", as_json=as_json, **({} if from_beginning else {"without": without}))
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 
@@ -71,8 +71,10 @@ def queues(
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
-    present = look(kafka, topics, rows, monitor=introduce(kafka, topics, "monitor", as_json=as_json))
-    troubles = [] if as_json else activators.problems(kafka, topics, rows)
+    told = {} if as_json else activators.of_waiting(kafka, topics, rows)
+    file = activators.file_of(topics, told)
+    present = look(kafka, topics, rows, introduce(kafka, topics, "monitor", as_json=as_json, file=file), file)
+    troubles = [] if as_json else activators.problems(kafka, topics, rows, told)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     view = partial(tables.monitors_view, troubles=troubles, present=present)
     tables.print_rows(rows, view, nobody, as_json)
@@ -96,8 +98,8 @@ def tasks(
         rows = tables.read_tasks(follower)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         monitors = [row for row in tables.read_monitors(follower) if task_failures.needs_host(row)]
-    may_run = presence.introduce(kafka, topics, "monitor", as_json=as_json)
-    present = presence.look(kafka, topics, monitors, monitor=may_run)
+    monitor = presence.introduce(kafka, topics, "monitor", as_json=as_json)
+    present = presence.look(kafka, topics, monitors, monitor)
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)
     for line in [] if as_json else task_failures.failures(monitors, present):
         say(line)

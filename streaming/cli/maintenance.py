@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -28,6 +28,7 @@ from streaming.wire.topics import Topics
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+    from streaming.kafka.clients import Cluster
     from streaming.kafka.topic_follower import TopicFollower
     from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 
@@ -55,13 +56,16 @@ def maintenance(
     Monitor, host and router do some tasks as soon as an event makes them due. Such a task counts at its turn what was
     done since, and has no duration ("-"). A program that has not been seen for a while is named below the table.
     """
-    found = _Programs()
-    with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
+    from streaming.cli.presence import how_to_start, say_if_starting
+
+    found, kafka, topics = _Programs(), cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    with _follower(kafka, topics) as follower:
         programs = found.read(follower)
+        say_if_starting(kafka, topics)
         if as_json:
             _print_lines(_task_fields(row, task) for row in programs for task in row.tasks)
         else:
-            _print_tasks(programs)
+            _print_tasks(programs, partial(how_to_start, kafka, topics))
         if not watches:
             return
         shown = {(row.instance, task.name): task for row in programs for task in row.tasks}
@@ -89,15 +93,19 @@ def connections(
     A destination is left alone for 15 s after a disconnection and for 60 s after an attempt that has failed:
     "suppressed until". Messages wait meanwhile: `queue-activation transmissions`.
     """
-    with _follower(bootstrap_servers, topic_prefix, kafka_config) as follower:
+    from streaming.cli.presence import how_to_start, say_if_starting
+
+    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    with _follower(kafka, topics) as follower:
         programs = _Programs().read(follower)
+    say_if_starting(kafka, topics)
     if as_json:
         _print_lines(
             {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
             for row, each in _connections_of(programs)
         )
     else:
-        _print_connections(programs)
+        _print_connections(programs, partial(how_to_start, kafka, topics))
 
 
 class _Programs:
@@ -145,19 +153,18 @@ def _decode(message: "Message") -> "tuple[str, ProgramRow | None]":
     return key, None if value is None else decode_program(value)
 
 
-def _follower(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> "TopicFollower":
+def _follower(kafka: "Cluster", topics: Topics) -> "TopicFollower":
     from streaming.kafka.topic_follower import Start, TopicFollower
 
-    topic = Topics(topic_prefix).service_maintenance
-    return TopicFollower(cluster(bootstrap_servers, kafka_config), [topic], Start.BEGINNING)
+    return TopicFollower(kafka, [topics.service_maintenance], Start.BEGINNING)
 
 
-def _print_tasks(programs: "list[ProgramRow]") -> None:
+def _print_tasks(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> None:
     found = [(row, task) for row in programs if not _is_gone(row) for task in row.tasks]
     _print_table(
         [_task_view(row, task) for row, task in found],
         [
-            *_gone(programs),
+            *_gone(programs, how_to_start),
             *(f"{row.program} {row.instance} is stopping" for row, _ in found if row.is_stopping),
             *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error),
         ],
@@ -174,14 +181,16 @@ def _is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
     return row.update_time < iso_time(wall_clock.now_ms() - ago_ms)
 
 
-def _gone(programs: "list[ProgramRow]") -> list[str]:
+def _gone(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> list[str]:
     """Returns a line for each program that has left a row; for a day, as Kafka keeps the row for ever."""
-    from streaming.cli.presence import command
+    from streaming.cli.presence import with_advice
 
     alive = {row.program for row in programs if not _is_gone(row)}
     return [
-        f"{row.program} {row.instance} was last seen at {instant_utc(row.update_time)}, so it hangs or was killed"
-        + ("" if row.program in alive else f". Start one: `{command(row.program)}`")
+        with_advice(
+            f"{row.program} {row.instance} was last seen at {instant_utc(row.update_time)}, so it hangs or was killed",
+            "" if row.program in alive else how_to_start(row.program),
+        )
         for row in programs
         if _is_gone(row) and not _is_gone(row, _DAY_MS)
     ]
@@ -191,12 +200,14 @@ def _connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow,
     return [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
 
 
-def _print_connections(programs: "list[ProgramRow]") -> None:
-    found = _connections_of(row for row in programs if not _is_gone(row))
+def _print_connections(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> None:
+    transports = [row for row in programs if row.program == "transport"]
+    alive = [row for row in transports if not _is_gone(row)]
+    found = _connections_of(alive)
     _print_table(
         [_connection_view(row, each) for row, each in found],
-        [*_gone([row for row in programs if row.program == "transport"]), *(_problem(each) for _, each in found)],
-        "none: no transport has one",
+        [*_gone(transports, how_to_start), *(_problem(each) for _, each in found)],
+        f"none: no transport {'has one' if alive else 'that may write service-maintenance runs'}",
     )
 
 

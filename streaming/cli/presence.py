@@ -6,14 +6,15 @@ committed.
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import typer
 
-from streaming.cli import task_failures
+from streaming.cli import runs, task_failures
 from streaming.cli.lines import say
-from streaming.cli.present import Present
+from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.host import config as host
 from streaming.daemons.monitor import sole_monitor
@@ -47,6 +48,8 @@ _COMMANDS = {
     "host": ("host", "--config", "FILE"),
 }
 _OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
+# Those that `run` runs in its own process.
+_OF_PROCESS = ("monitor", "router")
 
 _NO_SIGN = {
     "monitor": (
@@ -65,17 +68,24 @@ _SIGNS_MISSED = 3
 
 
 def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
-    """Returns whether a program runs. One that was killed counts as running until its session ends, after 10 s.
+    """Returns whether a program runs.
+
+    One that was killed counts as running until its session ends, after 10 s, unless it was a part of a `run` of this
+    machine.
 
     Raises:
         AccessDeniedError: This user may not look at the program's consumer group.
         UserError: Kafka cannot be reached, or refuses.
     """
     group_id, _ = PROGRAMS[program]
-    return bool(Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S))
+    members = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
+    run = runs.last(kafka.bootstrap_servers, topics.prefix) if members else None
+    if run is not None and run.was_killed:
+        members = [each for each in members if not run.is_process_of(each.client_id)]
+    return bool(members)
 
 
-def absence(kafka: Cluster, topics: Topics, program: str, which: str = "") -> str | None:
+def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:
     """Returns the sentence about a program that does not run, and what to do; None if it runs.
 
     Args:
@@ -83,39 +93,66 @@ def absence(kafka: Cluster, topics: Topics, program: str, which: str = "") -> st
         topics: The topics.
         program: The program.
         which: What the consequence is about, if not everything.
+        file: The activator's file, if it is known.
 
     Raises as `is_running` does.
     """
     if is_running(kafka, topics, program):
         return None
     group_id, consequence = PROGRAMS[program]
-    return (
-        f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}. "
-        f"{how_to_start(kafka, topics, program)}"
-    )
+    sentence = f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}"
+    return with_advice(sentence, how_to_start(kafka, topics, program, file))
 
 
-def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str = "FILE") -> str:
+def with_advice(sentence: str, advice: str) -> str:
+    """Returns a sentence with what to do after it, if there is anything; both are without their last period."""
+    return f"{sentence}. {advice}" if advice else sentence
+
+
+def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None = None) -> str:
     """Returns what to do to start a program that does not run, with all that belongs to it or alone.
 
     `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
-    alone is in the way of a later `run`.
+    alone is in the way of a later `run`. Other programs of a `run` that was killed are about to end.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         program: The program.
         file: Its file, if it is known.
+
+    Returns:
+        A sentence without its period; empty if the command that runs has given this advice before.
     """
-    alone = command(program, file)
-    others = [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    if run is not None and run.is_running and program in run.programs:
+        return _once(run.doing(), run.doing())
+    others = [each for each in _together_with(program) if run is None or not run.was_killed or each in _OF_PROCESS]
     asked = [started(partial(may_run, kafka, topics, other)) for other in others]
-    if not others or any(each.result() for each in asked):
-        return f"Start one: `{alone}`"
-    files = [file] if program in _OF_FILE else []
+    is_alone = not _together_with(program) or any(each.result() for each in asked)
+    if run is not None and file in (None, run.file):  # otherwise it was for another file
+        file = run.shown_file()
+        if not is_alone:
+            words = run.words(needs_file=program not in _OF_SERVICES, needs_services=program not in _OF_FILE)
+            again = runs.command(words, run)
+            return _once(again, f"Start {'all again' if program in run.programs else 'all that is needed'}: `{again}`")
+    alone = command(program, file if file and program in _OF_FILE else "FILE")
+    if is_alone:
+        return _once(alone, f"Start one: `{alone}`")
+    files = [file or "FILE"] if program in _OF_FILE else []
     what = "all that the activator's FILE needs" if files else "all that services need"
     what += " (without FILE: that services need)" if program == "monitor" else ""
-    return f"Start {what}: `{hints.command('run', *files)}`, or {_a(program)} alone: `{alone}`"
+    together = hints.command("run", *files)
+    return _once(together, f"Start {what}: `{together}`, or {_a(program)} alone: `{alone}`")
+
+
+def _together_with(program: str) -> list[str]:
+    """Returns the other programs of the commands `run` that start a program."""
+    return [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
+
+
+def _once(advice: str, sentence: str) -> str:
+    return sentence if hints.is_new(advice) else ""
 
 
 def command(program: str, file: str = "FILE") -> str:
@@ -131,35 +168,53 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
         return program == "monitor"  # most users may look at its group alone
 
 
-def warn_of_absence(kafka: Cluster, topics: Topics, program: str, consequence: str = "") -> bool | None:
+def warn_of_absence(
+    kafka: Cluster, topics: Topics, program: str, consequence: str = "", file: str | None = None
+) -> bool | None:
     """Says on the standard error that a program does not run, or that this is not known.
 
     Returns whether it runs; None if that is not known.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        consequence: What is said after it.
+        file: The activator's file, if it is known.
     """
-    runs: bool | None = None
+    is_there: bool | None = None
     with told_if_denied(f"whether {_a(program)} runs"):
-        sentence = absence(kafka, topics, program)
-        runs = sentence is None
+        sentence = absence(kafka, topics, program, file=file)
+        is_there = sentence is None
         if sentence is not None:
             say(f"{sentence}.{consequence}", err=True)
-    return runs
+    return is_there
 
 
-def look(kafka: Cluster, topics: Topics, rows: Collection[Mapping[str, Any]], *, monitor: bool) -> Present:
+def look(
+    kafka: Cluster,
+    topics: Topics,
+    rows: Collection[Mapping[str, Any]],
+    monitor: Present,
+    file: str | None = None,
+) -> Present:
     """Returns who is there of those whom rows of the monitors view need; says on the standard error who is missing.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         rows: The rows.
-        monitor: Whether a monitor may run.
+        monitor: What `introduce` has found.
+        file: The activator's file, if it is known.
     """
     needed = {
         "host": any(map(task_failures.needs_host, rows)),
         "observer": any(row.get("members") is not None for row in rows),
     }
-    host, observer = (warn_of_absence(kafka, topics, each) if is_needed else None for each, is_needed in needed.items())
-    return Present(monitor, host, observer)
+    host, observer = (
+        warn_of_absence(kafka, topics, each, file=file) if is_needed else None for each, is_needed in needed.items()
+    )
+    return replace(monitor, host=host, observer=observer)
 
 
 def introduce(
@@ -169,10 +224,11 @@ def introduce(
     *,
     as_json: bool,
     without: str = " What follows is what the last one has written.",
-) -> bool:
+    file: str | None = None,
+) -> Present:
     """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
 
-    Returns whether the program may run.
+    Returns whether the program keeps it up to date.
 
     Args:
         kafka: The cluster.
@@ -180,17 +236,41 @@ def introduce(
         program: The program that writes the view: `monitor` or `router`.
         as_json: Whether the view is for programs. Its rows have times of their own.
         without: What follows if no such program runs.
+        file: The activator's file, if it is known.
     """
-    may_run = warn_of_absence(kafka, topics, program, without) is not False
+    present = NOBODY_MISSING
+    if warn_of_absence(kafka, topics, program, without, file) is False:
+        present = Present(monitor=False)
+    elif begins := starting(kafka, topics, program):
+        present = Present(monitor=False, gone=f"The {program} is just starting")
+        if hints.is_new(begins):
+            say(f"{begins}.{without}", err=True)
     with told_if_denied(_last_batch(program)):
         sign, now_ms = last_sign(kafka, topics, program), wall_clock.now_ms()
-        if may_run and (late := lateness(program, sign, now_ms)) is not None:
+        if present.monitor and (late := lateness(program, sign, now_ms)) is not None:
             say(f"{late}.", err=True)
+            if sign is not None:
+                present = Present(monitor=False, gone=f"The {program} gives no sign of life")
         elif sign is None:
             say(f"{_last_batch(program)} is unknown, because {_NO_SIGN[program]}.", err=True)
-        if sign is not None and not as_json:
-            typer.echo(as_of(sign.committed_ms, now_ms))
-    return may_run
+        if sign is not None:
+            present = replace(present, as_of_ms=sign.committed_ms)
+            if not as_json:
+                typer.echo(as_of(sign.committed_ms, now_ms))
+    return present
+
+
+def starting(kafka: Cluster, topics: Topics, program: str) -> str:
+    """Returns the sentence about a `run` that is about to start a program, without its period; empty without one."""
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    return run.doing() if run is not None and run.is_starting and program in run.programs else ""
+
+
+def say_if_starting(kafka: Cluster, topics: Topics) -> None:
+    """Says on the standard error that a `run` is about to start its programs, for a view that no single one writes."""
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    if run is not None and run.is_starting:
+        say(f"{run.doing()}.", err=True)
 
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
@@ -220,9 +300,16 @@ def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None
         return None
 
 
-def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
-    """Returns the sentence about a program that runs, if its last sign of life is missing or too old; else None."""
-    advice = "Unless it was just started, look at the end of its log"
+def lateness(program: str, sign: SignOfLife | None, now_ms: int, begins: str = "") -> str | None:
+    """Returns the sentence about a program that runs, if its last sign of life is missing or too old; else None.
+
+    Args:
+        program: The program.
+        sign: Its last sign of life.
+        now_ms: The time.
+        begins: The sentence about a `run` that is about to start it.
+    """
+    advice = begins or "Unless it was just started, look at the end of its log"
     if sign is None:
         return f"{_NO_SIGN[program]}. {advice}"
     if now_ms - sign.committed_ms <= _SIGNS_MISSED * sign.next_within_ms:

@@ -8,14 +8,18 @@ class Present:
     """The programs that run. None: it is not known, or the view needs none.
 
     Attributes:
-        monitor: Whether a monitor may run. Without one, the view is as the last one has left it.
+        monitor: Whether a monitor keeps the view up to date. Otherwise the view is as the last one has left it.
         host: Whether a host runs.
         observer: Whether an observer runs.
+        gone: Why no monitor keeps it up to date, as a sentence without its period.
+        as_of_ms: When a monitor last left a sign of life; None: not known.
     """
 
     monitor: bool = True
     host: bool | None = None
     observer: bool | None = None
+    gone: str = "No monitor runs"
+    as_of_ms: int | None = None
 
 
 NOBODY_MISSING = Present()

@@ -250,7 +250,7 @@ def show(
 
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
-    from streaming.cli import queue_facts, queue_show, tables
+    from streaming.cli import activators, queue_facts, queue_show, tables
     from streaming.cli.presence import introduce, look, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
@@ -258,8 +258,10 @@ def show(
     if not facts.is_known:
         warn_of_absence(kafka, topics, "monitor")
         raise queue_facts.no_queue(kafka, queue)
-    may_run = introduce(kafka, topics, "monitor", as_json=as_json)
-    facts.present = look(kafka, topics, [facts.needs], monitor=may_run)
+    file = activators.file_of(topics, {queue: facts.activators})
+    monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file)
+    facts.present = look(kafka, topics, [facts.needs], monitor, file)
+    queue_facts.ask_for_activators(kafka, topics, facts)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
@@ -371,7 +373,7 @@ def _warn_of_readers_without_a_partition(
 
 def _when(kafka: Cluster, topics: Topics) -> str:
     """Returns a remark for the case that no monitor is running, otherwise nothing."""
-    from streaming.cli.presence import how_to_start, is_running
+    from streaming.cli.presence import how_to_start, is_running, with_advice
 
     try:
         is_taken = is_running(kafka, topics, "monitor")
@@ -379,7 +381,8 @@ def _when(kafka: Cluster, topics: Topics) -> str:
         return ""
     if is_taken:
         return ""
-    return f" (no monitor is running; this takes effect once one does). {how_to_start(kafka, topics, 'monitor')}"
+    waits = " (no monitor is running; this takes effect once one does)"
+    return with_advice(waits, how_to_start(kafka, topics, "monitor"))
 
 
 def register(parent: typer.Typer) -> None:

@@ -77,6 +77,11 @@ class QueueFacts:
         return self.definition is not None or self.row is not None or self.group is not None
 
     @property
+    def is_group_known(self) -> bool:
+        """Returns whether it stands for a consumer group whose present state is known."""
+        return self.group is not None and not self.group.problem
+
+    @property
     def reader(self) -> str:
         """Returns what has become of the reader that was requested last; empty: it may still come."""
         if self.is_nobody:
@@ -134,13 +139,19 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     if definition is not None and facts.row is not None:
         facts.off_by = _off_by(definition, facts.row)
         definition.is_on = facts.row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
-    if not facts.activators and (definition is None or definition.notifications):
-        missing = activators.absence(cluster, topics)
-        facts.no_activator, facts.is_nobody = activators.nobody(missing), missing is not None
     if facts.row is not None and facts.row["activation_sequence"] > 0:
         since_ms = _activations_since_ms(facts.row["last_activated_time"])
         facts.activations = _activations(cluster, topics, queue, since_ms)
     return facts
+
+
+def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:
+    """Adds what to do if an activator does not run, or if there is none: last, so that it is not said again."""
+    facts.activators = activators.with_starts(cluster, topics, {facts.name: facts.activators})[facts.name]
+    definition = facts.definition
+    if not facts.activators and (definition is None or definition.notifications):
+        missing = activators.absence(cluster, topics)
+        facts.no_activator, facts.is_nobody = activators.nobody(missing), missing is not None
 
 
 def _off_by(definition: QueueDefinition, row: dict[str, Any]) -> str:

@@ -174,6 +174,8 @@ def run(
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
     --config, or from the environment.
     """
+    from streaming.cli import runs
+    from streaming.cli.runs import Run
     from streaming.daemons.monitor.sole_monitor import MONITOR
     from streaming.daemons.router.sole_router import ROUTER
     from streaming.system.processes import THIS_COMMAND
@@ -182,8 +184,8 @@ def run(
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")
     if services or file is None:
         _require_different()
-    options_file = context.parent.params.get("config") if context.parent is not None else None
-    first = [*THIS_COMMAND, *(["--config", str(Path(options_file).absolute())] if options_file is not None else [])]
+    options_file = _absolute(context.parent.params.get("config") if context.parent is not None else None)
+    first = [*THIS_COMMAND, *(["--config", options_file] if options_file is not None else [])]
     shared = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
     shared += ["--log-format", log_format.value]
     if kafka_config is not None:
@@ -203,10 +205,35 @@ def run(
         _create_topics(kafka, topic_prefix, services)
         together = programs.of_file(file, stop_programs, *of_queries, services=services)
     hints.begin_run(has_checkpoints=checkpoints is not None)
-    raise typer.Exit(_run_together(context, together))
+    note = Run(
+        process=runs.of_this_process(),
+        namespace=runs.namespace(),
+        servers=bootstrap_servers,
+        prefix=topic_prefix,
+        programs=[each.name for each in together],
+        file=_absolute(file),
+        services=services,
+        options=_given_again(checkpoints, stop_programs),
+        config=options_file,
+        place=hints.place(),
+        state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),
+    )
+    with runs.noted(note) as note_ready:
+        code = _run_together(context, together, note_ready)
+    raise typer.Exit(code)
 
 
-def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]") -> int:
+def _absolute(file: Path | None) -> str | None:
+    return None if file is None else str(Path(file).absolute())
+
+
+def _given_again(checkpoints: Path | None, stop_programs: bool | None) -> list[str]:
+    """Returns the options with which another `run` continues what this one does."""
+    folder = [] if checkpoints is None else ["--checkpoints", str(checkpoints.absolute())]
+    return [*folder, *([] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"])]
+
+
+def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]", on_ready: Callable[[], None]) -> int:
     """Runs the programs until a stop signal arrives or one of them ends; returns the exit code."""
     from streaming.daemons.query.application import prepared
     from streaming.system.together import Part, Together
@@ -219,7 +246,7 @@ def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]") 
         parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in runs}
         together = [parts[each.name] if isinstance(each, _Query) else each for each in wanted]
         environment = {name: value for name, value in os.environ.items() if name != _METRICS_PORT}
-        return Together(together, environment, "run ready").run(signals)
+        return Together(together, environment, "run ready", on_ready).run(signals)
 
 
 def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str], None]) -> int:

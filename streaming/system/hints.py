@@ -40,12 +40,14 @@ class Given:
         config: The file of --config.
         servers: The bootstrap servers; None if it takes none.
         options: Options that say where Kafka is -> their values, as far as another command needs them.
+        advised: What sentences have advised so far.
     """
 
     program: str
     config: str | None = None
     servers: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    advised: set[str] = field(default_factory=set)
 
 
 _given: list[Given] = []
@@ -93,26 +95,44 @@ def forget() -> None:
     _given.clear()
 
 
-def command(*words: str, servers: str | None = None, prefix: str = "") -> str:
+def command(*words: str, servers: str | None = None, prefix: str = "", config: str | None = None) -> str:
     """Returns a command line with the options that say where Kafka is.
 
     Args:
         words: The command with its arguments and options.
         servers: The bootstrap servers of the cluster that it is about; None: those of the command that runs.
         prefix: The topic prefix there.
+        config: The file of --config before the command, if the command that runs was given none.
     """
     for given in _given:
         if servers in (None, given.servers):
-            config = [] if given.config is None else ["--config", given.config]
-            place = [word for option in given.options.items() for word in option]
-            return shlex.join([COMMAND, *config, *words, *place])
-    place = [] if servers is None else [_SERVERS, servers]
-    return shlex.join([COMMAND, *words, *place, *(["--topic-prefix", prefix] if prefix else [])])
+            return plain(*words, *place(), config=given.config or config)
+    there = [] if servers is None else [_SERVERS, servers]
+    return plain(*words, *there, *(["--topic-prefix", prefix] if prefix else []), config=config)
 
 
-def plain(*words: str) -> str:
-    """Returns a command line that does not say where Kafka is, such as one with --help."""
-    return shlex.join([COMMAND, *words])
+def place() -> list[str]:
+    """Returns the options that say where Kafka is, as far as another command needs them."""
+    return [word for given in _given for option in given.options.items() for word in option]
+
+
+def is_new(advice: str) -> bool:
+    """Notes advice; returns whether the command that runs has not given it before. To say it once is enough."""
+    for given in _given:
+        if advice in given.advised:
+            return False
+        given.advised.add(advice)
+    return True
+
+
+def plain(*words: str, config: str | None = None) -> str:
+    """Returns a command line that does not say where Kafka is, such as one with --help.
+
+    Args:
+        words: The command with its arguments and options.
+        config: The file of --config before the command.
+    """
+    return shlex.join([COMMAND, *([] if config is None else ["--config", config]), *words])
 
 
 def broker(servers: str) -> str | None:

@@ -106,17 +106,25 @@ class _Thread:
 class Together:
     """Programs that run together. Their lines go to standard output, each after the name of its program."""
 
-    def __init__(self, programs: Sequence[Program | Part], environment: Mapping[str, str], ready: str) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program | Part],
+        environment: Mapping[str, str],
+        ready: str,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepares the programs.
 
         Args:
             programs: The programs, in the order in which they are stopped.
             environment: Their environment.
             ready: The line to print when all of them are ready.
+            on_ready: Called before that line.
         """
         self._programs = programs
         self._environment = environment
         self._ready = ready
+        self._on_ready = on_ready
         self._width = max(len(program.name) for program in programs)
         self._lock = threading.Lock()
         self._unready = {program.name for program in programs}
@@ -186,6 +194,7 @@ class Together:
                 is_last = self._unready == {program.name}
                 self._unready.discard(program.name)
             if is_last:
+                self._on_ready()
                 self._write(self._ready)
 
     def _say(self, name: str, text: str) -> None:

@@ -1,11 +1,21 @@
 """Fixtures that the unit tests share."""
 
 import signal
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from streaming.cli import runs
+
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def no_other_run(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Hides the notes that each `run` on this machine has left: sentences depend on them."""
+    folder = tmp_path_factory.getbasetemp() / f"runs-{uuid.uuid4()}"
+    monkeypatch.setattr(runs, "folder", lambda: folder)
 
 
 @pytest.fixture

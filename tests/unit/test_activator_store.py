@@ -241,7 +241,7 @@ def test_status_before_the_first_notification(tmp_path: Path) -> None:
 def shown(folder: Path) -> str:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(show(read_status(folder, NOW_MS), NOW_MS, "`queue-activation run FILE`"))
+        console.print(show(read_status(folder, NOW_MS), NOW_MS, "Start it again: `queue-activation run FILE`"))
     return capture.get()
 
 
@@ -275,7 +275,7 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
         "[[programs]] number 1: `max`",
         "1 program that it has started may still run on its machine, which is unknown here",
         "orders (process 7). `kill PID` on its machine ends it, and the next start finds it",
-        "Start it again, at the same Kafka: `queue-activation run FILE`",
+        "Start it again: `queue-activation run FILE`",
         "1/1",
         "was held: #2: 1 of max 1 are",
         "there had been 3 crashes in a row",

@@ -179,8 +179,8 @@ VIEWS: dict[str, tuple[Callable[[], None], list[str]]] = {
         shown(lambda: showing.transmissions_view(held(), 10, is_narrow=True)),
         [*SERVICES[:1], *ADDRESSES, *(each[:8] for each in IDS[:2])],
     ),
-    "maintenance": (lambda: maintenance._print_tasks([program()]), [f"{HOST}:4711", TASK, PATH]),
-    "connections": (lambda: maintenance._print_connections([program()]), [f"{HOST}:4711", *ADDRESSES]),
+    "maintenance": (lambda: maintenance._print_tasks([program()], str), [f"{HOST}:4711", TASK, PATH]),
+    "connections": (lambda: maintenance._print_connections([program()], str), [f"{HOST}:4711", *ADDRESSES]),
 }  # fmt: skip
 
 

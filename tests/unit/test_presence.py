@@ -290,9 +290,9 @@ def test_views_say_that_a_program_does_not_run_which_one_of_their_queues_needs( 
     kafka.members = members
     cluster = Cluster("localhost:1")
     off = PLAIN | {"max_queue_readers": 2, "is_activation_enabled": False}
-    assert presence.look(cluster, TOPICS, [PLAIN, off], monitor=True) == Present()
+    assert presence.look(cluster, TOPICS, [PLAIN, off], Present()) == Present()
     assert capsys.readouterr().err == "", "no queue of the view needs one"
-    assert getattr(presence.look(cluster, TOPICS, [PLAIN, row], monitor=True), program) is runs
+    assert getattr(presence.look(cluster, TOPICS, [PLAIN, row], Present()), program) is runs
     said = {
         False: f"no {program} is in the consumer group",
         True: "",

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.cli import run, topics
+from streaming.cli import run, runs, topics
 from streaming.daemons.query import application
 from streaming.daemons.query.application import QueryProgram
 from streaming.daemons.query.client_ids import client_id
@@ -130,6 +130,45 @@ def test_its_options_reach_the_programs(file: Path, started: Started, tmp_path: 
         assert (each["bootstrap_servers"], each["topic_prefix"]) == ("kafka-1:9092", "p-")
     assert (monitor["checkpoint_location"], monitor["takes_over"]) == (str(folder / "monitor"), True)
     assert (activator["state_directory"], activator["stop_programs"]) == (folder / "activator", True)
+
+
+def test_it_leaves_a_note_of_how_it_was_started(
+    file: Path, started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = tmp_path / "options.toml"
+    options.write_text('bootstrap-servers = "kafka-1:9092"\n')
+    monkeypatch.chdir(tmp_path)
+    found: list[runs.Run | None] = []
+
+    def start(*_: object) -> int:
+        found.append(runs.last("kafka-1:9092", "p-"))
+        return 0
+
+    monkeypatch.setattr(Together, "run", start)
+    words = ["--services", "--checkpoints", "kept", "--stop-programs", "--topic-prefix", "p-"]
+    run_command("--config", "options.toml", "run", file.name, *words)
+    [note] = found
+    assert note is not None
+    assert note.is_starting
+    assert note.programs == ["router", "transport", "observer", "monitor", "activator"]
+    assert (note.config, note.place) == (str(options), ["--topic-prefix", "p-"])
+    assert note.state_directory == str(tmp_path / "kept/activator")
+    again = ["run", file.name, "--services", "--checkpoints", str(tmp_path / "kept"), "--stop-programs"]
+    assert note.words(needs_file=False, needs_services=False) == again
+    assert len(started.queries) == 2
+    last = runs.last("kafka-1:9092", "p-")
+    assert last is not None
+    assert not last.is_running
+    assert not last.was_killed
+
+
+def test_a_run_that_is_refused_leaves_the_note_of_the_one_that_works(
+    file: Path, started: Started, members: dict[str, list[GroupMember]], other: subprocess.Popen[bytes]
+) -> None:
+    members["queue-activation-monitor"] = [member(other.pid)]
+    run_command("run", str(file), code=2)
+    assert not started.programs
+    assert runs.last("localhost:9092", "") is None
 
 
 def test_with_services_it_runs_all_programs(file: Path, started: Started) -> None:

@@ -41,10 +41,10 @@ def after(program: Program, *names: str) -> Program:
     return replace(program, after=frozenset(names))
 
 
-def run(programs: Sequence[Program | Part]) -> int:
+def run(programs: Sequence[Program | Part], on_ready: Callable[[], None] = lambda: None) -> int:
     with stop_signals.taken() as signals:
         signals.only_note()
-        return Together(programs, dict(os.environ), "all ready").run(signals)
+        return Together(programs, dict(os.environ), "all ready", on_ready).run(signals)
 
 
 class Signaller:
@@ -74,9 +74,14 @@ class Signaller:
 
 def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = tmp_path / "order"
+    said_before: list[str] = []
     with Signaller(monkeypatch, "all ready") as signaller:
-        assert run([waiting("b", order), waiting("long", order), waiting("a", order)]) == 0
+        programs = [waiting("b", order), waiting("long", order), waiting("a", order)]
+        assert run(programs, lambda: said_before.append(signaller.said)) == 0
     assert order.read_text().split() == ["b", "long", "a"]
+    [before] = said_before
+    assert before.count(" ready") == 3
+    assert "all ready" not in before
     lines = signaller.said.splitlines()
     assert sorted(lines[:3]) == ["a    | a ready", "b    | b ready", "long | long ready"]
     assert lines[3] == "all ready"

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from rich.console import Console
 
 from streaming.cli import activators, presence, tables
-from streaming.cli.activators import Told, absence, concerned, nobody, problems
+from streaming.cli.activators import Told, absence, concerned, nobody, of_waiting, problems
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
 from streaming.errors import UserError
@@ -214,11 +214,16 @@ def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
     monkeypatch.setattr(activators, "TopicFollower", lambda *_arguments: Read(*rows))
     members[GROUP] = [GroupMember(name, "rdkafka", "127.0.0.1", 1) for name in ("activator-1", "activator-2")]
     members["of nobody who waits"] = UserError("This group was asked for.")
-    lines = problems(Cluster("kafka:9092"), Topics(), monitors)
+    lines = told_problems(monitors)
     assert [line.partition(":")[0] for line in lines] == ["queue crashing", "queue unmatched", "queue left"]
     assert lines[2].endswith("Start it: `queue-activation activator --config /etc/a.toml --group-id another`")
     assert "gave up after 6 crashes in a row" in lines[0]
     assert "; log /srv/a.log: ImportError" in lines[0]
+
+
+def told_problems(monitors: list[dict[str, Any]]) -> list[str]:
+    kafka, topics = Cluster("kafka:9092"), Topics()
+    return problems(kafka, topics, monitors, of_waiting(kafka, topics, monitors))
 
 
 def monitor(queue: str, state: str | None) -> dict[str, Any]:
@@ -232,9 +237,7 @@ def test_queues_says_that_no_activator_runs_or_has_ever_run(
     monkeypatch.setattr(presence, "may_run", lambda *_: False)
     monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(ROW, msgspec.structs.replace(ROW, queue="two")))
     waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two", "new", "newer")]
-    dead, never = problems(
-        Cluster("kafka:9092"), Topics(), [*waiting, waiting[0] | {"max_queue_readers": 1, "queue": "i"}]
-    )
+    dead, never = told_problems([*waiting, waiting[0] | {"max_queue_readers": 1, "queue": "i"}])
     both = "`queue-activation run {0}`, or an activator alone: `queue-activation activator --config {0}`"
     assert dead.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")
     assert dead.endswith(both.format("/etc/a.toml"))
@@ -243,7 +246,7 @@ def test_queues_says_that_no_activator_runs_or_has_ever_run(
     )
     assert never.endswith(both.format("FILE"))
     members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1)]
-    assert problems(Cluster("kafka:9092"), Topics(), waiting) == []
+    assert told_problems(waiting) == []
 
 
 @pytest.mark.usefixtures("members")
@@ -252,7 +255,7 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
     monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(*rows))
     monkeypatch.setattr(presence, "may_run", lambda *_: False)
     waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two")]
-    down, past = problems(Cluster("kafka:9092"), Topics(), waiting)
+    down, past = told_problems(waiting)
     assert down.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")
     assert past.startswith("queue orders: when it last wrote, ")
     assert past.endswith("it had given up after 6 crashes in a row: exit code 3; log /srv/a.log: " + IMPORT_ERROR)
@@ -291,7 +294,7 @@ def test_if_no_queue_waits_the_activators_are_not_asked(
 
     monkeypatch.setattr(activators, "TopicFollower", refuse)
     monitors = [monitor(state or "off", state) for state in ("INACTIVE", "RECEIVES_OCCURRING", None)]
-    assert problems(Cluster("kafka:9092"), Topics(), monitors) == []
+    assert told_problems(monitors) == []
     assert capsys.readouterr().err == ""
 
 

@@ -30,6 +30,8 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     yield from down
     if rows := [row for row in view if _is_of_interest(row)]:
         told = activators.read(kafka, topics, {row["queue"] for row in rows})
+        waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
+        told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
         nobody = activators.absence(kafka, topics) if any(activators.has_nobody(row, told) for row in rows) else None
         yield from faults(
             rows, told, nobody, Present(presence.may_run(kafka, topics, "monitor"), host=False if down else None)

@@ -8,7 +8,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import showing, views
 from streaming.cli.dead_letters import decode
-from streaming.cli.presence import absence, last_sign, lateness
+from streaming.cli.presence import absence, last_sign, lateness, starting
 from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
@@ -100,7 +100,7 @@ class RunningInstance:
 
     def _stuck(self, program: str) -> Iterator[Fault]:
         sign = last_sign(self.kafka, self.topics, program)
-        if (late := lateness(program, sign, self._at_ms)) is not None:
+        if (late := lateness(program, sign, self._at_ms, starting(self.kafka, self.topics, program))) is not None:
             yield Fault("program stuck", program, late)
 
     def _stuck_transport(self) -> Iterator[Fault]:

@@ -84,7 +84,7 @@ def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
     Args:
         status: The status.
         now_ms: The time.
-        start: The commands that start the activator.
+        start: What to do to start the activator, as a sentence without its period.
     """
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
@@ -160,7 +160,7 @@ def _age(status: Status, now_ms: int) -> list[RenderableType]:
 
 def _not_running(status: Status, start: str) -> str:
     left = [(row["queue"], pid) for row in status["queues"] for pid in row["pids"]]
-    again = f". Start it again, at the same Kafka: {start}" if start else ""
+    again = f". {start}" if start else ""
     if not left:
         return f"not running; none of its programs runs{again}"
     run, there, them = f"still run{'s' if len(left) == 1 else ''}", "", "it" if len(left) == 1 else "them"

@@ -24,7 +24,7 @@ def _for_a_name(text: str) -> str:
 
 def has_ended(name: str) -> bool:
     """Returns whether the program with a `client_id` was a process of this host that has ended."""
-    pid = _process_of(name)
+    pid = process_of(name)
     # The first process of a container that starts again has the process id of its predecessor.
     return pid is not None and (pid == os.getpid() or not _is_running(pid))
 
@@ -37,7 +37,7 @@ def running_here(name: str, *commands: str) -> int | None:
         commands: Words, of which the program's command line has one. Containers may have one host name, and each its
             own processes.
     """
-    pid = _process_of(name)
+    pid = process_of(name)
     if pid is None or has_ended(name):
         return None
     try:
@@ -47,8 +47,8 @@ def running_here(name: str, *commands: str) -> int | None:
     return pid if any(each.encode() in words for each in commands) else None
 
 
-def _process_of(name: str) -> int | None:
-    """Returns the process id in a `client_id` of this host; None if it is of another one."""
+def process_of(name: str) -> int | None:
+    """Returns the process id in a `client_id` of this host; None if it is of another one, or another name."""
     host = f"{_host()}_"
     pid = name.removeprefix(host).partition("_")[0]
     return int(pid) if name.startswith(host) and pid.isdecimal() else None

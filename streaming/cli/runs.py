@@ -1,0 +1,198 @@
+"""Keeps a note of the last `run` on each topic prefix, by which views know one that starts, and how to start it again.
+
+The notes are files in the cache of this user. On another machine, and without a cache, views do without them.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from streaming.daemons.activator.programs import Identity, identity_of
+from streaming.daemons.query.client_ids import process_of
+from streaming.errors import UserError
+from streaming.system import hints
+from streaming.system.jars import cache_dir
+
+# The notes that are kept, because each topic prefix has one.
+_MOST_NOTES = 20
+
+
+class State(StrEnum):
+    """The state of a `run` as it has noted it; one that was killed leaves its last one."""
+
+    STARTING = "starting"
+    READY = "ready"
+    ENDED = "ended"
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """The note of a `run`.
+
+    Attributes:
+        process: Its process.
+        namespace: The namespace of its process id: a container has one of its own.
+        servers: The bootstrap servers of its Kafka.
+        prefix: The prefix of its topics.
+        programs: The names of its programs.
+        file: The full name of the activator's file; None without one.
+        services: Whether it runs what services need too, although it has a file.
+        options: Its other options.
+        config: The file of --config before the command; None without one.
+        place: The options that say where its Kafka is.
+        state_directory: The full name of the activator's state directory.
+        state: Its state.
+    """
+
+    process: Identity
+    namespace: str
+    servers: str
+    prefix: str
+    programs: list[str]
+    file: str | None = None
+    services: bool = False
+    options: list[str] = []
+    config: str | None = None
+    place: list[str] = []
+    state_directory: str
+    state: State = State.STARTING
+
+    @property
+    def is_running(self) -> bool:
+        """Returns whether it is a process of this machine that runs."""
+        return self._is_open and identity_of(self.process.pid) == self.process
+
+    @property
+    def was_killed(self) -> bool:
+        """Returns whether it was a process of this machine that has ended without saying so."""
+        return self._is_open and not self.is_running
+
+    @property
+    def _is_open(self) -> bool:
+        """Returns whether it has not said that it ends, and its process could be seen here."""
+        return self.state is not State.ENDED and self.namespace == namespace()
+
+    @property
+    def is_starting(self) -> bool:
+        """Returns whether it is about to start its programs."""
+        return self.state is State.STARTING and self.is_running
+
+    def is_process_of(self, client_id: str) -> bool:
+        """Returns whether a member of a consumer group with this `client_id` is a part of its process."""
+        return process_of(client_id) == self.process.pid
+
+    def doing(self) -> str:
+        """Returns the sentence about one that runs, where one of its programs is missing."""
+        name = f"`run` (process {self.process.pid})"
+        if self.is_starting:
+            return f"{name} is starting"
+        return f"{name} runs, and has started one: unless it is being stopped, its lines say what is wrong"
+
+    def words(self, *, needs_file: bool, needs_services: bool) -> list[str]:
+        """Returns the command that starts it again, without the options that say where Kafka is.
+
+        Args:
+            needs_file: Whether it has to run what the activator's file needs, also if it had none.
+            needs_services: Whether it has to run what services need, also if it did not.
+        """
+        options = self.options
+        if self.file is not None or needs_file:
+            with_services = needs_services or self.services or self.file is None
+            options = [self.shown_file() or "FILE", *(["--services"] if with_services else []), *options]
+        return ["run", *options]
+
+    def shown_file(self) -> str | None:
+        """Returns the activator's file as the user may name it here; None if there is none any more."""
+        if self.file is None or not Path(self.file).exists():
+            return None
+        with suppress(OSError, ValueError):  # no working directory, or the file is not below it
+            return str(Path(self.file).relative_to(Path.cwd()))
+        return self.file
+
+
+def namespace() -> str:
+    """Returns the namespace of this machine's process ids; empty if it is not known."""
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return ""
+
+
+@contextmanager
+def noted(note: Run) -> Iterator[Callable[[], None]]:
+    """Keeps a note while the block runs, and its end after it; yields what is to be called when all is ready."""
+    _write(note)
+    try:
+        yield lambda: _write(msgspec.structs.replace(note, state=State.READY))
+    finally:
+        last_one = last(note.servers, note.prefix)
+        if last_one is not None and last_one.process == note.process:  # no other one has taken over
+            _write(msgspec.structs.replace(note, state=State.ENDED))
+
+
+def of_this_process() -> Identity:
+    """Returns the identity of this process."""
+    return identity_of(os.getpid()) or Identity(os.getpid(), 0, "")
+
+
+def last(servers: str, prefix: str) -> Run | None:
+    """Returns the note of the last `run` of this user on these topics; None if there is none."""
+    found = _read(_name(servers, prefix))
+    return found if found is not None and (found.servers, found.prefix) == (servers, prefix) else None
+
+
+def last_with_state(directory: Path) -> Run | None:
+    """Returns the note of the last `run` of this user whose activator has this state directory; None without one."""
+    for name in _newest_first():
+        found = _read(name)
+        if found is not None and found.state_directory == str(directory.absolute()):
+            return found
+    return None
+
+
+def command(words: list[str], run: Run | None) -> str:
+    """Returns the command line with these words, after the file of --config with which a `run` was started."""
+    return hints.command(*words, config=None if run is None else run.config)
+
+
+def folder() -> Path:
+    """Returns the folder of the notes; raises UserError if this user has no place for a cache."""
+    return cache_dir() / "runs"
+
+
+def _name(servers: str, prefix: str) -> str:
+    return f"{hashlib.sha256(f'{servers} {prefix}'.encode(errors='replace')).hexdigest()[:16]}.json"
+
+
+def _newest_first() -> list[str]:
+    with suppress(OSError, UserError):
+        return [each.name for each in sorted(folder().glob("*.json"), key=_age, reverse=True)]
+    return []
+
+
+def _age(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _read(name: str) -> Run | None:
+    with suppress(OSError, UserError, msgspec.MsgspecError):
+        return msgspec.json.decode((folder() / name).read_bytes(), type=Run)
+    return None
+
+
+def _write(note: Run) -> None:
+    """Writes a note whole, and removes old ones. Without a place for it, there is none."""
+    with suppress(OSError, UserError, UnicodeError):
+        file = folder() / _name(note.servers, note.prefix)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+        unfinished.write_bytes(msgspec.json.encode(note))
+        unfinished.replace(file)
+        for old in _newest_first()[_MOST_NOTES:]:
+            (folder() / old).unlink(missing_ok=True)

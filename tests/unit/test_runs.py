@@ -1,0 +1,319 @@
+"""The note of the last `run`: views know by it of one that starts or was killed, and how it was started."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streaming.cli import presence, runs
+from streaming.cli.present import Present
+from streaming.cli.routing.running_faults import RunningInstance
+from streaming.cli.runs import Run, State
+from streaming.core.routing.definitions import Definitions
+from streaming.daemons.activator.programs import Identity, identity_of
+from streaming.daemons.query.client_ids import client_id
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin, GroupMember
+from streaming.kafka.clients import Cluster
+from streaming.system import hints, wall_clock
+from streaming.wire.signs_of_life import SignOfLife, encode_sign
+from streaming.wire.topics import Topics
+from tests.support.command_lines import parse
+
+KAFKA, TOPICS = Cluster("kafka-1:9092"), Topics("p-")
+HOST = client_id("/").partition(f"_{os.getpid()}_")[0]
+OF_FILE, OF_SERVICES = ["observer", "monitor", "activator"], ["router", "transport", "monitor"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "activator.toml"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def dead() -> Identity:
+    """Returns the identity of a process of this machine that has ended."""
+    with subprocess.Popen(["/bin/sh", "-c", "read line"], stdin=subprocess.PIPE) as process:
+        found = identity_of(process.pid)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[GroupMember]]:
+    """Stands for the members of consumer groups that Kafka knows."""
+    found: dict[str, list[GroupMember]] = {}
+    monkeypatch.setattr(Admin, "members", lambda _, group_id, _timeout_s: found.get(group_id, []))
+    return found
+
+
+@pytest.fixture
+def command() -> Iterator[None]:
+    hints.begin("queues", None)
+    yield
+    hints.forget()
+
+
+def member(pid: int, name: str = "monitor") -> GroupMember:
+    return GroupMember("id", f"{HOST}_{pid}_{name}", "127.0.0.1", 1)
+
+
+def note(file: Path | None = None, process: Identity | None = None, **more: Any) -> Run:
+    return Run(
+        process=process or runs.of_this_process(),
+        namespace=runs.namespace(),
+        servers=KAFKA.bootstrap_servers,
+        prefix=TOPICS.prefix,
+        programs=OF_SERVICES if file is None else OF_FILE,
+        file=None if file is None else str(file),
+        state_directory="/srv/checkpoints/activator",
+        **more,
+    )
+
+
+def leave(run: Run) -> None:
+    """Leaves the note of a `run` that says nothing more."""
+    runs._write(run)
+
+
+def last() -> Run:
+    found = runs.last(KAFKA.bootstrap_servers, TOPICS.prefix)
+    assert found is not None
+    return found
+
+
+class TestNotes:
+    def test_it_has_the_state_of_the_run(self) -> None:
+        assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
+        with runs.noted(note()) as ready:
+            assert last().is_starting
+            ready()
+            assert (last().is_running, last().is_starting) == (True, False)
+        assert (last().state, last().was_killed) == (State.ENDED, False)
+        assert runs.last("kafka-2:9092", TOPICS.prefix) is None
+        assert runs.last(KAFKA.bootstrap_servers, "q-") is None
+
+    def test_one_that_ended_by_an_error_was_not_killed(self) -> None:
+        with pytest.raises(UserError), runs.noted(note()):
+            raise UserError("no Kafka")
+        assert last().state is State.ENDED
+
+    def test_one_that_was_killed_says_nothing_more(self, dead: Identity) -> None:
+        for state in (State.STARTING, State.READY):
+            leave(note(process=dead, state=state))
+            assert (last().is_running, last().is_starting, last().was_killed) == (False, False, True)
+        leave(note(process=dead, state=State.ENDED))
+        assert not last().was_killed
+
+    def test_nothing_is_known_of_a_process_of_another_container(self, dead: Identity) -> None:
+        elsewhere = msgspec.structs.replace(note(process=dead), namespace="pid:[1]")
+        assert (elsewhere.is_running, elsewhere.was_killed) == (False, False)
+
+    def test_one_that_was_replaced_leaves_the_note_of_its_successor(self, dead: Identity) -> None:
+        with runs.noted(note()):
+            leave(note(process=dead))
+        assert last().process == dead
+        assert last().state is State.STARTING
+
+    def test_it_is_found_by_the_activators_state_too(self, tmp_path: Path) -> None:
+        leave(msgspec.structs.replace(note(), state_directory=str(tmp_path)))
+        leave(msgspec.structs.replace(note(), prefix="q-"))
+        assert runs.last_with_state(tmp_path) == last()
+        assert runs.last_with_state(tmp_path / "other") is None
+
+    def test_without_a_place_for_it_there_is_none(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        def refuse() -> Path:
+            raise UserError("Others can write to it.")
+
+        occupied = tmp_path / "file"
+        occupied.touch()
+        for folder in (refuse, lambda: occupied):
+            monkeypatch.setattr(runs, "folder", folder)
+            with runs.noted(note()) as ready:
+                ready()
+                assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
+                assert runs.last_with_state(tmp_path) is None
+
+    @pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
+    def test_what_another_version_has_written_is_no_note(self, text: str) -> None:
+        leave(note())
+        [path] = runs.folder().iterdir()
+        path.write_text(text)
+        assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
+
+    def test_a_name_that_is_not_utf8_ends_no_run(self) -> None:
+        with runs.noted(note(Path("/srv/\udcff.toml"))):
+            assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
+
+    def test_only_the_newest_ones_are_kept(self) -> None:
+        for number in range(runs._MOST_NOTES + 5):
+            leave(msgspec.structs.replace(note(), prefix=f"{number}-"))
+        assert len([*runs.folder().iterdir()]) == runs._MOST_NOTES
+
+
+class TestHowToStart:
+    """`run` is named as it was started last, and one that starts is waited for."""
+
+    def said(self, program: str, file: str | None = None) -> str:
+        return presence.how_to_start(KAFKA, TOPICS, program, file)
+
+    @pytest.mark.parametrize("program", OF_FILE)
+    def test_while_run_starts_nothing_is_to_be_started(
+        self, file: Path, members: dict[str, list[GroupMember]], program: str
+    ) -> None:
+        with runs.noted(note(file)) as ready:
+            for members["p-queue-activation-monitor"] in ([], [member(os.getpid())]):
+                assert self.said(program) == f"`run` (process {os.getpid()}) is starting"
+            assert self.said("router") == "Start one: `queue-activation router`", "it starts no router"
+            ready()
+            assert self.said(program).startswith(f"`run` (process {os.getpid()}) runs, and has started one")
+
+    @pytest.mark.usefixtures("members")
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            ({}, ""),
+            ({"services": True}, " --services"),
+            ({"options": ["--checkpoints", "/srv/c", "--stop-programs"]}, " --checkpoints /srv/c --stop-programs"),
+        ],
+    )
+    def test_after_its_end_it_is_named_as_it_was_started(self, file: Path, more: dict[str, Any], words: str) -> None:
+        run = note(file, **more)
+        programs = [*run.programs, *(["router", "transport"] if run.services else [])]
+        with runs.noted(msgspec.structs.replace(run, programs=programs)):
+            pass
+        for program in programs:
+            assert self.said(program) == f"Start all again: `queue-activation run {file}{words}`"
+        parse(["run", "FILE", *words.split()])
+
+    @pytest.mark.usefixtures("members")
+    def test_one_of_another_kind_is_named_with_what_is_needed(self, file: Path) -> None:
+        leave(note(file, state=State.ENDED))
+        assert self.said("transport") == f"Start all that is needed: `queue-activation run {file} --services`"
+        leave(note(state=State.ENDED))
+        assert self.said("monitor") == "Start all again: `queue-activation run`"
+        assert self.said("observer") == "Start all that is needed: `queue-activation run FILE --services`"
+
+    def test_beside_others_that_were_started_alone_its_file_is_named(
+        self, file: Path, members: dict[str, list[GroupMember]]
+    ) -> None:
+        leave(note(file, state=State.ENDED))
+        members["p-queue-activation-monitor"] = [member(1)]
+        assert self.said("observer") == f"Start one: `queue-activation observe --config {file}`"
+        assert self.said("host") == "Start one: `queue-activation host --config FILE`", "that is another file"
+
+    @pytest.mark.usefixtures("members")
+    def test_a_file_below_the_working_directory_is_named_as_the_user_would(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        leave(note(file, state=State.ENDED))
+        monkeypatch.chdir(file.parent)
+        assert self.said("monitor") == "Start all again: `queue-activation run activator.toml`"
+        file.unlink()
+        assert self.said("monitor") == "Start all again: `queue-activation run FILE`"
+
+    @pytest.mark.usefixtures("members")
+    def test_an_activator_of_another_file_is_started_with_its_own(self, file: Path) -> None:
+        leave(note(file, services=True, state=State.ENDED))
+        both = "`queue-activation run {0}`, or an activator alone: `queue-activation activator --config {0}`"
+        assert self.said("activator", "/etc/a.toml").endswith(both.format("/etc/a.toml"))
+        assert self.said("activator", str(file)) == f"Start all again: `queue-activation run {file} --services`"
+
+    @pytest.mark.usefixtures("members")
+    def test_the_file_of_config_comes_before_the_command(self, file: Path) -> None:
+        leave(note(file, config="/etc/o.toml", state=State.ENDED))
+        assert self.said("monitor") == f"Start all again: `queue-activation --config /etc/o.toml run {file}`"
+
+    @pytest.mark.usefixtures("members", "command")
+    def test_once_is_enough(self, file: Path) -> None:
+        leave(note(file, state=State.ENDED))
+        assert [bool(self.said(each)) for each in ("monitor", "observer", "activator", "host")] == [
+            *(True, False, False, True)
+        ]
+        hints.begin("queues", None)
+        assert self.said("observer")
+
+
+class TestKilled:
+    """Kafka takes a `run` that was killed for a member until its session ends."""
+
+    def test_its_programs_do_not_run_and_all_is_to_be_started(
+        self, file: Path, dead: Identity, members: dict[str, list[GroupMember]]
+    ) -> None:
+        leave(note(file, dead, services=True, state=State.READY))
+        for group, name in (("monitor", "monitor"), ("router", "router")):
+            members[f"p-queue-activation-{group}"] = [member(dead.pid, name)]
+        members["p-queue-activation-observer"] = [member(1, "activator.toml")]  # is about to end
+        members["p-queue-activation-activator"] = [GroupMember("a", "rdkafka", "127.0.0.1", 1)]
+        assert not presence.is_running(KAFKA, TOPICS, "monitor")
+        assert presence.is_running(KAFKA, TOPICS, "observer")
+        for program in OF_FILE:
+            said = presence.how_to_start(KAFKA, TOPICS, program)
+            assert said == f"Start all again: `queue-activation run {file} --services`"
+
+    def test_a_monitor_that_was_started_alone_since_runs(
+        self, file: Path, dead: Identity, members: dict[str, list[GroupMember]]
+    ) -> None:
+        leave(note(file, dead, state=State.READY))
+        members["p-queue-activation-monitor"] = [member(dead.pid), member(os.getpid())]
+        assert presence.is_running(KAFKA, TOPICS, "monitor")
+        assert presence.how_to_start(KAFKA, TOPICS, "observer").startswith("Start one: ")
+
+    def test_of_other_programs_kafka_knows_more(self, members: dict[str, list[GroupMember]], dead: Identity) -> None:
+        members["p-queue-activation-monitor"] = [member(dead.pid)]
+        assert presence.is_running(KAFKA, TOPICS, "monitor"), "it may be in another container"
+        leave(note(process=dead, state=State.ENDED))
+        assert presence.is_running(KAFKA, TOPICS, "monitor")
+
+
+class TestViews:
+    """Views say that `run` is starting, and tell what the last monitor has left in the past."""
+
+    @pytest.fixture
+    def introduced(
+        self, members: dict[str, list[GroupMember]], monkeypatch: pytest.MonkeyPatch, command: None
+    ) -> Callable[..., Present]:
+        del command
+        members["p-queue-activation-monitor"] = [member(os.getpid())]
+
+        def introduce(age_ms: int) -> Present:
+            sign = encode_sign(SignOfLife(wall_clock.now_ms() - age_ms, 10_000))
+            monkeypatch.setattr(Admin, "committed_text", lambda *_: sign)
+            return presence.introduce(KAFKA, TOPICS, "monitor", as_json=True)
+
+        return introduce
+
+    @pytest.mark.parametrize("age_ms", [5_000, 51_000])
+    def test_one_that_starts_is_named_once_and_not_called_late(
+        self, introduced: Callable[..., Present], capsys: pytest.CaptureFixture[str], age_ms: int
+    ) -> None:
+        with runs.noted(note()) as ready:
+            present = introduced(age_ms)
+            starts = f"`run` (process {os.getpid()}) is starting. What follows is what the last one has written.\n"
+            assert capsys.readouterr().err == starts
+            assert (present.monitor, present.gone) == (False, "The monitor is just starting")
+            introduced(age_ms)
+            assert capsys.readouterr().err == ""
+            ready()
+            assert introduced(5_000).monitor
+
+    def test_what_a_monitor_that_hangs_has_left_is_past(self, introduced: Callable[..., Present]) -> None:
+        present = introduced(51_000)
+        assert (present.monitor, present.gone) == (False, "The monitor gives no sign of life")
+        assert wall_clock.now_ms() - (present.as_of_ms or 0) >= 51_000
+        assert introduced(29_000).monitor
+
+    @pytest.mark.usefixtures("introduced")
+    def test_diagnose_says_so_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Admin, "committed_text", lambda *_: None)
+        running = RunningInstance(KAFKA, TOPICS, pytest.fail, wall_clock.now_ms())
+        with runs.noted(note()):
+            [fault] = running.programs(Definitions())
+        assert fault.problem.endswith(f"`run` (process {os.getpid()}) is starting")
+        assert "look at the end of its log" not in fault.problem
