@@ -45,12 +45,13 @@ def explanation(facts: QueueFacts) -> list[str]:
             has_notifications=bool(_notifications(facts)),
             is_topic=facts.partitions is not None,
             is_watched=facts.present.monitor,
+            gone=facts.present.gone,
             reader=facts.reader,
             off_by=facts.off_by,
             is_check_due=has_passed(row["next_check_time"]),
             is_start_due=has_passed(row.get("next_start_time")),
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
-            observed=observed(row, facts.present.observer, facts.blind),
+            observed=observed(row, facts.present, facts.blind, is_group_shown=facts.is_group_known),
         )
     )
 
@@ -152,7 +153,7 @@ def _state(facts: QueueFacts) -> list[str]:
         reported = "of this queue" if facts.group is None else "of this consumer group: no observer has reported it"
         return [f"unknown to the monitor, which has read no record {reported}", *explanation(facts)]
     if row is None:
-        nobody = "No monitor runs, and the last one, if there was one, has read no record of this queue."
+        nobody = f"{facts.present.gone}, and the last one, if there was one, has read no record of this queue."
         return [nobody, *explanation(facts)]
     unread = row["unread_messages"]
     counts = f"{unread_count(row)} unread, readers waiting: {row['tasks_waiting']}"

@@ -20,11 +20,11 @@ from streaming.cli.task_failures import failures
 from streaming.core.activation.explanation import Observed
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.numbers import plural
-from streaming.core.times import date_and_time
+from streaming.core.times import date_and_time, iso_time
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system import ages, hints
-from streaming.system.ages import instant, instant_utc
+from streaming.system.ages import instant, instant_and_age, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
 from streaming.system.wrapping import columns
@@ -198,18 +198,23 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), pres
     )
 
 
-def observed(row: Mapping[str, Any], is_running: bool | None = None, blind: str = "") -> Observed | None:
+def observed(
+    row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", *, is_group_shown: bool = False
+) -> Observed | None:
     """Returns what an observer says of the readers of a row of the monitors view; None if they report.
 
     Args:
         row: The row.
-        is_running: Whether an observer runs; None if that is not known.
+        present: Who is there.
         blind: The sentence about why no observer can see the group's messages.
+        is_group_shown: Whether the group is shown as it is now.
     """
     if (members := row.get("members")) is None:
         return None
-    since = row.get("observer_silent_since")
-    return Observed(members, row.get("one_more"), instant_utc(since) if since else None, is_running, blind)
+    since, as_of_ms = row.get("observer_silent_since"), present.as_of_ms
+    silent = instant_and_age(since) if since else None
+    as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
+    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, is_group_shown)
 
 
 def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:
@@ -273,7 +278,7 @@ def monitors_table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING
             cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
             Text(unread_count(row)),
             Text(str(row["tasks_waiting"])),
-            *(_group_cells(observed(row, present.observer), row["unread_messages"]) if has_groups else []),
+            *(_group_cells(observed(row, present), row["unread_messages"]) if has_groups else []),
             *([_tasks_cell(row)] if has_tasks else []),
             Text(f"{row['activation_sequence']:,}"),
             cell(instant(row["last_activated_time"])),
@@ -340,14 +345,13 @@ def is_narrow() -> bool:
 
 
 def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
-    """Returns the number of a consumer group's members, and whether one more would have work."""
+    """Returns the number of a consumer group's members, and whether one more would have work, as far as known."""
     if seen is None:
         return [Text("-"), Text("-")]
     answer, is_late = seen.answer(unread), seen.is_running is False or seen.is_missing(unread)
-    return [
-        Text(f"{seen.members:,}"),
-        Text("unknown" if answer is None else _word(answer), "yellow" if is_late else ""),
-    ]
+    style = "yellow" if is_late else ""
+    members = Text("unknown", style) if is_late else Text(f"{seen.members:,}")
+    return [members, Text("unknown" if answer is None else _word(answer), style)]
 
 
 def _tasks_cell(row: dict[str, Any]) -> Text:

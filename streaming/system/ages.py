@@ -1,5 +1,7 @@
 """Instants and ages for people: when something was or will be, and how long ago that is."""
 
+from datetime import datetime
+
 from streaming.core.times import date_and_time, iso_time
 from streaming.system import wall_clock
 
@@ -14,6 +16,15 @@ def instant(iso: str | None) -> str:
 def instant_utc(iso: str | None) -> str:
     """Returns a time of a record for a sentence, as `14:03:12 UTC`; in tables, the heading says UTC."""
     return f"{instant(iso)} UTC" if iso else "-"
+
+
+def instant_and_age(iso: str) -> str:
+    """Returns a time of a record for a sentence about what is past, as `14:03:12 UTC (2 s ago)`."""
+    try:
+        at_ms = round(datetime.fromisoformat(iso).timestamp() * 1000)
+    except (ValueError, OverflowError):  # any program may have written the record
+        return instant_utc(iso)
+    return f"{instant_utc(iso)} ({age(at_ms, wall_clock.now_ms())} ago)"
 
 
 def has_passed(iso: str | None, since_ms: int = 0) -> bool:

@@ -207,12 +207,16 @@ def test_queues_of_which_no_observer_reports_are_named_with_what_to_do() -> None
     assert "q0, q1" not in shown(*rows, present=Present(observer=False)), "that none runs is said before the table"
 
 
-@pytest.mark.parametrize(("observer_runs", "answer"), [(True, "no"), (None, "no"), (False, "unknown")])
-def test_silence_about_a_group_that_has_nothing_is_no_trouble(observer_runs: bool | None, answer: str) -> None:
+@pytest.mark.parametrize(
+    ("observer_runs", "members", "answer"), [(True, "0", "no"), (None, "0", "no"), (False, "unknown", "unknown")]
+)
+def test_silence_about_a_group_that_has_nothing_is_no_trouble(
+    observer_runs: bool | None, members: str, answer: str
+) -> None:
     idle = ROW | UNHEARD | {"members": 0, "unread_messages": 0}
     text = shown(idle, ROW | SEEN | {"queue": "other"}, present=Present(observer=observer_runs))
     [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
-    assert line[4:6] == ["0", answer]
+    assert line[4:6] == [members, answer]
     assert "said nothing" not in text
     assert "nothing has been heard" not in text
 
@@ -226,7 +230,17 @@ def test_only_an_answer_that_should_be_known_is_yellow() -> None:
         (False, idle, 0, "yellow"),
         (True, SEEN | {"one_more": None}, 3, ""),
     ):
-        assert tables._group_cells(tables.observed(ROW | fields, observer_runs), unread)[1].style == style
+        seen = tables.observed(ROW | fields, Present(observer=observer_runs))
+        assert tables._group_cells(seen, unread)[1].style == style
+
+
+@pytest.mark.parametrize(("fields", "observer_runs"), [(UNHEARD, True), (UNHEARD, None), (SEEN, False)])
+def test_members_that_an_observer_saw_before_are_not_shown_as_present(
+    fields: dict[str, Any], observer_runs: bool | None
+) -> None:
+    text = shown(ROW | fields, present=Present(observer=observer_runs))
+    [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
+    assert line[4:6] == ["unknown", "unknown"]
 
 
 @pytest.mark.parametrize(

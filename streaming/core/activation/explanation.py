@@ -16,6 +16,9 @@ class Observed:
         silent_since: When the observer last reported, if that was longer ago than the quiet window.
         is_running: Whether an observer runs; None: not known.
         blind: The sentence about why no observer can see the group's messages; empty if none is known.
+        as_of: When all this was written, if that is known.
+        is_group_shown: Whether the group is shown as it is now. What an observer has said of its members before is of
+            no interest then.
     """
 
     members: int
@@ -23,6 +26,8 @@ class Observed:
     silent_since: str | None
     is_running: bool | None = None
     blind: str = ""
+    as_of: str | None = None
+    is_group_shown: bool = False
 
     def is_missing(self, unread: int) -> bool:
         """Returns whether an observer that runs would have reported. It is silent about a group that has nothing."""
@@ -56,7 +61,8 @@ class Situation:
         is_start_due: Whether that instant has passed.
         has_notifications: Whether it has an event notification.
         is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
-        is_watched: Whether a monitor may run. Without one, all this is as the last one has left it.
+        is_watched: Whether a monitor keeps this up to date. Otherwise it is as the last one has left it.
+        gone: Why none does, as a sentence without its period.
         switch_on: The command line that sets the queue ON.
         observed: What an observer says of its readers; None if they report.
         off_by: What has set the queue OFF, as a sentence; empty: that is not known.
@@ -79,6 +85,7 @@ class Situation:
     is_topic: bool
     is_watched: bool
     switch_on: str
+    gone: str = "No monitor runs"
     observed: Observed | None = None
     is_check_due: bool = False
     is_start_due: bool = False
@@ -88,7 +95,7 @@ class Situation:
 
 def why(now: Situation) -> list[str]:
     """Returns sentences that say why the monitor is in its state, and what would change the state."""
-    return _state(now) if now.is_watched else ["No monitor runs. This is as the last one has left it.", *_state(now)]
+    return _state(now) if now.is_watched else [f"{now.gone}. This is as the last one has left it.", *_state(now)]
 
 
 def _state(now: Situation) -> list[str]:
@@ -268,12 +275,14 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
 
 
 def _group(now: Situation, seen: Observed) -> str:
+    silent = "Its readers report nothing."
     members = plural(seen.members, "member") if seen.members else "no members"
-    since = "" if seen.silent_since is None else f" at {seen.silent_since}"
-    if not now.is_watched or seen.is_running is False:
-        return f"Its readers report nothing. An observer said that their consumer group had {members}{since}."
-    has = f"has {members}" if seen.silent_since is None else f"had {members}{since}"
-    return f"Its readers report nothing. An observer says that their consumer group {has}."
+    if now.is_watched and seen.is_running is not False and seen.silent_since is None:
+        return f"{silent} An observer says that their consumer group has {members}."
+    if seen.is_group_shown:
+        return silent
+    at = seen.silent_since or seen.as_of
+    return f"{silent} An observer said that their consumer group had {members}{f' at {at}' if at else ''}."
 
 
 def _answer(now: Situation, seen: Observed) -> list[str]:
@@ -308,9 +317,10 @@ def _unheard(seen: Observed, unread: int) -> str:
         return "No observer runs. So it is unknown whether one more reader would have work, and none is requested."
     if not seen.is_missing(unread):
         return ""
-    heard = "An observer runs, but has said nothing of this group since. Does an entry of its file name the group?"
+    since = f"since {seen.silent_since}" if seen.is_group_shown else "since"
+    heard = f"An observer runs, but has said nothing of this group {since}. Does an entry of its file name the group?"
     if not seen.is_running:
-        heard = "Nothing has been heard of an observer since."
+        heard = f"Nothing has been heard of an observer {since}."
     return f"{heard} So it is unknown whether one more reader would have work, and none is requested."
 
 
