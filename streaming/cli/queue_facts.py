@@ -77,9 +77,9 @@ class QueueFacts:
         return self.definition is not None or self.row is not None or self.group is not None
 
     @property
-    def is_group_known(self) -> bool:
-        """Returns whether it stands for a consumer group whose present state is known."""
-        return self.group is not None and not self.group.problem
+    def members_now(self) -> int | None:
+        """Returns the number of members of the consumer group that it stands for; None: it is none, or not known."""
+        return None if self.group is None or self.group.problem else self.group.members
 
     @property
     def reader(self) -> str:

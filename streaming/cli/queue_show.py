@@ -51,7 +51,7 @@ def explanation(facts: QueueFacts) -> list[str]:
             is_check_due=has_passed(row["next_check_time"]),
             is_start_due=has_passed(row.get("next_start_time")),
             switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
-            observed=observed(row, facts.present, facts.blind, is_group_shown=facts.is_group_known),
+            observed=observed(row, facts.present, facts.blind, facts.members_now),
         )
     )
 

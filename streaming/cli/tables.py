@@ -199,7 +199,7 @@ def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), pres
 
 
 def observed(
-    row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", *, is_group_shown: bool = False
+    row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", members_now: int | None = None
 ) -> Observed | None:
     """Returns what an observer says of the readers of a row of the monitors view; None if they report.
 
@@ -207,14 +207,14 @@ def observed(
         row: The row.
         present: Who is there.
         blind: The sentence about why no observer can see the group's messages.
-        is_group_shown: Whether the group is shown as it is now.
+        members_now: The number of the group's members that is shown as that of now; None if it is not known.
     """
     if (members := row.get("members")) is None:
         return None
     since, as_of_ms = row.get("observer_silent_since"), present.as_of_ms
     silent = instant_and_age(since) if since else None
     as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
-    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, is_group_shown)
+    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now)
 
 
 def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:

@@ -250,6 +250,13 @@ def test_members_that_an_observer_saw_before_are_not_told_beside_those_of_now(
         assert "has said nothing of this group since 2026-01-02 03:04:05 UTC (" in sections["state"]
 
 
+def test_members_that_have_come_or_gone_since_are_those_of_now() -> None:
+    for now, told in ((2, True), (1, False)):
+        group = GroupFacts("readers", "Stable", now, {"parcels": 3})
+        state = lines_of(QueueFacts("orders", None, None, OFF | SEEN, group=group, present=Present(observer=True)))
+        assert ("An observer says that their consumer group has 2 members." in state["state"]) == told
+
+
 def test_of_a_view_that_no_monitor_keeps_up_to_date_it_is_said_why() -> None:
     starts = Present(monitor=False, gone="The monitor is just starting")
     [first, *_] = as_json(QueueFacts("orders", 1, None, OFF, present=starts))["why"]

@@ -17,8 +17,8 @@ class Observed:
         is_running: Whether an observer runs; None: not known.
         blind: The sentence about why no observer can see the group's messages; empty if none is known.
         as_of: When all this was written, if that is known.
-        is_group_shown: Whether the group is shown as it is now. What an observer has said of its members before is of
-            no interest then.
+        members_now: The number of members that is shown as that of now; None: it is not known. What an observer has
+            said of them before is of no interest beside it.
     """
 
     members: int
@@ -27,7 +27,7 @@ class Observed:
     is_running: bool | None = None
     blind: str = ""
     as_of: str | None = None
-    is_group_shown: bool = False
+    members_now: int | None = None
 
     def is_missing(self, unread: int) -> bool:
         """Returns whether an observer that runs would have reported. It is silent about a group that has nothing."""
@@ -277,9 +277,10 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
 def _group(now: Situation, seen: Observed) -> str:
     silent = "Its readers report nothing."
     members = plural(seen.members, "member") if seen.members else "no members"
-    if now.is_watched and seen.is_running is not False and seen.silent_since is None:
+    is_new = now.is_watched and seen.is_running is not False and seen.silent_since is None
+    if is_new and seen.members_now in (None, seen.members):
         return f"{silent} An observer says that their consumer group has {members}."
-    if seen.is_group_shown:
+    if seen.members_now is not None:
         return silent
     at = seen.silent_since or seen.as_of
     return f"{silent} An observer said that their consumer group had {members}{f' at {at}' if at else ''}."
@@ -317,7 +318,7 @@ def _unheard(seen: Observed, unread: int) -> str:
         return "No observer runs. So it is unknown whether one more reader would have work, and none is requested."
     if not seen.is_missing(unread):
         return ""
-    since = f"since {seen.silent_since}" if seen.is_group_shown else "since"
+    since = f"since {seen.silent_since}" if seen.members_now is not None else "since"
     heard = f"An observer runs, but has said nothing of this group {since}. Does an entry of its file name the group?"
     if not seen.is_running:
         heard = f"Nothing has been heard of an observer {since}."

@@ -283,6 +283,22 @@ class TestObservedQueues:
     ) -> None:
         assert seen.answer(unread) is answer
 
+    @pytest.mark.parametrize("seen", [replace(SEEN, members_now=1), replace(SILENT, members_now=2)])
+    def test_members_that_are_shown_as_they_are_now_are_not_told_as_they_were(self, seen: Observed) -> None:
+        text = " ".join(why(seen_by(GROUP, seen)))
+        assert "Its readers report nothing. " in text
+        assert "2 members" not in text
+        assert ("has said nothing of this group since 10:01. Does" in text) == (seen.silent_since is not None)
+        assert "has 2 members." in " ".join(why(seen_by(GROUP, replace(SEEN, members_now=2))))
+
+    @pytest.mark.parametrize(
+        ("seen", "at"), [(SEEN, ""), (replace(SEEN, as_of="9:58"), " at 9:58"), (SILENT, " at 10:01")]
+    )
+    def test_what_no_monitor_has_heard_is_told_with_its_instant(self, seen: Observed, at: str) -> None:
+        first, group, *_ = why(replace(seen_by(GROUP, seen), is_watched=False, gone="The monitor is just starting"))
+        assert first == "The monitor is just starting. This is as the last one has left it."
+        assert group == f"Its readers report nothing. An observer said that their consumer group had 2 members{at}."
+
     def test_whether_an_observer_runs_may_be_unknown(self) -> None:
         text = " ".join(why(seen_by(GROUP, replace(SILENT, is_running=None))))
         assert "Nothing has been heard of an observer since. So it is unknown" in text
