@@ -131,8 +131,7 @@ def _how_to_start(state_directory: Path, file: str, run: "Run | None") -> str:
     if run is not None and run.is_running:
         return run.doing()
     if run is not None and run.file is not None and file in ("", run.file):
-        words = run.words(needs_file=True, needs_services=False)
-        return f"Start all again: `{hints.plain(*words, *run.place, config=run.config)}`"
+        return f"Start all again: `{run.line_with_place(run.words(needs_file=True, needs_services=False))}`"
     file, is_default = file or "FILE", state_directory == _DEFAULT_STATE_DIRECTORY
     alone = hints.plain(
         "activator", "--config", file, *([] if is_default else ["--state-directory", str(state_directory)])

@@ -134,7 +134,7 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None 
         file = run.shown_file()
         if not is_alone:
             words = run.words(needs_file=program not in _OF_SERVICES, needs_services=program not in _OF_FILE)
-            again = runs.command(words, run)
+            again = run.line(words)
             return _once(again, f"Start {'all again' if program in run.programs else 'all that is needed'}: `{again}`")
     alone = command(program, file if file and program in _OF_FILE else "FILE")
     if is_alone:
@@ -238,10 +238,10 @@ def introduce(
         without: What follows if no such program runs.
         file: The activator's file, if it is known.
     """
-    present = NOBODY_MISSING
+    present, begins = NOBODY_MISSING, starting(kafka, topics, program)
     if warn_of_absence(kafka, topics, program, without, file) is False:
         present = Present(monitor=False)
-    elif begins := starting(kafka, topics, program):
+    elif begins:
         present = Present(monitor=False, gone=f"The {program} is just starting")
         if hints.is_new(begins):
             say(f"{begins}.{without}", err=True)
@@ -251,7 +251,7 @@ def introduce(
             say(f"{late}.", err=True)
             if sign is not None:
                 present = Present(monitor=False, gone=f"The {program} gives no sign of life")
-        elif sign is None:
+        elif sign is None and not begins:
             say(f"{_last_batch(program)} is unknown, because {_NO_SIGN[program]}.", err=True)
         if sign is not None:
             present = replace(present, as_of_ms=sign.committed_ms)

@@ -5,7 +5,7 @@ The notes are files in the cache of this user. On another machine, and without a
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -108,11 +108,22 @@ class Run(Struct, frozen=True, kw_only=True):
 
     def shown_file(self) -> str | None:
         """Returns the activator's file as the user may name it here; None if there is none any more."""
-        if self.file is None or not Path(self.file).exists():
-            return None
-        with suppress(OSError, ValueError):  # no working directory, or the file is not below it
-            return str(Path(self.file).relative_to(Path.cwd()))
-        return self.file
+        return None if self.file is None or not Path(self.file).exists() else _shown(self.file)
+
+    def line(self, words: Sequence[str]) -> str:
+        """Returns the command line with these words, where the view has Kafka, with the file of --config of this run.
+
+        Args:
+            words: The words of `words`.
+        """
+        return hints.command(*words, config=self._config())
+
+    def line_with_place(self, words: Sequence[str]) -> str:
+        """Returns the same for a view that does not know Kafka: where this run has had it."""
+        return hints.plain(*words, *self.place, config=self._config())
+
+    def _config(self) -> str | None:
+        return None if self.config is None else _shown(self.config)
 
 
 def namespace() -> str:
@@ -154,9 +165,11 @@ def last_with_state(directory: Path) -> Run | None:
     return None
 
 
-def command(words: list[str], run: Run | None) -> str:
-    """Returns the command line with these words, after the file of --config with which a `run` was started."""
-    return hints.command(*words, config=None if run is None else run.config)
+def _shown(path: str) -> str:
+    """Returns the name of a file below the working directory without that one's; the full one of another file."""
+    with suppress(OSError, ValueError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path
 
 
 def folder() -> Path:

@@ -215,6 +215,9 @@ class TestHowToStart:
         leave(note(file, state=State.ENDED))
         monkeypatch.chdir(file.parent)
         assert self.said("monitor") == "Start all again: `queue-activation run activator.toml`"
+        leave(note(file, state=State.ENDED, config=str(file.with_name("o.toml"))))
+        assert self.said("monitor") == "Start all again: `queue-activation --config o.toml run activator.toml`"
+        leave(note(file, state=State.ENDED))
         file.unlink()
         assert self.said("monitor") == "Start all again: `queue-activation run FILE`"
 
