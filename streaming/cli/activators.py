@@ -103,7 +103,7 @@ class Told:
         return {**msgspec.to_builtins(self.row), "is_running": self.is_running, "why": self.why()}
 
 
-def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, list[Told]]:
+def read(kafka: Cluster, topics: Topics, queues: Collection[str] | None = None) -> dict[str, list[Told]]:
     """Returns queue -> what the activators have said about it, without what others than those concerned have said.
 
     If this user may not read it, says so.
@@ -111,7 +111,7 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, l
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
-        queues: The queues of interest.
+        queues: The queues of interest; None: all of them.
     """
     latest = LatestRows("row of an activator", decode_dated_row, lambda line: say(line, err=True))
     try:
@@ -121,7 +121,7 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, l
     except UserError as error:
         say(f"what the activators do is unknown: {error}", err=True)
         return {}
-    rows = [(row, at_ms) for row, at_ms in latest.rows.values() if row.queue in queues]
+    rows = [(row, at_ms) for row, at_ms in latest.rows.values() if queues is None or row.queue in queues]
     members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row, _ in rows}}
     found: dict[str, list[Told]] = {}
     for row, at_ms in rows:

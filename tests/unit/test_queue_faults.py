@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from streaming.cli import activators, tables
+from streaming.cli import activators, group_facts, tables
 from streaming.cli.activators import Told, absence
+from streaming.cli.group_facts import GroupFacts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import explanation
 from streaming.cli.routing import queue_faults
@@ -209,6 +210,49 @@ class TestObservers:
     def test_it_may_be_silent_about_a_group_that_has_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         idle = row("a", "INACTIVE", 0, members=0, observer_silent_since=FOREVER)
         assert self.find(monkeypatch, 1, idle, row("b", members=1)) == []
+
+
+class TestUnseenGroups:
+    """A consumer group that has committed nothing needs its topics in its entry."""
+
+    ENTRY = msgspec.structs.replace(ENTRY, queue="readers", entry="readers", group="readers")
+
+    def find(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        entry: ActivatorRow,
+        group: GroupFacts,
+        *rows: dict[str, Any],
+        is_running: bool | None = True,
+    ) -> list[Fault]:
+        told = {entry.queue: [Told(entry, is_running, 0)]}
+        monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "", "host-1", 1)])
+        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
+        monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
+        monkeypatch.setattr(activators, "read", lambda *_: told)
+        monkeypatch.setattr(group_facts, "find", lambda *_: group)
+        return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+
+    @pytest.mark.parametrize("rows", [[], [row("readers", "INACTIVE", 0, members=0)]])
+    def test_it_is_told_with_what_to_do(self, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]) -> None:
+        [fault] = self.find(monkeypatch, self.ENTRY, GroupFacts("readers"), *rows)
+        assert (fault.kind, fault.where) == ("group unseen", "consumer group readers")
+        assert fault.problem.endswith("name them in its entry of the activator's file, with `topics`.")
+        facts = QueueFacts("readers", None, None, None, activators=[Told(self.ENTRY, True, 0)])
+        facts.group = GroupFacts("readers")
+        assert fault.problem == facts.blind, "as in `queue show`"
+
+    def test_one_that_can_be_seen_or_whose_activator_is_gone_has_no_fault(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        nobody, there = GroupFacts("readers"), GroupFacts("readers", "Empty", 0, {"parcels": 1})
+        with_topics = msgspec.structs.replace(self.ENTRY, topics=["parcels"])
+        assert self.find(monkeypatch, self.ENTRY, there) == []
+        assert self.find(monkeypatch, self.ENTRY, GroupFacts("readers", problem="unknown: no right")) == []
+        assert self.find(monkeypatch, with_topics, nobody) == []
+        assert self.find(monkeypatch, ENTRY, nobody) == [], "its readers report"
+        assert self.find(monkeypatch, self.ENTRY, nobody, is_running=False) == []
+        assert self.find(monkeypatch, self.ENTRY, nobody, row("readers", "INACTIVE", 0, members=1)) == []
 
 
 def test_one_fault_of_many_queues_is_told_once() -> None:

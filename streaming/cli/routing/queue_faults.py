@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from streaming.cli import activators, presence, queue_show, tables, task_failures
+from streaming.cli import activators, group_facts, presence, queue_show, tables, task_failures
 from streaming.cli.activators import Told
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
@@ -16,6 +16,8 @@ from streaming.wire.topics import Topics
 
 # The faults of one kind that are told.
 _MAX_FAULTS = 10
+# The consumer groups that are looked at: each costs some requests.
+_MAX_GROUPS = 100
 
 
 def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
@@ -28,8 +30,8 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
         view = tables.read_monitors(follower)
     down = _without_host(view, kafka, topics)
     yield from down
+    told = activators.read(kafka, topics)
     if rows := [row for row in view if _is_of_interest(row)]:
-        told = activators.read(kafka, topics, {row["queue"] for row in rows})
         waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
         nobody = activators.absence(kafka, topics) if any(activators.has_nobody(row, told) for row in rows) else None
@@ -37,6 +39,28 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
             rows, told, nobody, Present(presence.may_run(kafka, topics, "monitor"), host=False if down else None)
         )
     yield from observer_faults(view, kafka, topics)
+    yield from _of_unseen_groups(view, told, kafka)
+
+
+def _of_unseen_groups(
+    view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]], kafka: Cluster
+) -> Iterator[Fault]:
+    """Yields the faults of consumer groups that entries name and of which no observer can see a message."""
+    rows = {row["queue"]: row for row in view}
+    seen = {name for name, row in rows.items() if row.get("members") or row["unread_messages"] > 0}
+    named = [
+        (queue, each.row.group)
+        for queue, of_queue in told.items()
+        for each in of_queue
+        if queue not in seen and each.row.group is not None and not each.row.topics and each.is_running is not False
+    ]
+    found = 0
+    for queue, group in named[:_MAX_GROUPS]:
+        facts = QueueFacts(queue, None, None, rows.get(queue), activators=[*told[queue]])
+        facts.group = group_facts.find(kafka, group, [])
+        if facts.blind and found < _MAX_FAULTS:
+            found += 1
+            yield Fault("group unseen", f"consumer group {group}", facts.blind)
 
 
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> list[Fault]:
