@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from streaming.cli.meant import did_you_mean
 from streaming.core.observing.expiry import KeptFrom
 from streaming.core.observing.logs import Logs
 from streaming.core.observing.pictures import GroupPicture, GroupState
@@ -121,7 +122,8 @@ class GroupSurvey:
             self.left_out = len(kinds) - len(others)
             return others
         if self._only not in kinds:
-            raise UserError(f"There is no consumer group {self._only} that this user may see")
+            meant = did_you_mean(self._only, (each for each in kinds if not is_own_group(each)))
+            raise UserError(f"There is no consumer group {self._only} that this user may see.{meant}")
         return {self._only: kinds[self._only]}
 
     def _look(

@@ -251,13 +251,14 @@ def show(
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
     from streaming.cli import activators, queue_facts, queue_show, tables
-    from streaming.cli.presence import introduce, look, warn_of_absence
+    from streaming.cli.presence import introduce, look, say_if_starting, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     facts = queue_facts.find(kafka, topics, queue)
     if not facts.is_known:
-        warn_of_absence(kafka, topics, "monitor")
-        raise queue_facts.no_queue(kafka, queue)
+        if warn_of_absence(kafka, topics, "monitor") is not False:
+            say_if_starting(kafka, topics)
+        raise queue_facts.no_queue(kafka, topics, queue)
     file = activators.file_of(topics, {queue: facts.activators})
     monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file)
     facts.present = look(kafka, topics, [facts.needs], monitor, file)
@@ -337,7 +338,7 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
     from streaming.cli import queue_facts
 
     if not queue_facts.is_known(kafka, topics, queue):
-        raise queue_facts.no_queue(kafka, queue)
+        raise queue_facts.no_queue(kafka, topics, queue)
 
 
 def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:

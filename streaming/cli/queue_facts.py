@@ -1,6 +1,6 @@
 """Collects all that is known about a queue from the records of commands, of the monitor and of readers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +12,7 @@ from confluent_kafka.admin import AclOperation
 from streaming.cli import activators, group_facts, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
+from streaming.cli.meant import did_you_mean
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation import events
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
@@ -141,8 +142,18 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         definition.is_on = facts.row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     if facts.row is not None and facts.row["activation_sequence"] > 0:
         since_ms = _activations_since_ms(facts.row["last_activated_time"])
-        facts.activations = _activations(cluster, topics, queue, since_ms)
+        found = up_to(facts.row, _activations(cluster, topics, queue, since_ms))
+        facts.activations = found[-_LAST_ACTIVATIONS:]
     return facts
+
+
+def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activation]:
+    """Returns the notifications without those of activations after a row, which was read before them.
+
+    Those of a queue of the same name that was dropped have higher numbers, but are older than the row.
+    """
+    sequence, at = row["activation_sequence"], row.get("update_time") or ""
+    return [each for each in activations if each.sequence <= sequence or each.post_time <= at]
 
 
 def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:
@@ -185,7 +196,7 @@ def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
     return definition_of(cluster, topics, queue) is not None or row_of(cluster, topics, queue) is not None
 
 
-def no_queue(cluster: Cluster, queue: str) -> UserError:
+def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
     """Returns the error about a queue that is not known. One is not to be created for a consumer group."""
     if group_facts.find(cluster, queue, []).is_there:
         return UserError(
@@ -193,11 +204,25 @@ def no_queue(cluster: Cluster, queue: str) -> UserError:
             "are started for it once an entry of the activator's file names it, with `group`."
         )
     return UserError(
-        f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it. "
+        f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it."
+        f"{did_you_mean(queue, _known(cluster, topics))} "
         f"`{hints.command('queues')}` lists the queues; `{hints.command('queue', 'create', queue)}` creates this one, "
         "with a topic. A consumer group needs no topic of its name, but an entry with `group` in the activator's file, "
         "and `topics` there until it has committed something."
     )
+
+
+def _known(cluster: Cluster, topics: Topics) -> set[str]:
+    """Returns the names of all queues that the monitor knows or a command has named. Raises as `find` does."""
+    with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
+        names = {row["queue"] for row in tables.read_monitors(follower)}
+    with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
+        for name, event, _ in _events(follower, input_records.commands_decoder):
+            if isinstance(event, events.DropQueue):
+                names.discard(name)
+            else:
+                names.add(name)
+    return names
 
 
 def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
@@ -214,7 +239,7 @@ def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefiniti
     """
     definition: QueueDefinition | None = None
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
-        for event, _ in _events(follower, queue, input_records.commands_decoder):
+        for _, event, _ in _events(follower, input_records.commands_decoder, queue):
             if isinstance(event, events.DropQueue):
                 definition = None
             elif isinstance(event, DefiningCommand):
@@ -226,14 +251,20 @@ def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefiniti
     return definition
 
 
-def _events(follower: TopicFollower, queue: str, decoder: Any) -> Iterator[tuple[events.Event, int]]:
-    """Yields the events of a queue's records with their timestamps in ms; skips records that are dead letters."""
+def _events(follower: TopicFollower, decoder: Any, queue: str | None = None) -> Iterator[tuple[str, events.Event, int]]:
+    """Yields the events of records with their queues and their timestamps in ms; skips those that are dead letters.
+
+    Args:
+        follower: Reads the records.
+        decoder: Decodes them.
+        queue: The queue of interest; None: all of them.
+    """
     for message in follower.to_end():
-        if message.key() == queue.encode():
+        if queue is None or message.key() == queue.encode():
             with suppress(InvalidRecordError):
                 value = message.value()
                 record = input_records.decode(decoder, message.key(), value, len(value or b""))
-                yield record.event(), message.timestamp()[1]
+                yield record.queue, record.event(), message.timestamp()[1]
 
 
 def partitions_of(cluster: Cluster, topics: Topics, queue: str) -> int | None:
@@ -262,7 +293,7 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
     definition.handles_poison = False
     state = Queue(definition, CoreSettings())
     with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - _SESSIONS_MS) as follower:
-        for event, timestamp_ms in _events(follower, queue, input_records.receives_decoder):
+        for _, event, timestamp_ms in _events(follower, input_records.receives_decoder, queue):
             with suppress(events.RefusedEventError):
                 state.apply(event, timestamp_ms)
     state.end_due(now_ms)
@@ -283,4 +314,4 @@ def _activations(cluster: Cluster, topics: Topics, queue: str, since_ms: int) ->
             if message.key() == queue.encode():
                 with suppress(InvalidRecordError):
                     found.append(notifications.decode(message))
-    return found[-_LAST_ACTIVATIONS:]
+    return found

@@ -1,17 +1,78 @@
 """All that is known about a queue is of one instant."""
 
+import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import Message
 
 from streaming.cli import activators, group_facts, queue_facts
 from streaming.cli.group_facts import GroupFacts
 from streaming.kafka.clients import Cluster
+from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics
+from tests.support.bad_output import valid_fields
 
 CLUSTER, TOPICS = Cluster("localhost:1"), Topics()
+
+
+class Topic:
+    """The topics queue-monitors and queue-commands, in which are these records: topic -> key and value of each."""
+
+    records: ClassVar[dict[str, list[tuple[str, dict[str, Any] | None]]]] = {}
+
+    def __init__(self, _cluster: Cluster, topics: list[str], _start: object) -> None:
+        [self._topic] = topics
+
+    def __enter__(self) -> "Topic":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def to_end(self) -> list[Message]:
+        return [
+            Message(key=key.encode(), value=None if value is None else json.dumps(value).encode(), timestamp=(1, 5_000))
+            for key, value in self.records.get(self._topic, [])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("pay", " Did you mean 'payments'?"),
+        ("Pay", " Did you mean 'payments'?"),
+        ("paymets", " Did you mean 'payments'?"),
+        ("st", " Did you mean 'stock-1' or 'stock-2' or 'stock-3'?"),
+        ("gone", ""),
+        ("nosuch", ""),
+    ],
+)
+def test_the_queue_is_named_that_may_be_meant(monkeypatch: pytest.MonkeyPatch, given: str, meant: str) -> None:
+    def command(kind: str, queue: str) -> tuple[str, dict[str, Any]]:
+        return queue, {"type": kind, "queue": queue}
+
+    rows = [(f"stock-{number}", valid_fields("queue-monitors", f"stock-{number}", 1)) for number in range(1, 5)]
+    commands = [command("CREATE_QUEUE", "payments"), command("CREATE_QUEUE", "gone"), command("DROP_QUEUE", "gone")]
+    monkeypatch.setattr(Topic, "records", {TOPICS.monitors: rows, TOPICS.commands: commands})
+    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts(given))
+    assert f"knows of no message for it.{meant} `queue-act" in str(queue_facts.no_queue(CLUSTER, TOPICS, given))
+
+
+def test_the_last_notifications_are_those_of_the_activations_in_the_state() -> None:
+    def notified(sequence: int, second: int) -> Activation:
+        return Activation(
+            "QUEUE_ACTIVATION", f"2026-01-02T03:04:{second:02d}.000Z", "q", "id", sequence, 1, 0, "n", "R"
+        )
+
+    of_dropped_queue, before, same, after = notified(9, 1), notified(2, 3), notified(3, 5), notified(4, 7)
+    row = {"activation_sequence": 3, "update_time": "2026-01-02T03:04:05.000Z"}
+    found = queue_facts.up_to(row, [of_dropped_queue, before, same, after])
+    assert found == [of_dropped_queue, before, same]
+    assert queue_facts.up_to(row | {"update_time": None}, [before, after]) == [before]
 
 
 def test_the_parts_that_change_are_read_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +99,7 @@ def test_the_parts_that_change_are_read_at_the_same_time(monkeypatch: pytest.Mon
 def test_nobody_is_told_to_create_a_queue_for_a_consumer_group(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
     found = GroupFacts("readers", "Empty" if is_there else None)
     monkeypatch.setattr(group_facts, "find", lambda *_: found)
-    error = str(queue_facts.no_queue(CLUSTER, "readers"))
+    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    error = str(queue_facts.no_queue(CLUSTER, TOPICS, "readers"))
     assert ("queue create" in error) != is_there
     assert "with `group`" in error or "an entry with `group`" in error

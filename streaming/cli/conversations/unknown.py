@@ -1,9 +1,9 @@
 """Says of a service or a conversation that a command names, and of which nothing is found, that it is not known."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from streaming.cli.lines import say
+from streaming.cli.meant import did_you_mean
 from streaming.cli.routing.router_waits import router_absence
 from streaming.cli.routing.service_commands import read_definitions
 from streaming.errors import UserError
@@ -34,10 +34,8 @@ def warn(kafka: Cluster, topics: Topics, service: str | None, others: Iterable[s
     known = {*defined, *others}
     if service in known:
         return False
-    meant = get_close_matches(service, sorted(known), 1)
-    did_you_mean = f" Did you mean {meant[0]!r}?" if meant else ""
     lists = f"`{hints.command('service', 'list')}` lists those of this instance."
-    say(f"There is no service {service!r}.{did_you_mean} {lists}", err=True)
+    say(f"There is no service {service!r}.{did_you_mean(service, known)} {lists}", err=True)
     return True
 
 
