@@ -27,10 +27,9 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     replication_factor: int,
     topic_prefix: str = "",
     kafka_config: Mapping[str, str] | None = None,
+    is_compared: bool = True,
 ) -> list[str]:
     """Creates the topics of queues, and returns the queues whose topic is new. Existing topics stay as they are.
-
-    If existing topics have another number of partitions, one line of the log says so.
 
     Args:
         bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
@@ -39,6 +38,7 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         replication_factor: The number of copies of each partition.
         topic_prefix: The prefix of the monitor's topics. No queue can have the name of one of them.
         kafka_config: More librdkafka properties, for example for security.
+        is_compared: Whether one line of the log says which existing topics have another number of partitions.
 
     Raises:
         UserError: A name is not valid for a topic, or Kafka cannot be reached or refuses a topic.
@@ -51,7 +51,7 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     created = admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
     found = admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # so that messages can be sent at once
     others = [f"{name} ({found[name]})" for name in sorted(found.keys() - created) if found[name] != partitions]
-    if others:
+    if others and is_compared:
         more = f" and {len(others) - _MAX_TOLD:,} more" if len(others) > _MAX_TOLD else ""
         told = ", ".join(others[:_MAX_TOLD]) + more
         _log.warning("these topics exist with another number of partitions than %d: %s", partitions, told)

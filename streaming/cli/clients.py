@@ -142,7 +142,7 @@ def workload(
         names = [settings.queue_name(index) for index in range(queue_count)]
         create_queue_topics(
             bootstrap_servers, names, partitions=2, replication_factor=-1, topic_prefix=topic_prefix,
-            kafka_config=kafka.config,
+            kafka_config=kafka.config, is_compared=False,
         )  # fmt: skip
         with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=kafka.config) as producer:
             messages = work.send(settings, producer, pace)

@@ -221,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(exit_code)
     except TyperException as error:
         _name_the_source(error)
+        _name_the_command(error)
         click_error = cast("Any", error)  # Typer has no public type for the errors that it raises
         shown = io.StringIO()
         click_error.show(shown)
@@ -249,6 +250,29 @@ def _drop_output() -> None:
     """Discards what is still to be written to standard output: Python would fail again at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _name_the_command(error: Any) -> None:
+    """Names, of an option that a command of a family does not have, the command that has it, instead of similar ones.
+
+    Args:
+        error: The error; Typer has no public type for that of an unknown option.
+    """
+    context = getattr(error, "ctx", None)
+    if not hasattr(error, "possibilities") or context is None or context.parent is None:
+        return
+    if context.parent.parent is None:  # a command by itself
+        return
+    family = context.parent.command.commands
+    having = [
+        name
+        for name, command in family.items()
+        if any(error.option_name in parameter.opts for parameter in command.params)
+    ]
+    if having:
+        each = " and ".join(f"`{hints.plain(context.parent.info_name, name)}`" for name in having)
+        error.message = f"{error.message}. {each} {'has' if len(having) == 1 else 'have'} it"
+        error.possibilities = None
 
 
 def _name_the_source(error: TyperException) -> None:

@@ -106,6 +106,7 @@ Notification = Annotated[
 
 @app.command()
 def create(
+    context: typer.Context,
     queue: QueueName,
     part: Annotated[
         Part, part_of_definition("--only", "Create the Kafka topic of that name, or the definition, or both.")
@@ -146,6 +147,8 @@ def create(
         kept = {name.partition("=")[0] for name in names}
         dropped = [] if before is None else [name for name in before.notifications if name not in kept]
         commands = _commands(queue, "CREATE_QUEUE", fields, names, dropped)
+    source, created = context.get_parameter_source("partitions"), []
+    is_default = source is not None and source.name == "DEFAULT"
     if part is not Part.DEFINITION:
         created = create_queue_topics(
             bootstrap_servers,
@@ -154,6 +157,7 @@ def create(
             replication_factor=replication_factor,
             topic_prefix=topic_prefix,
             kafka_config=kafka.config,
+            is_compared=not is_default,
         )
         say(f"topic {queue}: {'created' if created else 'exists, and is left unchanged'}")
     if part is not Part.TOPIC:
@@ -161,7 +165,8 @@ def create(
         say(f"queue {queue}: defined{_when(kafka, topics)}")
         if before is None:
             queue_losses.warn_of_uncounted(kafka, topics, queue)
-        _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
+        is_default &= bool(created)
+        _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers, is_default=is_default)
 
 
 @app.command()
@@ -354,9 +359,17 @@ def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 
 def _warn_of_readers_without_a_partition(
-    kafka: Cluster, topics: Topics, queue: str, max_queue_readers: int | None
+    kafka: Cluster, topics: Topics, queue: str, max_queue_readers: int | None, *, is_default: bool = False
 ) -> None:
-    """Warns if more tasks are allowed than can receive at a time. Messages may be stored elsewhere than in Kafka."""
+    """Warns if more tasks are allowed than can receive at a time. Messages may be stored elsewhere than in Kafka.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        queue: The queue.
+        max_queue_readers: The most tasks; None if that was not set.
+        is_default: Whether the topic was created just now, and the user has not said with how many partitions.
+    """
     from streaming.cli.queue_facts import partitions_of
 
     if max_queue_readers is None:
@@ -365,11 +378,15 @@ def _warn_of_readers_without_a_partition(
         say(f"warning: no task is ever started for queue {queue} with --max-queue-readers 0", err=True)
     partitions = partitions_of(kafka, topics, queue)
     if partitions is not None and partitions < max_queue_readers:
-        say(
-            f"warning: topic {queue} has {plural(partitions, 'partition')}, so of "
-            f"{max_queue_readers} readers no more than {partitions} can receive at a time",
-            err=True,
-        )
+        few = f"of {max_queue_readers} readers no more than {partitions} can receive at a time"
+        has = f"topic {queue} has {plural(partitions, 'partition')}, so {few}"
+        if is_default:
+            drop = hints.command("queue", "drop", queue, "--delete-topic")
+            has = (
+                f"--partitions was not given, so topic {queue} was created with {plural(partitions, 'partition')}, and "
+                f"{few}. For another number, `{drop}` and create it again with --partitions {max_queue_readers}"
+            )
+        say(f"warning: {has}", err=True)
 
 
 def _when(kafka: Cluster, topics: Topics) -> str:

@@ -4,10 +4,13 @@ import pytest
 from typer.testing import CliRunner
 
 from producers.queue_topics import create_queue_topics
+from streaming.cli import queue, queue_facts
 from streaming.cli.main import app
+from streaming.core.activation.definition import QueueDefinition
 from streaming.kafka.access import RightMissingError, Rights
 from streaming.kafka.admin import Admin
 from streaming.wire.topics import Topics, TopicSpec
+from tests.support.shell import run_command
 
 SERVERS = "localhost:1"
 
@@ -34,6 +37,30 @@ def test_existing_topics_with_other_numbers_of_partitions_are_named_in_one_line(
     existing |= {"a": 2, "b": 3, "c": 5}
     assert create_queue_topics(SERVERS, ["a", "b", "c", "new"], partitions=3, replication_factor=1) == ["new"]
     assert caplog.messages == ["these topics exist with another number of partitions than 3: a (2), c (5)"]
+
+
+def test_nothing_is_compared_with_a_number_that_nobody_has_given(
+    existing: dict[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(queue, "_send", lambda *commands: sent.append(commands))
+    monkeypatch.setattr(queue, "_when", lambda *_: "")
+    monkeypatch.setattr(queue_facts, "definition_of", lambda *_: QueueDefinition())
+    monkeypatch.setattr(queue_facts, "partitions_of", lambda _kafka, _topics, name: existing[name])
+    existing["orders"] = 4
+    create = ("queue", "create", "orders", "--max-queue-readers", "5", "--procedure", "read")
+    said = " ".join(run_command(*create).split())
+    assert "topic orders: exists, and is left unchanged" in said
+    assert "warning: topic orders has 4 partitions, so of 5 readers no more than 4 can receive at a time" in said
+    assert not caplog.messages
+    run_command(*create, "--partitions", "1")
+    assert caplog.messages == ["these topics exist with another number of partitions than 1: orders (4)"]
+    said = " ".join(run_command("queue", "create", "new", *create[3:]).split())
+    assert "warning: --partitions was not given, so topic new was created with 1 partition, and of 5 readers" in said
+    assert "`queue-activation queue drop new --delete-topic` and create it again with --partitions 5" in said
+    said = " ".join(run_command("queue", "create", "other", *create[3:], "--partitions", "2").split())
+    assert "warning: topic other has 2 partitions, so of 5 readers no more than 2 can receive at a time" in said
+    assert len(sent) == 4
 
 
 def test_the_line_does_not_grow_with_the_number_of_queues(

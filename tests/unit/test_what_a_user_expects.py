@@ -67,6 +67,24 @@ def test_who_may_not_read_definitions_is_told_nothing(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["queue", "create", "q", "--activation", "ON"], "--activation. `queue-activation queue alter` has it"),
+        (["queue", "show", "q", "--partitions", "3"], "--partitions. `queue-activation queue create` has it"),
+        (
+            ["queue", "drop", "q", "--notification=n"],
+            "--notification. `queue-activation queue create` and `queue-activation queue alter` have it",
+        ),
+        (["queue", "create", "q", "--max-reader", "3"], "--max-reader (Possible options: --max-queue-readers)"),
+        (["queues", "--queue", "q"], "--queue"),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_command_of_its_family_that_has_it(words: list[str], said: str) -> None:
+    shown = " ".join(run_command(*words, code=2).split())
+    assert shown.endswith(f"No such option: {said}")
+
+
 def choices() -> list[tuple[str, Any]]:
     return [
         (path, option)
