@@ -1,4 +1,7 @@
-"""The consumer groups of this project's own programs, whatever the topic prefix before them."""
+"""The consumer groups of this project's own programs, whatever the topic prefix before them.
+
+They are no readers: neither a view of all groups nor a pattern of the activator's file means them.
+"""
 
 _PROGRAMS = ("activator", "host", "monitor", "observer", "router", "transport")
 _ENDS = tuple(f"queue-activation-{program}" for program in _PROGRAMS)

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streaming.core.observing.watched_group import OffsetReset
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.observer.entries import Watches, watches
@@ -51,8 +53,9 @@ def test_what_cannot_be_watched_is_said() -> None:
     }
 
 
-def test_the_groups_of_our_own_programs_are_not_watched() -> None:
-    kinds = {"p-queue-activation-monitor": CLASSIC, "queue-activation-monitor": CLASSIC}
-    watched = found(entry("*"), **kinds)
-    assert [*watched.by_group] == ["queue-activation-monitor"], "those of another prefix are somebody else's"
+@pytest.mark.parametrize("own", ["queue-activation-monitor", "p-queue-activation-host", "q-queue-activation-host"])
+def test_no_pattern_names_the_group_of_one_of_our_own_programs(own: str) -> None:
+    watched = found(entry("*"), **{own: CLASSIC, "orders": CLASSIC})
+    assert [*watched.by_group] == ["orders"]
     assert not watched.refused
+    assert [*found(entry(own), **{own: CLASSIC}).by_group] == [own], "one that is named is watched"

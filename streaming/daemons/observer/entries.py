@@ -9,10 +9,7 @@ from streaming.daemons.observer.settings import ObserverSettings
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import durations
 from streaming.wire.input_records import QUEUE_NAME_RULE, is_queue_name
-from streaming.wire.topics import Topics
-
-# Groups of this project's own programs begin with this, after the topic prefix.
-_OWN = "queue-activation-"
+from streaming.wire.own_groups import is_own_group
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,6 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
         kinds: The groups that exist. One that an entry names without a pattern is watched even if it does not.
         settings: The observer's settings.
     """
-    own = Topics(settings.topic_prefix).prefix + _OWN
     named = {entry.group for entry in config.programs if entry.group is not None and not entry.is_pattern}
     found: dict[str, Watch] = {}
     refused: dict[str, str] = {}
@@ -63,7 +59,7 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
     for group, entry in _entries(config, sorted(kinds.keys() | named)):
         kind = kinds.get(group, GroupKind.CLASSIC)
         queue = group if entry.is_pattern else entry.queue
-        if group.startswith(own):
+        if entry.is_pattern and is_own_group(group):
             continue
         if kind is GroupKind.SHARE:
             refused[group] = "it is a share group: Kafka tells no client how many messages wait in it"
