@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from streaming.cli.lines import say
+from streaming.cli.monitor_rows import queue_names
 from streaming.cli.presence import how_to_start, with_advice
-from streaming.cli.tables import queue_names
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID

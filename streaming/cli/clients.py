@@ -64,7 +64,7 @@ def queues(
     If no monitor runs, the table shows what the last one has written, and the standard error says so. For a queue that
     waits for a reader, the table says what keeps the activator from starting one.
     """
-    from streaming.cli import activators, tables
+    from streaming.cli import activators, monitors_view, tables
     from streaming.cli.presence import introduce, look
     from streaming.kafka.topic_follower import Start, TopicFollower
 
@@ -76,7 +76,7 @@ def queues(
     present = look(kafka, topics, rows, introduce(kafka, topics, "monitor", as_json=as_json, file=file), file)
     troubles = [] if as_json else activators.problems(kafka, topics, rows, told)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
-    view = partial(tables.monitors_view, troubles=troubles, present=present)
+    view = partial(monitors_view.view, troubles=troubles, present=present)
     tables.print_rows(rows, view, nobody, as_json)
 
 
@@ -90,14 +90,14 @@ def tasks(
 
     Says so of tasks that no host has taken, with what to do.
     """
-    from streaming.cli import presence, tables, task_failures
+    from streaming.cli import monitor_rows, presence, tables, task_failures
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        monitors = [row for row in tables.read_monitors(follower) if task_failures.needs_host(row)]
+        monitors = [row for row in tables.read_monitors(follower) if monitor_rows.needs_host(row)]
     monitor = presence.introduce(kafka, topics, "monitor", as_json=as_json)
     present = presence.look(kafka, topics, monitors, monitor)
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from streaming.cli import runs, task_failures
+from streaming.cli import monitor_rows, runs
 from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
@@ -208,8 +208,8 @@ def look(
         file: The activator's file, if it is known.
     """
     needed = {
-        "host": any(map(task_failures.needs_host, rows)),
-        "observer": any(row.get("members") is not None for row in rows),
+        "host": any(map(monitor_rows.needs_host, rows)),
+        "observer": any(map(monitor_rows.observed, rows)),
     }
     host, observer = (
         warn_of_absence(kafka, topics, each, file=file) if is_needed else None for each, is_needed in needed.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka.admin import AclOperation
 
-from streaming.cli import activators, group_facts, tables
+from streaming.cli import activators, group_facts, monitor_rows, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.meant import did_you_mean
@@ -182,7 +182,7 @@ def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
     named = next((each.row for each in facts.activators if each.row.group is not None), None)
     if named is not None and named.group is not None:
         return group_facts.find(cluster, named.group, named.topics)
-    if facts.row is None or tables.observed(facts.row) is None:
+    if facts.row is None or monitor_rows.observed(facts.row) is None:
         return None
     found = group_facts.find(cluster, facts.name, [])  # the name of a group without an entry is its queue's
     if found.is_there or found.problem:

@@ -4,7 +4,7 @@ from itertools import islice
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from streaming.cli import queue_facts, tables
+from streaming.cli import monitor_rows, queue_facts
 from streaming.cli.lines import say
 from streaming.cli.options import confirm
 from streaming.cli.routing.queue_services import leading_to
@@ -42,10 +42,10 @@ def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bo
             err=True,
         )
     row = queue_facts.row_of(kafka, topics, queue)
-    if yes or row is None or tables.observed(row) is not None:  # an observer finds what is unread again
+    if yes or row is None or monitor_rows.observed(row) is not None:  # an observer finds what is unread again
         return
     if row["unread_messages"] > 0 or row.get("is_count_uncertain"):
-        unread = tables.unread_messages(row)
+        unread = monitor_rows.unread_messages(row)
         stay = "They stay in its topic, and no reader is started for them before another message arrives."
         confirm(f"Delete topic {queue} with {unread}?" if with_topic else f"Drop queue {queue} with {unread}? {stay}")
 

@@ -7,9 +7,9 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from streaming.cli.monitor_rows import UNCERTAIN, observed, state_name, unread_count
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.tables import UNCERTAIN, observed, state_name, unread_count
 from streaming.cli.task_failures import failure
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why

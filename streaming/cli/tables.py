@@ -1,4 +1,4 @@
-"""The output of `watch`, `queues` and `tasks`: notifications as they come, the monitors view, and running tasks."""
+"""The output of `watch` and `tasks`, and the ways in which all views are printed."""
 
 import heapq
 import json
@@ -16,15 +16,13 @@ from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
-from streaming.cli.task_failures import failures
-from streaming.core.activation.explanation import Observed
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.numbers import plural
-from streaming.core.times import date_and_time, iso_time
+from streaming.core.times import date_and_time
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system import ages, hints
-from streaming.system.ages import instant, instant_and_age, instant_utc
+from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
 from streaming.system.wrapping import columns
@@ -32,15 +30,12 @@ from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_js
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
 
-_STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
 _REASON_STYLES = {
     "MESSAGE_ARRIVED_ON_EMPTY_QUEUE": "green",
     "MESSAGES_ACCUMULATING": "yellow",
     "TIMEOUT_EXPIRED": "bold red",
 }
 
-# Queues of which one thing is true that are named.
-EXAMPLES = 3
 # From this width on, tables and lines have all columns.
 _WIDE = 110
 # Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
@@ -149,152 +144,6 @@ def _warn(line: str) -> None:
     _log.warning("%s", line)
 
 
-# The meanings of the states, for the legend below the table.
-_STATES = {
-    "INACTIVE": "nothing to receive",
-    "NOTIFIED": "a reader was requested, and has not come yet",
-    "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
-    "queue OFF": "no notification is written, and no task is started",
-    "no monitor": "no notification can be written, and no task can be started",
-}
-# The same where no monitor runs.
-_PAST = {
-    "INACTIVE": "there was nothing to receive",
-    "NOTIFIED": "a reader was requested, and had not come yet",
-    "RECEIVES_OCCURRING": "there were messages",
-}
-_DUE = "due: the instant of the next check has passed, and the monitor checks with one of its next batches"
-
-
-_ONE_MORE = (
-    "one more: of a queue whose readers report nothing, whether one more would have work, as an observer sees their "
-    "consumer group; one is requested only while it says yes"
-)
-UNCERTAIN = (
-    "reports were deleted by Kafka before the monitor has read them, so this count is uncertain until a reader finds "
-    "the queue empty"
-)
-
-
-def monitors_view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Present = NOBODY_MISSING) -> Group:
-    """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
-
-    Args:
-        rows: The rows.
-        troubles: What keeps activators from starting readers.
-        present: Who is there.
-    """
-    states = dict.fromkeys(map(state_name, rows))
-    meanings = _STATES if present.monitor else _STATES | _PAST
-    return Group(
-        monitors_table(rows, present),
-        Text(),
-        *(Sentence(f"{state}: {meanings[state]}", "dim") for state in _STATES if state in states),
-        *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
-        *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
-        *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
-        *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present.observer), *troubles)),
-        Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
-    )
-
-
-def observed(
-    row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", members_now: int | None = None
-) -> Observed | None:
-    """Returns what an observer says of the readers of a row of the monitors view; None if they report.
-
-    Args:
-        row: The row.
-        present: Who is there.
-        blind: The sentence about why no observer can see the group's messages.
-        members_now: The number of the group's members that is shown as that of now; None if it is not known.
-    """
-    if (members := row.get("members")) is None:
-        return None
-    since, as_of_ms = row.get("observer_silent_since"), present.as_of_ms
-    silent = instant_and_age(since) if since else None
-    as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
-    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now)
-
-
-def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:
-    """Yields a line about the queues whose observer should have reported. That none runs is said before the table."""
-    missing = [
-        row["queue"] for row in rows if (seen := observed(row)) is not None and seen.is_missing(row["unread_messages"])
-    ]
-    if missing and observer_runs is not False:
-        heard = "nothing has been heard of an observer since its last report, so no reader is requested."
-        if observer_runs:
-            heard = (
-                "an observer runs, but has said nothing of it for longer than the quiet window, so no reader is "
-                "requested. Does an entry of its file name the consumer group?"
-            )
-        yield printable(f"{queue_names(missing)}: {heard}")
-
-
-def queue_names(queues: Sequence[str]) -> str:
-    """Returns the names of queues for a sentence; of many, their number and the first ones."""
-    if len(queues) == 1:
-        return f"queue {queues[0]}"
-    named, more = ", ".join(queues[:EXAMPLES]), len(queues) - EXAMPLES
-    return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
-
-
-def state_name(row: dict[str, Any]) -> str:
-    """Returns the state of a row of the monitors view; for a queue without a monitor, the reason why it has none."""
-    return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
-
-
-def unread_messages(row: dict[str, Any]) -> str:
-    """Returns the count of `unread_count` with its noun."""
-    return f"{unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
-
-
-def unread_count(row: dict[str, Any]) -> str:
-    """Returns the count of unread messages of a row of the monitors view; with a question mark if it is uncertain."""
-    # Below zero while the report of a RECEIVE has come before that of the arrival.
-    return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"
-
-
-def monitors_table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> RecordTable:
-    """Returns the monitors view as a table; `queues --json` has all fields."""
-    has_tasks = any(row["max_queue_readers"] is not None for row in rows)
-    has_groups = any(map(observed, rows))
-    counts = (
-        "unread\nmessages",
-        "readers\nwaiting",
-        *(["group's\nmembers", "one\nmore"] if has_groups else []),
-        *(["tasks\nrunning"] if has_tasks else []),
-        "times\nactivated",
-    )
-    columns_of_rows = [
-        *map(Column, ("queue", "state")),
-        *(Column(name, is_number=True) for name in counts),
-        *(Column(name, is_text=True) for name in ("activated\nat (UTC)", "next check\n(UTC)")),
-    ]
-    cells = [
-        [
-            cell(row["queue"]),
-            cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
-            Text(unread_count(row)),
-            Text(str(row["tasks_waiting"])),
-            *(_group_cells(observed(row, present), row["unread_messages"]) if has_groups else []),
-            *([_tasks_cell(row)] if has_tasks else []),
-            Text(f"{row['activation_sequence']:,}"),
-            cell(instant(row["last_activated_time"])),
-            cell(_next_check(row, present)),
-        ]
-        for row in rows
-    ]
-    return RecordTable(columns_of_rows, cells)
-
-
-def _next_check(row: Mapping[str, Any], present: Present) -> str:
-    """Returns when the monitor checks a queue next. Without a monitor nobody does."""
-    at = row["next_check_time"] if present.monitor else None
-    return "due" if ages.has_passed(at) else instant(at)
-
-
 def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), grouped_by: int = 0) -> RecordTable:
     """Returns rows as a table, with the names of their fields as headings.
 
@@ -304,11 +153,11 @@ def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), gro
         grouped_by: So many fields at the beginning are the same in neighbouring rows.
     """
     columns_of_rows = [Column(name.replace("_", " "), is_text=name in texts) for name in rows[0]]
-    cells = [[cell(_word(value)) for value in row.values()] for row in rows]
+    cells = [[cell(word(value)) for value in row.values()] for row in rows]
     return RecordTable(columns_of_rows, cells, gap=2, grouped_by=grouped_by)
 
 
-def _word(value: object) -> str:
+def word(value: object) -> str:
     """Returns a value as a table has it; `--json` has the value itself."""
     if value is None:
         return "-"
@@ -342,26 +191,6 @@ def width() -> int:
 def is_narrow() -> bool:
     """Returns whether standard output has no room for all columns of a wide table."""
     return width() < _WIDE
-
-
-def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
-    """Returns the number of a consumer group's members, and whether one more would have work, as far as known."""
-    if seen is None:
-        return [Text("-"), Text("-")]
-    answer, is_late = seen.answer(unread), seen.is_running is False or seen.is_missing(unread)
-    style = "yellow" if is_late else ""
-    members = Text("unknown", style) if is_late else Text(f"{seen.members:,}")
-    return [members, Text("unknown" if answer is None else _word(answer), style)]
-
-
-def _tasks_cell(row: dict[str, Any]) -> Text:
-    """Returns the numbers of running and of allowed tasks; a failure is red, and a reached limit yellow."""
-    if row["max_queue_readers"] is None:
-        return Text("-")
-    running, most = row["tasks_running"], row["max_queue_readers"]
-    if row.get("task_failures"):
-        return Text(f"{running}/{most} failed", "bold red")
-    return Text(f"{running}/{most}", "yellow" if running >= most else "")
 
 
 def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Group:

@@ -1,8 +1,8 @@
 """Says what is wrong with the tasks of internal activation, in the sentences that all views have."""
 
-from collections.abc import Mapping
 from typing import Any
 
+from streaming.cli.monitor_rows import needs_host, observed
 from streaming.cli.present import Present
 from streaming.core.activation.explanation import when
 from streaming.core.activation.running_programs import LONG_MS
@@ -42,7 +42,7 @@ def _again(next_start: str | None, present: Present) -> str:
 def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
     """Returns the question about tasks that run for long while the monitor has heard of no RECEIVE."""
     running, since = row["tasks_running"], row["last_activated_time"]
-    is_silent = row["state"] == "NOTIFIED" and needs_host(row) and running > 0 and row.get("members") is None
+    is_silent = row["state"] == "NOTIFIED" and needs_host(row) and running > 0 and observed(row) is None
     if not is_silent or since is None or not present.monitor or present.host is False:
         return None
     if not has_passed(since, LONG_MS):
@@ -53,8 +53,3 @@ def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
         f"{plural(running, 'task')} {runs}, and nobody has called RECEIVE since {activation}: {they} report, or {they} "
         "hang? See docs/guide/reporting.md"
     )
-
-
-def needs_host(row: Mapping[str, Any]) -> bool:
-    """Returns whether a host runs the tasks of a queue, by its row of the monitors view."""
-    return row["max_queue_readers"] is not None and bool(row.get("is_activation_enabled", True))

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from streaming.cli import tables
+from streaming.cli import monitors_view, tables
 from streaming.cli.activators import Told
 from streaming.cli.demo.story import Story
 from streaming.cli.queue_show import printable_lines
@@ -137,7 +137,7 @@ def test_metrics_take_each_good_row_of_queue_monitors() -> None:
 def test_queues_shows_the_last_good_row_of_queue_monitors() -> None:
     rows = tables.read_monitors(Records("queue-monitors"))  # type: ignore[arg-type]
     screen = Screen()
-    screen.console.print(tables.monitors_table(rows), crop=False)
+    screen.console.print(monitors_view.table(rows), crop=False)
     assert [row["activation_sequence"] for row in rows if row["queue"] == GOOD] == GOOD_NUMBERS[-1:]
     [line] = [line for line in screen.lines() if line.startswith(f"{GOOD} ")]
     assert f" {len(GOOD_NUMBERS)} " in line
@@ -165,7 +165,7 @@ def test_a_queue_is_shown_by_its_name_whatever_that_is(name: str) -> None:
     row = valid_fields("queue-monitors", name, 1)
     task = valid_fields("queue-activated-tasks", name, 1)
     screen = Screen()
-    screen.console.print(tables.monitors_table([row]), crop=False)
+    screen.console.print(monitors_view.table([row]), crop=False)
     screen.console.print(tables.tasks_view([task]), crop=False)
     shown = name.replace("\u202e", "\\u202e")
     assert len([line for line in screen.lines() if line.startswith(f"{shown} ")]) == 2

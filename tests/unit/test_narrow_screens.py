@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import streaming
-from streaming.cli import maintenance, tables
+from streaming.cli import maintenance, monitors_view, tables
 from streaming.cli.activators import Told
 from streaming.cli.conversations import showing
 from streaming.cli.conversations.show import ConversationFacts
@@ -161,8 +161,8 @@ def shown(view: Callable[[], RenderableType]) -> Callable[[], None]:
 
 # Name -> what prints it, and the identifiers that it must show.
 VIEWS: dict[str, tuple[Callable[[], None], list[str]]] = {
-    "queues": (shown(lambda: tables.monitors_view(monitor_rows())), [*QUEUES, PROCEDURE, PATH]),
-    "queues, one": (shown(lambda: tables.monitors_view(monitor_rows()[:1])), [QUEUES[0], PROCEDURE, PATH]),
+    "queues": (shown(lambda: monitors_view.view(monitor_rows())), [*QUEUES, PROCEDURE, PATH]),
+    "queues, one": (shown(lambda: monitors_view.view(monitor_rows()[:1])), [QUEUES[0], PROCEDURE, PATH]),
     "tasks": (shown(lambda: tables.tasks_view(task_rows())), [*QUEUES, PROCEDURE, HOST, *(each[:8] for each in IDS)]),
     "queue show": (shown(queue), [*QUEUES[:1], PROCEDURE, HOST, PATH, *SERVICES[:1], f"{IDS[0]}/{IDS[1]}", IDS[2]]),
     "activator status": (shown(activator_status), [*QUEUES, PATH, HOST]),

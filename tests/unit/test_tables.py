@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from streaming.cli import tables
+from streaming.cli import monitor_rows, monitors_view, tables
 from streaming.cli.main import app
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.task_failures import failure
@@ -36,7 +36,7 @@ FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "re
 
 def shown(*rows: dict[str, Any], present: Present = NOBODY_MISSING) -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(tables.monitors_view(list(rows), present=present))
+    console.print(monitors_view.view(list(rows), present=present))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return str(text)
 
@@ -230,8 +230,8 @@ def test_only_an_answer_that_should_be_known_is_yellow() -> None:
         (False, idle, 0, "yellow"),
         (True, SEEN | {"one_more": None}, 3, ""),
     ):
-        seen = tables.observed(ROW | fields, Present(observer=observer_runs))
-        assert tables._group_cells(seen, unread)[1].style == style
+        seen = monitor_rows.observed(ROW | fields, Present(observer=observer_runs))
+        assert monitors_view._group_cells(seen, unread)[1].style == style
 
 
 @pytest.mark.parametrize(("fields", "observer_runs"), [(UNHEARD, True), (UNHEARD, None), (SEEN, False)])

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Message
 from rich.console import Console
 
-from streaming.cli import activators, presence, tables
+from streaming.cli import activators, monitors_view, presence
 from streaming.cli.activators import Told, absence, concerned, nobody, of_waiting, problems
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
@@ -122,7 +122,7 @@ def test_the_table_of_queues_ends_with_these_lines() -> None:
     counts = dict.fromkeys(("unread_messages", "tasks_waiting", "tasks_running", "activation_sequence"), 1)
     row = {"queue": "orders", "state": "NOTIFIED", **fields, **counts, "is_receive_enabled": True}
     console = Console(file=io.StringIO(), width=300)
-    console.print(tables.monitors_view([row], ["orders: gave up"]))
+    console.print(monitors_view.view([row], ["orders: gave up"]))
     assert "orders: gave up" in console.file.getvalue()  # type: ignore[attr-defined]
 
 

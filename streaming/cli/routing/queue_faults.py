@@ -6,6 +6,7 @@ from typing import Any
 
 from streaming.cli import activators, group_facts, presence, queue_show, tables, task_failures
 from streaming.cli.activators import Told
+from streaming.cli.monitor_rows import EXAMPLES, needs_host, observed, queue_names, unread_messages
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
@@ -65,10 +66,10 @@ def _of_unseen_groups(
 
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> list[Fault]:
     """Returns the fault of the host on which queues with internal activation depend: none runs."""
-    names = [row["queue"] for row in view if task_failures.needs_host(row)]
+    names = [row["queue"] for row in view if needs_host(row)]
     down = None
     with presence.told_if_denied("whether a host runs"):
-        down = presence.absence(kafka, topics, "host", f" ({tables.queue_names(names)})") if names else None
+        down = presence.absence(kafka, topics, "host", f" ({queue_names(names)})") if names else None
     return [] if down is None else [Fault("program down", "host", down)]
 
 
@@ -83,15 +84,15 @@ def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topi
     Raises:
         UserError: Kafka cannot be reached, or denies access.
     """
-    seen = {row["queue"]: (one, row["unread_messages"]) for row in view if (one := tables.observed(row)) is not None}
+    seen = {row["queue"]: (one, row["unread_messages"]) for row in view if (one := observed(row)) is not None}
     if not seen:
         return
-    down = presence.absence(kafka, topics, "observer", f" ({tables.queue_names([*seen])})")
+    down = presence.absence(kafka, topics, "observer", f" ({queue_names([*seen])})")
     if down is not None:
         yield Fault("program down", "observer", down)
     elif missing := [name for name, (one, unread) in seen.items() if one.is_missing(unread)]:
         why = (
-            f"it runs, but has not reported {tables.queue_names(missing)} for longer than the quiet window, so no "
+            f"it runs, but has not reported {queue_names(missing)} for longer than the quiet window, so no "
             "reader is started. Does an entry of its file name the group? Otherwise nobody watches it. If one does, "
             "/readyz or the end of its log says why; its --report-interval must be half of the monitor's "
             "--quiet-window at most"
@@ -123,7 +124,7 @@ def faults(
     for fault, queues in sorted(found.items(), key=lambda each: (-len(each[1]), each[1][0])):
         told_of[fault.kind] += 1
         if told_of[fault.kind] <= _MAX_FAULTS:
-            yield Fault(fault.kind, tables.queue_names(queues), f"{fault.problem}{more}")
+            yield Fault(fault.kind, queue_names(queues), f"{fault.problem}{more}")
 
 
 def _is_of_interest(row: Mapping[str, Any]) -> bool:
@@ -149,18 +150,18 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, pr
 def _off(rows: Sequence[dict[str, Any]]) -> Iterator[Fault]:
     """Yields the faults of queues that are OFF: one for each, or one for all of them if they are many."""
     names = [row["queue"] for row in rows]
-    if len(rows) <= tables.EXAMPLES:
+    if len(rows) <= EXAMPLES:
         for row in rows:
             show = hints.command("queue", "show", row["queue"])
-            yield Fault("queue OFF", tables.queue_names([row["queue"]]), f"{_why_off(row)} `{show}` says which it was")
+            yield Fault("queue OFF", queue_names([row["queue"]]), f"{_why_off(row)} `{show}` says which it was")
         return
     unread = sum(row["unread_messages"] for row in rows)
     is_uncertain = any(row.get("is_count_uncertain") for row in rows)
     one = rows[0] | {"queue": "QUEUE", "unread_messages": unread, "is_count_uncertain": is_uncertain}
     why = f"{_why_off(one)} All queues: `{hints.command('queues')}`"
-    yield Fault("queue OFF", tables.queue_names(names), why)
+    yield Fault("queue OFF", queue_names(names), why)
 
 
 def _why_off(row: dict[str, Any]) -> str:
     why = queue_show.explanation(QueueFacts(row["queue"], None, None, row))
-    return " ".join([f"{tables.unread_messages(row)}.", *why])
+    return " ".join([f"{unread_messages(row)}.", *why])

@@ -1,0 +1,64 @@
+"""Says what rows of the monitors view say of their queues, in the words that all commands have."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streaming.cli.present import NOBODY_MISSING, Present
+from streaming.core.activation.explanation import Observed
+from streaming.core.times import iso_time
+from streaming.system.ages import instant_and_age
+
+# Queues of which one thing is true that are named.
+EXAMPLES = 3
+UNCERTAIN = (
+    "reports were deleted by Kafka before the monitor has read them, so this count is uncertain until a reader finds "
+    "the queue empty"
+)
+
+
+def observed(
+    row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", members_now: int | None = None
+) -> Observed | None:
+    """Returns what an observer says of the readers of a row of the monitors view; None if they report.
+
+    Args:
+        row: The row.
+        present: Who is there.
+        blind: The sentence about why no observer can see the group's messages.
+        members_now: The number of the group's members that is shown as that of now; None if it is not known.
+    """
+    if (members := row.get("members")) is None:
+        return None
+    since, as_of_ms = row.get("observer_silent_since"), present.as_of_ms
+    silent = instant_and_age(since) if since else None
+    as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
+    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now)
+
+
+def needs_host(row: Mapping[str, Any]) -> bool:
+    """Returns whether a host runs the tasks of a queue, by its row of the monitors view."""
+    return row["max_queue_readers"] is not None and bool(row.get("is_activation_enabled", True))
+
+
+def queue_names(queues: Sequence[str]) -> str:
+    """Returns the names of queues for a sentence; of many, their number and the first ones."""
+    if len(queues) == 1:
+        return f"queue {queues[0]}"
+    named, more = ", ".join(queues[:EXAMPLES]), len(queues) - EXAMPLES
+    return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def state_name(row: dict[str, Any]) -> str:
+    """Returns the state of a row of the monitors view; for a queue without a monitor, the reason why it has none."""
+    return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
+
+
+def unread_messages(row: dict[str, Any]) -> str:
+    """Returns the count of `unread_count` with its noun."""
+    return f"{unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
+
+
+def unread_count(row: dict[str, Any]) -> str:
+    """Returns the count of unread messages of a row of the monitors view; with a question mark if it is uncertain."""
+    # Below zero while the report of a RECEIVE has come before that of the arrival.
+    return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"

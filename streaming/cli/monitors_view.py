@@ -1,0 +1,136 @@
+"""The output of `queues`: a table of the queue monitors, the meanings of its words, and what is wrong."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from streaming.cli.monitor_rows import UNCERTAIN, observed, queue_names, state_name, unread_count
+from streaming.cli.present import NOBODY_MISSING, Present
+from streaming.cli.tables import word
+from streaming.cli.task_failures import failures
+from streaming.core.activation.explanation import Observed
+from streaming.system import ages, hints
+from streaming.system.ages import instant
+from streaming.system.logs import printable
+from streaming.system.screens import Column, RecordTable, Sentence, cell
+
+_STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
+# The meanings of the states, for the legend below the table.
+_STATES = {
+    "INACTIVE": "nothing to receive",
+    "NOTIFIED": "a reader was requested, and has not come yet",
+    "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
+    "queue OFF": "no notification is written, and no task is started",
+    "no monitor": "no notification can be written, and no task can be started",
+}
+# The same where no monitor runs.
+_PAST = {
+    "INACTIVE": "there was nothing to receive",
+    "NOTIFIED": "a reader was requested, and had not come yet",
+    "RECEIVES_OCCURRING": "there were messages",
+}
+_DUE = "due: the instant of the next check has passed, and the monitor checks with one of its next batches"
+
+
+_ONE_MORE = (
+    "one more: of a queue whose readers report nothing, whether one more would have work, as an observer sees their "
+    "consumer group; one is requested only while it says yes"
+)
+
+
+def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Present = NOBODY_MISSING) -> Group:
+    """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
+
+    Args:
+        rows: The rows.
+        troubles: What keeps activators from starting readers.
+        present: Who is there.
+    """
+    states = dict.fromkeys(map(state_name, rows))
+    meanings = _STATES if present.monitor else _STATES | _PAST
+    return Group(
+        table(rows, present),
+        Text(),
+        *(Sentence(f"{state}: {meanings[state]}", "dim") for state in _STATES if state in states),
+        *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
+        *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
+        *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
+        *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present.observer), *troubles)),
+        Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
+    )
+
+
+def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:
+    """Yields a line about the queues whose observer should have reported. That none runs is said before the table."""
+    missing = [
+        row["queue"] for row in rows if (seen := observed(row)) is not None and seen.is_missing(row["unread_messages"])
+    ]
+    if missing and observer_runs is not False:
+        heard = "nothing has been heard of an observer since its last report, so no reader is requested."
+        if observer_runs:
+            heard = (
+                "an observer runs, but has said nothing of it for longer than the quiet window, so no reader is "
+                "requested. Does an entry of its file name the consumer group?"
+            )
+        yield printable(f"{queue_names(missing)}: {heard}")
+
+
+def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> RecordTable:
+    """Returns the monitors view as a table; `queues --json` has all fields."""
+    has_tasks = any(row["max_queue_readers"] is not None for row in rows)
+    has_groups = any(map(observed, rows))
+    counts = (
+        "unread\nmessages",
+        "readers\nwaiting",
+        *(["group's\nmembers", "one\nmore"] if has_groups else []),
+        *(["tasks\nrunning"] if has_tasks else []),
+        "times\nactivated",
+    )
+    columns_of_rows = [
+        *map(Column, ("queue", "state")),
+        *(Column(name, is_number=True) for name in counts),
+        *(Column(name, is_text=True) for name in ("activated\nat (UTC)", "next check\n(UTC)")),
+    ]
+    cells = [
+        [
+            cell(row["queue"]),
+            cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
+            Text(unread_count(row)),
+            Text(str(row["tasks_waiting"])),
+            *(_group_cells(observed(row, present), row["unread_messages"]) if has_groups else []),
+            *([_tasks_cell(row)] if has_tasks else []),
+            Text(f"{row['activation_sequence']:,}"),
+            cell(instant(row["last_activated_time"])),
+            cell(_next_check(row, present)),
+        ]
+        for row in rows
+    ]
+    return RecordTable(columns_of_rows, cells)
+
+
+def _next_check(row: Mapping[str, Any], present: Present) -> str:
+    """Returns when the monitor checks a queue next. Without a monitor nobody does."""
+    at = row["next_check_time"] if present.monitor else None
+    return "due" if ages.has_passed(at) else instant(at)
+
+
+def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
+    """Returns the number of a consumer group's members, and whether one more would have work, as far as known."""
+    if seen is None:
+        return [Text("-"), Text("-")]
+    answer, is_late = seen.answer(unread), seen.is_running is False or seen.is_missing(unread)
+    style = "yellow" if is_late else ""
+    members = Text("unknown", style) if is_late else Text(f"{seen.members:,}")
+    return [members, Text("unknown" if answer is None else word(answer), style)]
+
+
+def _tasks_cell(row: dict[str, Any]) -> Text:
+    """Returns the numbers of running and of allowed tasks; a failure is red, and a reached limit yellow."""
+    if row["max_queue_readers"] is None:
+        return Text("-")
+    running, most = row["tasks_running"], row["max_queue_readers"]
+    if row.get("task_failures"):
+        return Text(f"{running}/{most} failed", "bold red")
+    return Text(f"{running}/{most}", "yellow" if running >= most else "")
