@@ -6,13 +6,14 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from streaming.cli.monitor_rows import UNCERTAIN, observed, queue_names, state_name, unread_count
+from streaming.cli.monitor_rows import UNCERTAIN, observed, queue_names, state_name, unread_count, unread_messages
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.tables import word
 from streaming.cli.task_failures import failures
 from streaming.core.activation.explanation import Observed
+from streaming.core.numbers import plural
 from streaming.system import ages, hints
-from streaming.system.ages import instant
+from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Column, RecordTable, Sentence, cell
 
@@ -96,7 +97,7 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
     cells = [
         [
             cell(row["queue"]),
-            cell(state_name(row), _STATE_STYLES.get(state_name(row), "red")),
+            _state_cell(row),
             Text(unread_count(row)),
             Text(str(row["tasks_waiting"])),
             *(_group_cells(observed(row, present), row["unread_messages"]) if has_groups else []),
@@ -107,7 +108,56 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
         ]
         for row in rows
     ]
-    return RecordTable(columns_of_rows, cells)
+    return RecordTable(columns_of_rows, cells, narrower=_narrow_table(rows, present))
+
+
+def _narrow_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
+    """Returns the table with the readers in one column, whatever their kind, and the times below each row.
+
+    What is still too wide, because of a long name, has all below the name.
+    """
+    columns_of_rows = [
+        *map(Column, ("queue", "state")),
+        Column("unread\nmessages", is_number=True),
+        Column("readers", is_text=True),
+        Column("times", is_text=True, is_below=True),
+    ]
+    cells, lists = [], []
+    for row in rows:
+        name, state, readers = cell(row["queue"]), _state_cell(row), _readers_cell(row, present)
+        times = cell(_times(row, present), "dim")
+        cells.append([name, state, Text(unread_count(row)), readers, times])
+        words = Text.assemble(state, f", {unread_messages(row)}; readers: ", readers)
+        lists.append([name, Text.assemble(words, "; ", times) if times else words])
+    of_names = [Column("queue"), Column("state", is_text=True, is_below=True)]
+    return RecordTable(columns_of_rows, cells, narrower=RecordTable(of_names, lists))
+
+
+def _state_cell(row: dict[str, Any]) -> Text:
+    return cell(state_name(row), _STATE_STYLES.get(state_name(row), "red"))
+
+
+def _readers_cell(row: dict[str, Any], present: Present) -> Text:
+    """Returns the numbers of readers that wait, of a group's members, and of tasks, as far as there are such."""
+    seen = observed(row, present.observer)
+    parts = []
+    if seen is None or row["tasks_waiting"]:
+        parts.append(Text(f"{row['tasks_waiting']} waiting"))
+    if seen is not None:
+        _, answer = _group_cells(seen, row["unread_messages"])
+        parts.append(Text.assemble(f"{plural(seen.members, 'member')}, one more: ", answer))
+    if row["max_queue_readers"] is not None:
+        parts.append(Text.assemble("tasks ", _tasks_cell(row)))
+    return Text(", ").join(parts)
+
+
+def _times(row: dict[str, Any], present: Present) -> str:
+    """Returns how often and when a queue was activated, and when the monitor checks it next, as far as they say it."""
+    times, at = row["activation_sequence"], row["last_activated_time"]
+    parts = [f"activated {plural(times, 'time')}{f', last at {instant_utc(at)}' if at else ''}"] if times else []
+    if (check := _next_check(row, present)) != "-":
+        parts.append("next check due" if check == "due" else f"next check at {check} UTC")
+    return "; ".join(parts)
 
 
 def _next_check(row: Mapping[str, Any], present: Present) -> str:

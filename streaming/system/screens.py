@@ -76,13 +76,19 @@ class Column:
 class RecordTable:
     """Records as a table, or what becomes of it on a narrow screen.
 
-    First headings and sentences are wrapped. Then the records of each group become a table of their own. Then columns
-    with the same value in all rows are said above, and those without any are left out. At last each record becomes a
-    block of lines.
+    First headings and sentences are wrapped. Then the table with fewer columns takes its place, if there is one. Then
+    the records of each group become a table of their own. Then columns with the same value in all rows are said above,
+    and those without any are left out. At last each record becomes a block of lines.
     """
 
     def __init__(
-        self, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, gap: int = 1, grouped_by: int = 0
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Text]],
+        *,
+        gap: int = 1,
+        grouped_by: int = 0,
+        narrower: "RecordTable | None" = None,
     ) -> None:
         """Stores the records.
 
@@ -91,11 +97,13 @@ class RecordTable:
             rows: The values of each record.
             gap: The spaces between two columns, where there is room for more than one.
             grouped_by: So many columns at the left are the same in neighbouring rows.
+            narrower: The same records in fewer columns.
         """
         self._columns = columns
         self._rows = rows
         self._gap = gap
         self._grouped_by = grouped_by
+        self._narrower = narrower
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Yields the table, or what it becomes on a narrow screen."""
@@ -107,6 +115,8 @@ class RecordTable:
             yield table
         elif width >= FILE_WIDTH:
             yield self._of_widths(self._widest(), self._gap)
+        elif self._narrower is not None:
+            yield self._narrower
         elif self._grouped_by:
             yield from self._groups()
         else:
