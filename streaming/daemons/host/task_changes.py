@@ -31,3 +31,20 @@ class TaskChange:
     process_id: int | None = None
     exit_code: int | None = None
     reason: str | None = None
+
+    def line(self) -> str:
+        """Returns the event as a line for the log."""
+        if self.what is TaskEvent.STARTED:
+            how = f"started for activation {self.task.sequence}, process {self.process_id}"
+        elif self.exit_code is None:
+            how = f"failed to start: {self.reason}"
+        elif self.exit_code < 0:
+            how = f"was killed by signal {-self.exit_code}"
+        else:
+            how = f"exited with code {self.exit_code}"
+        return f"{name_of(self.task)}, task {self.task.task_id}: {how}"
+
+
+def name_of(task: StartActivatedTask) -> str:
+    """Returns how the log names a task: its queue and its procedure."""
+    return f"{task.queue}: {task.procedure_name or 'no procedure'}"

@@ -19,13 +19,14 @@ from streaming.core.maintenance.tasks import RESTART_TASK_HANDLERS
 from streaming.core.numbers import plural
 from streaming.core.times import readable_time
 from streaming.daemons.host.config import GROUP_ID, HostConfig
-from streaming.daemons.host.invocation import CannotStartError, Invocation, import_problem, invocation, require_program
+from streaming.daemons.host.deciding import Refusal, decide
+from streaming.daemons.host.invocation import Invocation, import_problem
 from streaming.daemons.host.late_tasks import LateTasks
 from streaming.daemons.host.reports import Reports
 from streaming.daemons.host.run_function import CANNOT_IMPORT
 from streaming.daemons.host.start_records import StartRecord, StartRecords
 from streaming.daemons.host.taking import NotTakenError, Taking
-from streaming.daemons.host.task_changes import TaskChange, TaskEvent
+from streaming.daemons.host.task_changes import TaskChange, TaskEvent, name_of
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
@@ -39,7 +40,6 @@ from streaming.wire.input_records import SessionEnded, TaskExited, TaskFailedToS
 from streaming.wire.output_records import StartActivatedTask
 from streaming.wire.topics import Topics
 
-_TOO_LATE = "it came too late"
 _SOONER = "a second Ctrl-C ends them now"
 
 # The line that a host prints when it begins to take tasks. Programs wait for exactly this line.
@@ -254,12 +254,12 @@ class TaskHost:
                 self._taking.commit(record, None)
                 self._say(f"record {record.offset} of {self._topics.tasks}[{record.partition}] is a repeat")
                 return
-            refusal, wanted = self._decide(record, task)
-            if wanted is None:
-                self._taking.commit(record, TaskFailedToStart(task.queue, task.task_id, reason=refusal))
-                is_told = not refusal.startswith(_TOO_LATE) or self._late.is_first()
+            wanted = decide(record, self._config.current, self._connection, wall_clock.now_ms())
+            if isinstance(wanted, Refusal):
+                self._taking.commit(record, TaskFailedToStart(task.queue, task.task_id, reason=wanted.reason))
+                is_told = not wanted.is_late or self._late.is_first()
                 (self._tell if is_told else self._on_change)(
-                    TaskChange(TaskEvent.FAILED_TO_START, task, reason=refusal)
+                    TaskChange(TaskEvent.FAILED_TO_START, task, reason=wanted.reason)
                 )
                 return
             self._taking.commit(record, TaskStarted(task.queue, task.task_id, self._name))
@@ -272,17 +272,6 @@ class TaskHost:
         self._hosted[task.task_id] = _Hosted(task, wanted)
         self._handlers.take(task.task_id, now_ms + record.expires_ms - wall_clock.now_ms(), now_ms)
         self._attend()
-
-    def _decide(self, record: StartRecord, task: StartActivatedTask) -> tuple[str, Invocation | None]:
-        """Returns why the task is refused and None, or an empty text and the program to start."""
-        if wall_clock.now_ms() >= record.expires_ms:
-            return f"{_TOO_LATE}: the monitor gave it up at {readable_time(task.expires_at)}", None
-        try:
-            wanted = invocation(self._config.current, task, self._connection)
-            require_program(wanted)
-        except CannotStartError as error:
-            return str(error), None
-        return "", wanted
 
     def _attend(self) -> None:
         """Reaps exits, sends heartbeats, starts pending tasks."""
@@ -312,7 +301,7 @@ class TaskHost:
             if error.errno in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
                 hosted.has_failed_to_start = True
-                self._say(f"{_name_of(task)} cannot be started at the moment and will be tried again: {error}")
+                self._say(f"{name_of(task)} cannot be started at the moment and will be tried again: {error}")
             else:
                 self._fail(task, str(error))
             return
@@ -379,25 +368,12 @@ class TaskHost:
         self._attend()
 
     def _those_that_run(self) -> str:
-        names = ", ".join(_name_of(hosted.task) for hosted in self._hosted.values())
+        names = ", ".join(name_of(hosted.task) for hosted in self._hosted.values())
         return f"{plural(len(self._hosted), 'running task')} ({names})"
 
     def _tell(self, change: TaskChange) -> None:
-        task = change.task
-        if change.what is TaskEvent.STARTED:
-            how = f"started for activation {task.sequence}, process {change.process_id}"
-        elif change.exit_code is None:
-            how = f"failed to start: {change.reason}"
-        elif change.exit_code < 0:
-            how = f"was killed by signal {-change.exit_code}"
-        else:
-            how = f"exited with code {change.exit_code}"
-        self._say(f"{_name_of(task)}, task {task.task_id}: {how}")
+        self._say(change.line())
         self._on_change(change)
-
-
-def _name_of(task: StartActivatedTask) -> str:
-    return f"{task.queue}: {task.procedure_name or 'no procedure'}"
 
 
 def _now_ms() -> int:
