@@ -3,12 +3,14 @@
 import json
 import logging
 import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.lines import say as say_line
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -84,11 +86,11 @@ def activator(
 
     def say(event: "ActivatorEvent") -> None:
         if event.what == READY:
-            typer.echo("activator ready")
+            say_line("activator ready")
         elif log_format is LogFormat.JSON:
             _log.info("%s: %s", event.what, event.why, extra={"fields": asdict(event)})
         else:
-            typer.echo(event.line())
+            typer.echo(logs.beside_its_time(event.line(), sys.stdout))
 
     # Ignored until its handler is set, because the default action would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

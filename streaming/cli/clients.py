@@ -149,7 +149,7 @@ def workload(
     else:
         messages = work.report(settings, kafka, topics, pace)
     reached = f"{len(messages):,} of {queue_count:,} queues"
-    typer.echo(f"{messages.total():,} messages to {reached} in {run_duration} (seed {seed})")
+    say(f"{messages.total():,} messages to {reached} in {run_duration} (seed {seed})")
 
 
 def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:

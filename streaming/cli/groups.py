@@ -71,7 +71,7 @@ def groups(
             if (denials := survey.new_denials()) is not None:
                 say(denials, err=True)
             if not (found or told or as_json):
-                typer.echo("no consumer groups that this user may see")
+                say("no consumer groups that this user may see")
             if survey.left_out != left_out and not as_json:
                 left_out = survey.left_out
                 itself = plural(left_out, "consumer group")

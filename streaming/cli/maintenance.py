@@ -22,7 +22,6 @@ from streaming.cli.options import (
 from streaming.core.times import iso_time
 from streaming.system import wall_clock
 from streaming.system.ages import instant, instant_utc
-from streaming.system.logs import printable
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
@@ -279,7 +278,7 @@ def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json:
         typer.echo(json.dumps(_task_fields(row, task)))
         return
     what = f"has failed: {task.last_error}" if has_failed else f"did {task.last_done:,}"
-    typer.echo(printable(f"{instant(task.last_run)}  {row.program} {row.instance}  {task.name} {what}"))
+    say(f"{instant(task.last_run)}  {row.program} {row.instance}  {task.name} {what}")
 
 
 def register(app: typer.Typer) -> None:

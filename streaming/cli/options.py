@@ -15,6 +15,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
+from streaming.system.wrapping import fitted
 
 
 def option(name: str, help_text: str, **more: Any) -> Any:
@@ -116,7 +117,7 @@ def confirm(question: str) -> None:
     """
     if not sys.stdin.isatty():
         raise UserError(f"{question} Add --yes: there is no terminal to ask on.")
-    typer.confirm(question, abort=True)
+    typer.confirm(fitted(f"{question} [y/N]:", sys.stdout), abort=True, show_default=False, prompt_suffix=" ")
 
 
 def kafka_properties(config: Path | None) -> dict[str, str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import typer
 
+from streaming.cli.lines import say
+
 # Several times the duration of a first start on a slow machine.
 _READY_TIMEOUT_S = 180.0
 
@@ -29,11 +31,11 @@ def prepare() -> None:
 
     java = find_java()
     if not are_fetched():
-        typer.echo("fetching the jars that Spark's Kafka connector and the broker need (once; 53 MB)")
+        say("fetching the jars that Spark's Kafka connector and the broker need (once; 53 MB)")
     broker_jars()
     archive = class_archive.path_of(java, session.local_jars(spark_jars()))
     if class_archive.is_trusted(archive):
-        typer.echo("already prepared")
+        say("already prepared")
         return
     with tempfile.TemporaryDirectory(prefix="queue-activation-prepare-") as folder:
         class_list, log_file = Path(folder, "classes"), Path(folder, "java.log")
@@ -41,7 +43,7 @@ def prepare() -> None:
             _list_classes(class_list)
         with _progress("archiving these classes"):
             class_archive.make(java, class_list, archive, log_file)
-    typer.echo("prepared")
+    say("prepared")
 
 
 def _list_classes(class_list: Path) -> None:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import typer
-
 from streaming.cli import monitor_rows, runs
 from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
@@ -256,7 +254,7 @@ def introduce(
         if sign is not None:
             present = replace(present, as_of_ms=sign.committed_ms)
             if not as_json:
-                typer.echo(as_of(sign.committed_ms, now_ms))
+                say(as_of(sign.committed_ms, now_ms))
     return present
 
 
@@ -277,7 +275,7 @@ def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
     """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
     with told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
-            typer.echo(as_of(sign.committed_ms, wall_clock.now_ms()))
+            say(as_of(sign.committed_ms, wall_clock.now_ms()))
 
 
 def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None:

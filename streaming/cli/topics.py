@@ -65,7 +65,7 @@ def topics(
         wanted = 1 if not spec.is_partitioned else partitions if spec in specs_of_queues else service_partitions
         has = found.get(spec.name, wanted)
         other = f", with {plural(has, 'partition')} instead of {wanted}" if has != wanted else ""
-        typer.echo(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
+        say(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
     for sentence in admin.other_settings(existing):
         say(f"warning: {sentence}", err=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -54,6 +54,9 @@ class JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)  # UTC, as in all views and other lines
 
+    def format(self, record: logging.LogRecord) -> str:
+        return beside_its_time(super().format(record), sys.stderr)
+
 
 def configure(log_format: LogFormat) -> None:
     """Configures the log of this process and of a JVM that it starts later."""
@@ -69,6 +72,11 @@ def configure(log_format: LogFormat) -> None:
 class _Wrapping(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return fitted(super().format(record), sys.stderr)
+
+
+def beside_its_time(line: str, stream: TextIO) -> str:
+    """Returns a line that begins with a time of day, wrapped if it goes to a terminal."""
+    return fitted(line, stream, len("14:03:12 "))
 
 
 def warn_on_screens() -> None:
@@ -102,7 +110,7 @@ def line_printer(log: logging.Logger, log_format: LogFormat, ready: str) -> Call
         elif log_format is LogFormat.JSON:
             log.info("%s", text)
         else:
-            typer.echo(f"{datetime.now(UTC):%H:%M:%S} {printable(text)}")
+            typer.echo(beside_its_time(f"{datetime.now(UTC):%H:%M:%S} {printable(text)}", sys.stdout))
 
     return say
 

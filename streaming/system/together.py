@@ -16,11 +16,14 @@ from typing import Protocol
 from streaming.system.processes import ChildProcess
 from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
 from streaming.system.threads import WatchedThread
+from streaming.system.wrapping import fitted
 
 _POLL_INTERVAL_S = 0.1
 # Longest time for a program to end after SIGTERM, several times that of a batch. After a second signal it is shorter.
 _STOP_TIMEOUT_S = 60.0
 _HURRIED_TIMEOUT_S = 10.0
+# A program that Kafka answers has ended by then.
+_SLOW_STOP_S = 5.0
 # The output of a program may stay open in a process that it has started.
 _OUTPUT_TIMEOUT_S = 1.0
 
@@ -149,7 +152,7 @@ class Together:
             hurry = signals.hurry if signals.stop.is_set() else signals.stop
             started = [program.name for program in self._programs if program.name in children]
             self._say_what_is_stopped([name for name in started if children[name].poll() is None], bool(ended))
-            stopped = [self._stop(children[name], hurry) for name in started]
+            stopped = [self._stop(name, children[name], hurry) for name in started]
             # One that is asked to end while it starts ends by the signal itself.
             return ended or next((_shell_code(code) for code in stopped if code and not is_stop_code(code)), 0)
 
@@ -161,11 +164,8 @@ class Together:
 
     def _say_what_is_stopped(self, names: Sequence[str], has_ended: bool) -> None:
         if names:
-            shortens = "Ctrl-C shortens" if has_ended else "A second Ctrl-C shortens"
-            self._write(
-                f"stopping {', then '.join(names)}. While Kafka does not answer, each takes some 10 s; none may take "
-                f"more than {_STOP_TIMEOUT_S:.0f} s. {shortens} that to {_HURRIED_TIMEOUT_S:.0f} s"
-            )
+            hurries = "Ctrl-C hurries" if has_ended else "A second Ctrl-C hurries"
+            self._write(f"stopping {', then '.join(names)}. {hurries} them")
 
     def _start(self, program: Program | Part, stack: ExitStack) -> _Running:
         if isinstance(program, Part):
@@ -198,26 +198,37 @@ class Together:
                 self._write(self._ready)
 
     def _say(self, name: str, text: str) -> None:
-        self._write(f"{name:<{self._width}} | {text}")
+        head = f"{name:<{self._width}} | "
+        self._write(head + text, len(head))
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, hang: int = 0) -> None:
         with self._lock:
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(fitted(text, sys.stdout, hang) + "\n")
             sys.stdout.flush()
 
-    def _stop(self, child: _Running, hurry: Flag) -> int:
+    def _stop(self, name: str, child: _Running, hurry: Flag) -> int:
         """Stops a program, and returns its exit code. When `hurry` is set, it is told so by a second signal."""
         child.terminate()
-        is_hurried = False
-        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        is_hurried = is_told = False
+        begin_s = time.monotonic()
+        deadline_s = begin_s + _STOP_TIMEOUT_S
         while (code := child.poll()) is None and time.monotonic() < deadline_s:
             if hurry.is_set() and not is_hurried:
                 is_hurried = True
                 child.terminate()
                 deadline_s = min(deadline_s, time.monotonic() + _HURRIED_TIMEOUT_S)
+            if time.monotonic() >= begin_s + _SLOW_STOP_S and not is_told:
+                is_told = True
+                self._say(name, _why_slow(deadline_s - time.monotonic(), is_hurried))
             time.sleep(_POLL_INTERVAL_S)
         # Kills what does not end.
         return child.stop(0.0) if code is None else code
+
+
+def _why_slow(left_s: float, is_hurried: bool) -> str:
+    """Returns the line about a program that is still not stopped."""
+    shortens = "" if is_hurried else f". Ctrl-C shortens that to {_HURRIED_TIMEOUT_S:.0f} s"
+    return f"still stopping, which takes some 10 s if Kafka does not answer. It may take {left_s:.0f} s more{shortens}"
 
 
 def _shell_code(code: int) -> int:

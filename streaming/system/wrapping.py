@@ -13,23 +13,28 @@ _PIECE = re.compile(r"""(\s*)(\(?(?:`[^`]*`|'[^']*'(?!\w)|"[^"]*"(?!\w))\S*|\S+)
 _USUAL_COLUMNS = 80
 
 
-def wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int, hang: int = 0) -> list[str]:
     """Returns a line as lines that are at most so wide. Each begins with the spaces that the first one begins with.
 
     A single piece that is wider than that has a line of its own, and the terminal breaks it.
+
+    Args:
+        text: The line.
+        width: The width in columns.
+        hang: So many more spaces are before all lines but the first.
     """
-    indent = text[: len(text) - len(text.lstrip())]
-    first, *others = spans(text, width)
+    indent = text[: len(text) - len(text.lstrip())] + " " * hang
+    first, *others = spans(text, width, hang)
     return [text[slice(*first)], *(indent + text[slice(*each)] for each in others)]
 
 
-def spans(text: str, width: int) -> list[tuple[int, int]]:
+def spans(text: str, width: int, hang: int = 0) -> list[tuple[int, int]]:
     """Returns the begin and the end of each of these lines in the text, without the spaces between two lines."""
     indent = len(text) - len(text.lstrip())
     found: list[tuple[int, int]] = []
     begin, end = 0, indent
-    for start, stop in _pieces(text, width - indent):
-        used = cell_len(text[begin:stop]) + (indent if found else 0)
+    for start, stop in _pieces(text, width - indent - hang):
+        used = cell_len(text[begin:stop]) + (indent + hang if found else 0)
         if end > begin and end > indent and used > width:
             found.append((begin, end))
             begin = start
@@ -52,12 +57,19 @@ def _pieces(text: str, width: int) -> Iterator[tuple[int, int]]:
             yield start, stop
 
 
-def fitted(text: str, stream: TextIO) -> str:
-    """Returns a text for a stream: wrapped for a terminal, unchanged for a file or a pipe."""
+def fitted(text: str, stream: TextIO, hang: int = 0) -> str:
+    """Returns a text for a stream: wrapped for a terminal, unchanged for a file or a pipe.
+
+    Args:
+        text: The text, of one or several lines.
+        stream: The stream.
+        hang: The width of the first line's head, such as a time. What is wrapped of this line goes on beside its head.
+    """
     if not stream.isatty():
         return text
     width = columns(stream)
-    return "\n".join(line for each in text.split("\n") for line in wrap(each, width))
+    first, *others = text.split("\n")
+    return "\n".join([*wrap(first, width, hang), *(line for each in others for line in wrap(each, width))])
 
 
 def columns(terminal: TextIO) -> int:

@@ -320,7 +320,7 @@ class Terminal:
 def test_many_are_ended_only_after_a_question_on_the_terminal(monkeypatch: pytest.MonkeyPatch, is_agreed: bool) -> None:
     asked: list[str] = []
 
-    def confirm(question: str, *, abort: bool) -> None:
+    def confirm(question: str, *, abort: bool, **_: object) -> None:
         asked.append(question)
         if abort and not is_agreed:
             raise typer.Abort
@@ -333,7 +333,7 @@ def test_many_are_ended_only_after_a_question_on_the_terminal(monkeypatch: pytes
     else:
         with pytest.raises(typer.Abort):
             commands._ask(endpoints, Ending("CLEANUP"))
-    assert asked == ["End 2 endpoints of 1 conversation WITH CLEANUP?"]
+    assert asked == ["End 2 endpoints of 1 conversation WITH CLEANUP? [y/N]:"]
 
 
 def test_without_a_terminal_the_agreement_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

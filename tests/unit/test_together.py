@@ -6,15 +6,17 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from streaming.system import stop_signals
+from streaming.system import stop_signals, together
 from streaming.system.stop_signals import StopSignals
 from streaming.system.together import Part, Program, Together
 from tests.support.waiting import wait_until
+from tests.unit.test_wrapped_messages import Terminal
 
 pytestmark = pytest.mark.usefixtures("kept_signals")
 
@@ -86,8 +88,7 @@ def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, monk
     assert sorted(lines[:3]) == ["a    | a ready", "b    | b ready", "long | long ready"]
     assert lines[3] == "all ready"
     [stopping] = lines[4:]
-    assert stopping.startswith("stopping b, then long, then a. ")
-    assert "none may take more than 60 s" in stopping
+    assert stopping == "stopping b, then long, then a. A second Ctrl-C hurries them"
 
 
 @pytest.mark.parametrize(
@@ -205,8 +206,43 @@ def test_after_the_end_of_one_a_first_signal_already_hurries_the_others(
     ends = Program("ends", ["/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done; exit 5"], "x")
     with Signaller(monkeypatch, "slow | asked") as signaller:
         assert run([Program("slow", ["/bin/sh", "-c", slow], "x"), ends]) == 5
-    assert "stopping slow. " in signaller.said
-    assert " s. Ctrl-C shortens that to 10 s" in signaller.said
+    assert "stopping slow. Ctrl-C hurries them\n" in signaller.said
+
+
+def test_a_program_that_does_not_stop_soon_is_told_with_a_reason_and_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "_SLOW_STOP_S", 0.2)
+    go = tmp_path / "go"
+    # Ends once it has been told of.
+    slow = f"trap 'echo asked' TERM; echo slow ready; until [ -e {go} ]; do sleep 0.05; done"
+    programs = [Program("slow", ["/bin/sh", "-c", slow], "slow ready"), waiting("a", tmp_path / "order")]
+    with Signaller(monkeypatch, "all ready") as signaller:
+
+        def end_it() -> None:
+            wait_until(lambda: "Kafka" in signaller.said, 20, "the line")
+            go.touch()
+
+        told = threading.Thread(target=end_it)
+        told.start()
+        assert run(programs) == 0
+        told.join()
+    [line] = [each for each in signaller.said.splitlines() if "Kafka" in each]
+    assert line == (
+        "slow | still stopping, which takes some 10 s if Kafka does not answer. It may take 60 s more. Ctrl-C shortens "
+        "that to 10 s"
+    )
+
+
+def test_lines_are_wrapped_on_a_terminal_beside_the_name_of_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "58")
+    long = Program("long-name", ["/bin/sh", "-c", f"echo {'many words ' * 9}; exit 3"], "never")
+    with redirect_stdout(Terminal()) as terminal:
+        assert run([long]) == 3
+    assert terminal.getvalue().splitlines()[:2] == [
+        "long-name | many words many words many words many words",
+        "            many words many words many words many words",
+    ]
 
 
 def part(name: str, order: Path, code: int = 0) -> Part:

@@ -2,20 +2,22 @@
 
 import ast
 import io
+import logging
 import os
 import pty
 import re
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 import streaming
-from streaming.cli import groups, lines, main
+from streaming.cli import groups, lines, main, options
 from streaming.cli.group_survey import Finding
 from streaming.cli.routing import routes
 from streaming.cli.routing.diagnosing import Fault
@@ -25,6 +27,7 @@ from streaming.core.observing.verdict import Verdict
 from streaming.daemons.query import running
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import embedded_broker, logs
+from streaming.system.logs import LogFormat
 from streaming.system.processes import THIS_COMMAND, own_environment
 
 IDENTIFIER = "/srv/queue-activation/production/readers/customer-orders.log"
@@ -154,16 +157,71 @@ def test_a_warning_that_is_logged_is_wrapped_too() -> None:
     assert found[:2] == [" ".join(["many"] * 12)] * 2
 
 
-def test_no_command_prints_a_message_past_this() -> None:
-    """Typer's `echo` has no width; `say` has."""
+def test_no_command_prints_a_line_past_this() -> None:
+    """Typer's `echo` has no width; `say` has. Values for programs, such as JSON, have none either."""
     root = Path(streaming.__file__).parent / "cli"
     calls = [
         f"{path.relative_to(root)}:{node.lineno}"
         for path in root.rglob("*.py")
-        if path.name not in {"lines.py", "main.py"}
+        if path.name not in {"lines.py", "main.py", "prepare.py"}
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
-        and (any(each.arg == "err" for each in node.keywords) or "stderr" in ast.dump(node.func))
-        and "say" not in ast.dump(node.func)
+        if ("stderr" in ast.dump(node.func) and "say" not in ast.dump(node.func))
+        or (ast.unparse(node.func) == "typer.echo" and not re.search(WITHOUT_A_WIDTH, ast.unparse(node.args[0])))
     ]
     assert not calls
+
+
+WITHOUT_A_WIDTH = r"^json\.dumps\(|\.as_json\(\)$|^logs\.beside_its_time\("
+
+
+def test_a_question_is_wrapped_with_its_answers(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, keyboard = Terminal(), Terminal("y\n")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "stdin", keyboard)
+    options.confirm(f"{MESSAGE}?")
+    shown = terminal.getvalue()
+    assert " ".join(shown.split()) == f"{MESSAGE}? [y/N]:"
+    assert shown.endswith(" ")
+    for line in shown.splitlines():
+        assert len(line) <= width or line.strip("; ") in {IDENTIFIER, COMMAND}
+
+
+LOG = logging.getLogger("streaming.test")
+# What prints a line to standard output or error that begins with a time.
+TIMED: dict[str, Callable[[], None]] = {
+    "a line of a host": lambda: logs.line_printer(LOG, LogFormat.TEXT, "ready")(MESSAGE),
+    "a warning in a log": lambda: LOG.warning(MESSAGE),
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+@pytest.mark.usefixtures("width")
+def test_what_is_wrapped_of_a_line_with_a_time_goes_on_beside_the_time(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        for standard in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, standard, stream)
+        with only_logged(logs._TextFormatter(logs._TEXT, "%H:%M:%S")):
+            TIMED[name]()
+    first, *others = terminal.getvalue().splitlines()
+    assert re.match(r"\d\d:\d\d:\d\d \S", first)
+    assert others
+    assert all(re.match(r" {9}\S", line) for line in others)
+    assert len(pipe.getvalue().splitlines()) == 1
+
+
+@contextmanager
+def only_logged(formatter: logging.Formatter) -> Iterator[None]:
+    """Logs to the standard error with this formatter alone while the block runs."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    LOG.addHandler(handler)
+    LOG.propagate = False
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.propagate = True

@@ -124,7 +124,7 @@ def list_conversations(
         found = showing.counts(viewed.endpoints.values(), wall_clock.now_ms())
         tables.print_rows(found, showing.counts_view, "no endpoints", as_json)
     elif not as_json and not viewed.endpoints:
-        typer.echo("no endpoints")
+        say("no endpoints")
     else:
         _print_endpoints(viewed, limit, as_json=as_json)
     if as_json:
@@ -242,7 +242,7 @@ def end(
         for line in ending.not_allowed(statement, [(row, held[key]) for key, row in viewed.endpoints.items()]):
             say(f"conversation {conversation}: {line}", err=True)
     if not endpoints:
-        typer.echo("no endpoint to end")
+        say("no endpoint to end")
         if not viewed.endpoints:
             unknown.warn(kafka, topics, service, viewed.services)
             unknown.warn(kafka, topics, far_service, viewed.services)
@@ -325,7 +325,7 @@ def transmissions(
         shown, most = [row for row, _ in rows], limit or showing.TABLE_ROWS
         tables.print_view(showing.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
-        typer.echo("nothing waits")
+        say("nothing waits")
         if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
             say(showing.where_delivered())
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import typer
 from confluent_kafka import Message
 
 from streaming.cli.command_sender import Record, send_records
@@ -203,7 +202,7 @@ def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:
         [(key, state)] = outcome.states.items()
         say(f"{key}: ended, state {state or 'gone'}")
     elif absent is None or outcome.states:
-        typer.echo(f"{len(outcome.states):,} endpoints ended")
+        say(f"{len(outcome.states):,} endpoints ended")
     if len(outcome.refused) > 1:
         say(f"{len(outcome.refused):,} statements were refused", err=True)
     if outcome.unknown and absent is not None:

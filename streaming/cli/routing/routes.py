@@ -361,7 +361,7 @@ def _running(kafka: "Cluster", topics: Topics) -> "running_faults.RunningInstanc
 
 def _end(is_faulty: bool, as_json: bool) -> NoReturn:
     if not is_faulty and not as_json:
-        typer.echo("no faults found")
+        say("no faults found")
     raise typer.Exit(1 if is_faulty else 0)
 
 
