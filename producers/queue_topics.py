@@ -74,11 +74,17 @@ def check_queue_names(queues: Iterable[str], topics: Topics) -> None:
 
 def check_service_topics(admin: Admin, topics: Topics) -> None:
     """Checks that statements of conversations can be sent; raises UserError as `check_topics` does."""
-    check_topics(admin, rights(writes=[topics.service_messages]), topics.service_messages)
+    check_topics(admin, rights(writes=[topics.service_messages]), topics.service_messages, "the topics of services")
 
 
-def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:
-    """Checks that the topics of queues and one of the monitor's exist, and that the client has its rights on them.
+def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the monitor's topics") -> None:
+    """Checks that the topics of queues and one of our own exist, and that the client has its rights on them.
+
+    Args:
+        admin: Looks for the topics.
+        rights: The topics with the rights.
+        own_topic: The one that is no queue's.
+        which: The topics to which it belongs, for the error.
 
     Raises:
         UserError: A topic does not exist, or Kafka refuses or cannot be reached.
@@ -86,14 +92,14 @@ def check_topics(admin: Admin, rights: Rights, monitor_topic: str) -> None:
     missing = rights.keys() - admin.find_topics(rights).keys()
     if not missing:
         return
-    if monitor_topic in missing:
+    if own_topic in missing:
         raise UserError(
-            f"There is no topic {monitor_topic!r}. Create the monitor's topics with "
-            f"`{hints.command('topics', servers=admin.servers, prefix=prefix_of(monitor_topic))}`."
+            f"There is no topic {own_topic!r}. Create {which} with "
+            f"`{hints.command('topics', servers=admin.servers, prefix=prefix_of(own_topic))}`."
         )
     name = min(missing)
     raise UserError(
         f"Queue {name!r} has no topic. Create it with "
-        f"`{hints.command('queue', 'create', name, servers=admin.servers, prefix=prefix_of(monitor_topic))}`, with "
+        f"`{hints.command('queue', 'create', name, servers=admin.servers, prefix=prefix_of(own_topic))}`, with "
         f"`kafka-topics.sh --create --topic {name}` or with `producers.queue_topics.create_queue_topics`."
     )

@@ -139,7 +139,7 @@ def topic_name_problem(queue: str, topics: Topics) -> str | None:
     if len(queue) > MAX_TOPIC_NAME_LENGTH:
         return f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
     if queue in topics.names():
-        return "it is the name of one of the monitor's own topics"
+        return "it is the name of a topic of the monitor or of services"
     if queue in ("", ".", "..") or not TOPIC_NAME_CHARACTERS.issuperset(queue):
         return "a topic name may contain only ASCII letters, digits, '.', '_' and '-'"
     return None

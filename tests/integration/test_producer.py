@@ -191,5 +191,5 @@ def test_creating_queue_topics_is_idempotent(monitor_topics: MonitorTopics, capl
     assert len(admin.list_topics(queue).topics[queue].partitions) == 2
     with pytest.raises(UserError, match="could not be created"):
         create_queue_topics(monitor_topics.bootstrap_servers, ["q-too-many"], partitions=1, replication_factor=9)
-    with pytest.raises(UserError, match="monitor's own topics"):
+    with pytest.raises(UserError, match="topic of the monitor or of services"):
         create_queue_topics(monitor_topics.bootstrap_servers, [Topics().arrivals], partitions=1, replication_factor=1)

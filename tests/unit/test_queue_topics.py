@@ -1,12 +1,17 @@
 """The creation of topics, with a Kafka that has some topics already."""
 
+from collections.abc import Callable
+
 import pytest
 from typer.testing import CliRunner
 
 from producers.queue_topics import create_queue_topics
+from producers.reader import QueueReader
+from producers.services import ServiceClient
 from streaming.cli import queue, queue_facts
 from streaming.cli.main import app
 from streaming.core.activation.definition import QueueDefinition
+from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, Rights
 from streaming.kafka.admin import Admin
 from streaming.wire.topics import Topics, TopicSpec
@@ -97,3 +102,22 @@ def test_topics_needs_no_right_to_see_the_numbers_of_partitions(
     done = CliRunner().invoke(app, ["topics"])
     assert done.exit_code == 0
     assert f"exists   {Topics().arrivals}\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("client", "missing", "which"),
+    [
+        (lambda: ServiceClient(SERVERS, "shop", topic_prefix="p-"), "p-service-messages", "the topics of services"),
+        (lambda: QueueReader(SERVERS, "orders", topic_prefix="p-"), "p-queue-receives", "the monitor's topics"),
+    ],
+)
+def test_a_client_without_topics_is_told_which_are_missing_and_what_creates_them(
+    client: Callable[[], object], missing: str, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Admin, "find_topics", lambda *_: {"orders": 1})
+    with pytest.raises(UserError) as refused:
+        client()
+    assert str(refused.value) == (
+        f"There is no topic '{missing}'. Create {which} with "
+        f"`queue-activation topics --bootstrap-servers {SERVERS} --topic-prefix p-`."
+    )
