@@ -1,9 +1,7 @@
 """The command `queue-activation run`: the programs of one machine, as one."""
 
 import os
-import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,17 +34,12 @@ from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
     from streaming.daemons.query.running import QueryRun
-    from streaming.daemons.query.sole_program import Kind
     from streaming.system.together import Program
 
 # The variables of options that two of the programs of services have, and that must differ.
 _DIFFERENT = ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_GROUP_ID")
 # The option of `run` that is not for the other programs, which would take the same port.
 _METRICS_PORT = "QUEUE_ACTIVATION_METRICS_PORT"
-# The programs of a `run` that was killed have ended by then: their watchdogs give them 5 s.
-_PATIENCE_S = 6.0
-_POLL_INTERVAL_S = 0.1
-_LOOK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,9 @@ def run(
     from streaming.cli import runs
     from streaming.cli.runs import Run
     from streaming.daemons.monitor.sole_monitor import MONITOR
+    from streaming.daemons.query import others_here
     from streaming.daemons.router.sole_router import ROUTER
+    from streaming.kafka.admin import Admin
     from streaming.system.processes import THIS_COMMAND
 
     if file is None and stop_programs is not None:
@@ -198,7 +193,8 @@ def run(
         _check(file)
     kafka = cluster(bootstrap_servers, kafka_config)
     if not take_over:
-        _await_others(kafka, topic_prefix, [ROUTER, MONITOR] if services or file is None else [MONITOR])
+        kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
+        others_here.await_ends(Admin(kafka), topic_prefix, kinds, say)
     if file is None:
         together = programs.of_services(*of_queries)
     else:
@@ -269,49 +265,6 @@ def _check(file: Path) -> None:
     from streaming.system import toml_file
 
     toml_file.load(file, Config)
-
-
-def _await_others(kafka: Cluster, topic_prefix: str, kinds: "Iterable[Kind]") -> None:
-    """Waits for the ends of programs of these kinds that run on this machine, as one that works will not end by itself.
-
-    Those on other machines are left to the programs themselves, which find out whether they are alive.
-
-    Raises:
-        UserError: One does not end.
-    """
-    from streaming.daemons.query.client_ids import running_here
-
-    deadline_s = time.monotonic() + _PATIENCE_S
-    for kind, member in _members(kafka, topic_prefix, kinds):
-        is_told = False
-        while (pid := running_here(member, kind.name, "run")) is not None:
-            if time.monotonic() >= deadline_s:
-                raise UserError(
-                    f"A {kind.name} works on these topics already, so nothing was started: process {pid} on this "
-                    "machine, perhaps under another `run`. If that one is a `run FILE`, leave it: it picks up the "
-                    f"changes of FILE. To replace it, end it with Ctrl-C or `kill {pid}` and try again, or add "
-                    "--take-over. To run both, give one of them its own --topic-prefix and --checkpoints."
-                )
-            if not is_told:
-                is_told = True
-                say(
-                    f"a {kind.name} works on these topics already: process {pid}. Waiting up to {_PATIENCE_S:.0f} s "
-                    "for its end"
-                )
-            time.sleep(_POLL_INTERVAL_S)
-
-
-def _members(kafka: Cluster, topic_prefix: str, kinds: "Iterable[Kind]") -> "list[tuple[Kind, str]]":
-    """Returns the client ids of the programs of these kinds; none if Kafka does not say."""
-    from streaming.kafka.admin import Admin
-
-    found: list[tuple[Kind, str]] = []
-    with suppress(UserError):
-        admin = Admin(kafka)
-        for kind in kinds:
-            members = admin.members(topic_prefix + kind.group_id, _LOOK_TIMEOUT_S)
-            found += [(kind, member.client_id) for member in members]
-    return found
 
 
 def _create_topics(kafka: Cluster, topic_prefix: str, services: bool) -> None:

@@ -42,8 +42,8 @@ def test_the_same_checkpoint_is_refused_while_its_monitor_runs_and_starts_at_onc
     monitored: Monitored, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monitored.running_process() as first:
-        said = refuses(monitored, "Another monitor runs on the same checkpoint")
-        assert f"{socket.gethostname()}_{first.pid}_checkpoint at 127.0.0.1" in said
+        said = refuses(monitored, f"process {first.pid} on this machine")
+        assert f"`kill {first.pid}`" in said
         assert "--take-over" in said
         assert first.poll() is None
         monitored.options = ["--take-over"]

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.cli import run, runs, topics
-from streaming.daemons.query import application
+from streaming.daemons.query import application, others_here
 from streaming.daemons.query.application import QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
@@ -87,7 +87,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[GroupMember]]:
     """Stands for the members of consumer groups that Kafka knows."""
     found: dict[str, list[GroupMember]] = {}
     monkeypatch.setattr(Admin, "members", lambda _, group_id, _timeout_s: found.get(group_id, []))
-    monkeypatch.setattr(run, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(others_here, "_PATIENCE_S", 0.5)
     return found
 
 
@@ -317,13 +317,13 @@ def test_a_run_after_one_that_was_killed_waits_for_the_end_of_its_monitor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     members["queue-activation-monitor"] = [member(other.pid), GroupMember("id", "elsewhere_1_monitor", "/10.0.0.1", 0)]
-    monkeypatch.setattr(run, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(others_here, "_PATIENCE_S", 60.0)
 
     def end(_: float) -> None:
         other.kill()
         other.wait()
 
-    monkeypatch.setattr(run.time, "sleep", end)
+    monkeypatch.setattr(others_here.time, "sleep", end)
     assert "a monitor works on these topics already" in run_command("run", str(file))
     assert len(started.programs) == 3
 

@@ -24,7 +24,7 @@ from streaming.cli.routing.diagnosing import Fault
 from streaming.core.observing.pictures import GroupState
 from streaming.core.observing.question import Answer
 from streaming.core.observing.verdict import Verdict
-from streaming.daemons.query import running
+from streaming.daemons.query import start_progress
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import embedded_broker, logs
 from streaming.system.logs import LogFormat
@@ -50,7 +50,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "an error": lambda: logs.report(MESSAGE),
     "a warning": lambda: lines.say(f"warning: {MESSAGE}", err=True),
     "a broker without a folder": lambda: embedded_broker.warn(MESSAGE),
-    "a hint of a start": lambda: running.say_to_user(MESSAGE),
+    "a hint of a start": lambda: start_progress.say_to_user(MESSAGE),
 }
 
 

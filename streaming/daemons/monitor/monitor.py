@@ -17,6 +17,7 @@ from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
+from streaming.daemons.query import others_here
 from streaming.daemons.query.application import Address, Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
@@ -93,6 +94,8 @@ def _placed(settings: MonitorSettings, server: MetricsServer | None) -> Iterator
     admin = Admin(cluster)
     partitions = admin.require_topics(_rights(topics))
     admin.require_group(settings.topic_prefix + GROUP_ID)
+    if not settings.takes_over:
+        others_here.await_ends(admin, topics.prefix, [MONITOR], partial(_log.warning, "%s"))
     topic_ids = admin.topic_ids(topics.inputs())
     for sentence in admin.other_settings([spec for spec in topics.specs() if spec.name in partitions]):
         _log.warning("%s", sentence)

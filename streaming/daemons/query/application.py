@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from streaming.daemons.query.running import QueryRun, returns, say_to_user
+from streaming.daemons.query import start_progress
+from streaming.daemons.query.running import QueryRun, returns
 from streaming.daemons.query.sole_program import Kind
 from streaming.spark import session
 from streaming.system import hints, stop_signals
@@ -69,7 +70,8 @@ def prepared(programs: Sequence[QueryProgram]) -> Iterator[list[QueryRun]]:
         spark, signals = stack.enter_context(_spark_session(programs))
         queries = []
         for program, prepare in zip(programs, places, strict=True):
-            with hints.about(program.kind.name):
+            name = program.kind.name
+            with hints.about(name), start_progress.told(f"preparing the {name}"):
                 queries.append(stack.enter_context(prepare(spark, signals)))
         yield queries
 
@@ -81,8 +83,8 @@ def _spark_session(programs: Sequence[QueryProgram]) -> Iterator[tuple[SparkSess
     Raises:
         UserError: Java or the jars are missing, or a size of memory is invalid.
     """
-    say_to_user("starting Spark")
-    spark = session.create([each.location for each in programs], [each.driver_memory for each in programs])
+    with start_progress.told("starting Spark"):
+        spark = session.create([each.location for each in programs], [each.driver_memory for each in programs])
     with stop_signals.taken() as signals:
         if session.is_submitted():
             session.forward_signals(STOP_SIGNALS)

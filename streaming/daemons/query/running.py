@@ -12,6 +12,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from streaming.daemons.query import start_progress
 from streaming.daemons.query.sole_program import Kind, SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.errors import UserError
@@ -24,7 +25,6 @@ from streaming.spark import class_archive, query_failure, session
 from streaming.system import logs, stop_signals
 from streaming.system.stop_signals import StopSignals
 from streaming.system.threads import WatchedThread
-from streaming.system.wrapping import fitted
 from streaming.wire.topics import Topics
 
 # Interval at which the main thread checks for a stop signal and for a query that has ended by itself.
@@ -137,9 +137,10 @@ class QueryRun:
         return query
 
     def _run_once(self) -> StreamingQuery:
-        say_to_user("starting the query; ready after its first batch")
-        query = self.start()
-        if self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S):
+        with start_progress.told(f"starting the {self.kind.name}'s query", "ready after its first batch"):
+            query = self.start()
+            is_ready = self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S)
+        if is_ready:
             class_archive.note_class_path(session.class_path(self.spark))
             self.say(self.kind.ready)
             self._await(lambda: False, query, _POLL_INTERVAL_S)
@@ -259,9 +260,3 @@ def _last_batch(query: StreamingQuery) -> int:
 def absolute(location: str) -> str:
     """Returns the full path of a local folder; Spark would resolve a relative one in its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location
-
-
-def say_to_user(progress: str) -> None:
-    """Says what a start is waiting for, on a terminal only: the log of a healthy program has no other lines."""
-    if sys.stderr.isatty():
-        sys.stderr.write(fitted(progress, sys.stderr) + "\n")

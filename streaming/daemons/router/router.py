@@ -17,6 +17,7 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.routing.conversation import Instance
+from streaming.daemons.query import others_here
 from streaming.daemons.query.application import Address, Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
@@ -103,6 +104,8 @@ def _placed(settings: RouterSettings, server: MetricsServer | None) -> Iterator[
     if problem := problem_of_partitions(topics, partitions):
         raise UserError(problem)
     admin.require_group(settings.topic_prefix + GROUP_ID)
+    if not settings.takes_over:
+        others_here.await_ends(admin, topics.prefix, [ROUTER], partial(_log.warning, "%s"))
     # Without its decisions, the state would go on with numbers that the transport does not expect.
     topic_ids = admin.topic_ids([*topics.service_inputs(), topics.service_decisions])
     for sentence in admin.other_settings([spec for spec in topics.service_specs() if spec.name in partitions]):

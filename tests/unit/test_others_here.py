@@ -1,0 +1,61 @@
+"""A second monitor or router on one machine is refused before Spark starts, with the process in its way."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.daemons.query import others_here
+from streaming.daemons.query.client_ids import client_id
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin, GroupMember
+from streaming.spark import session
+from streaming.wire.topics import Topics
+from tests.support.named_process import named_process
+from tests.support.shell import run_command
+
+
+@pytest.fixture(autouse=True)
+def kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands for a Kafka that has all topics, and for a Spark that would start."""
+    monkeypatch.setattr(others_here, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(Admin, "require_topics", lambda *_: dict.fromkeys(Topics().names(), 1))
+    for name in ("require_group", "topic_ids", "other_settings"):
+        monkeypatch.setattr(Admin, name, lambda *_: {})
+    monkeypatch.setattr(session, "create", start)
+
+
+def start(*_: object) -> None:
+    raise UserError("Spark starts")
+
+
+@pytest.fixture(params=["monitor", "router"])
+def program(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[True, False], ids=["alone", "under run"])
+def other(request: pytest.FixtureRequest, program: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Runs a process that looks like the program, and is a member of its group; yields its id."""
+    with named_process(program if request.param else "run") as process:
+        host = client_id("/").partition(f"_{os.getpid()}_")[0]
+        member = GroupMember("id", f"{host}_{process.pid}_checkpoint", "127.0.0.1", 1)
+        group = f"queue-activation-{program}"
+        monkeypatch.setattr(Admin, "members", lambda _, group_id, *__: [member] if group_id == group else [])
+        yield process.pid
+
+
+def test_a_second_one_is_refused_at_once_and_told_how_to_end_the_first(
+    program: str, other: int, tmp_path: Path
+) -> None:
+    said = " ".join(run_command(program, "--checkpoint-location", str(tmp_path / "new"), code=2).split())
+    assert f"A {program} works on these topics already, so nothing was started: process {other} on this" in said
+    assert f"end it with Ctrl-C or `kill {other}` and try again" in said
+    assert "--take-over" in said
+    assert "Spark starts" not in said
+
+
+@pytest.mark.usefixtures("other")
+def test_one_that_takes_over_starts(program: str) -> None:
+    assert "Spark starts" in run_command(program, "--take-over", code=2)

@@ -1,0 +1,31 @@
+"""A start tells its steps on a terminal while they go on. A log has none of these lines."""
+
+import io
+import sys
+
+import pytest
+
+from streaming.daemons.query import start_progress
+from tests.support.waiting import wait_until
+from tests.unit.test_wrapped_messages import Terminal
+
+
+def test_a_long_step_is_told_again_and_again_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(start_progress, "_AGAIN_S", 0.01)
+    with start_progress.told("starting Spark", "ready soon"):
+        assert terminal.getvalue().splitlines()[0] == "starting Spark; ready soon"
+        wait_until(lambda: terminal.getvalue().count("\nstill starting Spark after 0 s\n") >= 2, 20, "the lines")
+    said = terminal.getvalue()
+    with pytest.raises(ValueError, match="broken"), start_progress.told("preparing"):
+        raise ValueError("broken")
+    assert "starting Spark" not in terminal.getvalue().removeprefix(said)
+
+
+def test_a_log_has_no_line_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    with start_progress.told("starting Spark"):
+        pass
+    assert not log.getvalue()
