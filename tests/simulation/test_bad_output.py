@@ -19,7 +19,8 @@ from streaming.cli import monitors_view, tables
 from streaming.cli.activators import Told
 from streaming.cli.demo.story import Story
 from streaming.cli.queue_show import printable_lines
-from streaming.core.activation.program_starts import Notified, QueueActivator
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.start_decisions import Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.daemons.activator.notifications import decode_row
 from streaming.daemons.activator.settings import ActivatorEvent

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.notification import EventType, Notification
-from streaming.core.activation.program_starts import Action, Decision, Notified, QueueActivator
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.start_decisions import Action, Decision, Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from tests.support.agenda import Agenda

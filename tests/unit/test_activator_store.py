@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from streaming.core.activation.held_notifications import Held
-from streaming.core.activation.program_starts import Notified, QueueActivator, Seen
+from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Ended, Program
+from streaming.core.activation.start_decisions import Notified, Seen
 from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.config import ProgramEntry

@@ -15,8 +15,8 @@ from confluent_kafka import Message
 
 from producers.session_reports import SESSION_ALIVE_INTERVAL_S
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
-from streaming.core.activation.program_starts import Action
 from streaming.core.activation.settings import MAX_EVENT_NOTIFICATIONS
+from streaming.core.activation.start_decisions import Action
 from streaming.core.activation.task_handlers import REPORT_INTERVAL_MS
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor.sole_monitor import GROUP_ID

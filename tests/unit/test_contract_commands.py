@@ -23,9 +23,10 @@ from streaming.cli.routing.diagnosing import Fault
 from streaming.cli.routing.explaining import Result
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.activation.held_notifications import Held
-from streaming.core.activation.program_starts import Action, QueueActivator
+from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Ended
 from streaming.core.activation.sessions import Lease, Session
+from streaming.core.activation.start_decisions import Action
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.explanation import MAX_PASSED_OVER, Explanation, Step
 from streaming.daemons.activator.config import ProgramEntry

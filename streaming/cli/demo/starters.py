@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import ParamSpec, Self
 
 from streaming.cli.demo.timeline import Timeline
-from streaming.core.activation.program_starts import Action
+from streaming.core.activation.start_decisions import Action
 from streaming.daemons.activator.service import Activator
 from streaming.daemons.activator.settings import ActivatorEvent, ActivatorSettings
 from streaming.daemons.host.task_changes import TaskChange, TaskEvent

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from msgspec import Struct
 
 from streaming.core.activation.held_notifications import ViewRow
-from streaming.core.activation.program_starts import Notified
+from streaming.core.activation.start_decisions import Notified
 from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
 from streaming.kafka.admin import NOBODY_ANSWERS

@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from streaming.core.activation.program_starts import Action, Decision, QueueActivator
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.start_decisions import Action, Decision
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator import words

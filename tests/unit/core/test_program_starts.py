@@ -7,15 +7,9 @@ import msgspec
 import pytest
 
 from streaming.core.activation.held_notifications import SETTLE_MS, ViewRow
-from streaming.core.activation.program_starts import (
-    MAX_REMEMBERED,
-    RETRY_MS,
-    Action,
-    Decision,
-    Notified,
-    QueueActivator,
-)
+from streaming.core.activation.program_starts import MAX_REMEMBERED, RETRY_MS, QueueActivator
 from streaming.core.activation.running_programs import LONG_MS, Ended
+from streaming.core.activation.start_decisions import Action, Decision, Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 

@@ -12,13 +12,8 @@ import msgspec
 import pytest
 
 from streaming.core.activation.held_notifications import SETTLE_MS, ViewRow
-from streaming.core.activation.program_starts import (
-    RETRY_MS,
-    Action,
-    Decision,
-    Notified,
-    QueueActivator,
-)
+from streaming.core.activation.program_starts import RETRY_MS, QueueActivator
+from streaming.core.activation.start_decisions import Action, Decision, Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
 from tests.support.seeds import seeds

@@ -10,7 +10,8 @@ import pytest
 
 from streaming.core.activation import running_programs
 from streaming.core.activation.held_notifications import FRESH_MS, ViewRow
-from streaming.core.activation.program_starts import Action, Decision, QueueActivator
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.start_decisions import Action, Decision
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from tests.unit.core.test_program_starts import ACCUMULATING, POLICY, SECOND, Queue, actions

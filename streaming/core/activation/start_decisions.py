@@ -1,0 +1,67 @@
+"""The words in which an activator decides: notifications that come, those that it has acted on, and decisions."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """A record of queue-activations.
+
+    Attributes:
+        notification_id: Its id; a repeat has the same id.
+        sequence: The number of its activation. A queue that is created again starts at 1.
+        post_time: When the monitor activated the queue. `sequence` and `post_time` together identify an activation:
+            the records for all its event notifications have the same.
+        reason: Why the monitor wrote it.
+        unread: The number of unread messages at that time.
+        is_old: Whether it was written before this activator began to read.
+    """
+
+    notification_id: str
+    sequence: int
+    post_time: str
+    reason: str
+    unread: int
+    is_old: bool = False
+
+
+class Action(StrEnum):
+    """The kind of a decision."""
+
+    START = "started"
+    STOP = "stopping"
+    HOLD = "held"
+    DROP = "dropped"
+    IGNORE = "ignored"
+    EXIT = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision and its reason in words.
+
+    Attributes:
+        action: The kind of the decision.
+        why: The reason.
+        session_id: The session of the program to start or to ask to end now, or of the program that has exited.
+        notification_id: The notification that the decision is about, if any.
+    """
+
+    action: Action
+    why: str
+    session_id: str | None = None
+    notification_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A notification that was acted on; other notifications of the same activation need no action."""
+
+    notification_id: str
+    sequence: int
+    post_time: str
+
+    def is_same_activation(self, new: Notified) -> bool:
+        """Returns whether both notifications are of the same activation."""
+        return (self.sequence, self.post_time) == (new.sequence, new.post_time)
