@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -139,11 +140,19 @@ def test_a_line_of_watch_fits_into_80_columns(monkeypatch: pytest.MonkeyPatch, r
     assert all(word in line for word in ("customer-orders", "#1", "12345", reason))
 
 
-def test_help_has_whole_sentences() -> None:
-    for words in ([], ["queue"], ["conversation"], ["demo"]):
-        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80).output
-        assert "..." not in shown.partition("Commands:")[2]
-        assert all(len(line) <= 80 for line in shown.splitlines())
+def all_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from all_commands(inner, (*words, name))
+
+
+@pytest.mark.parametrize("words", [*all_commands(typer.main.get_command(app))], ids=" ".join)
+def test_help_has_whole_sentences(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80).output
+    assert "..." not in shown.partition("Commands:")[2]
+    usage, *lines = shown.splitlines()
+    assert usage.startswith("Usage: ")
+    assert all(len(line) <= 80 and not line.endswith(("...", "…")) for line in lines)
 
 
 def test_an_uncertain_count_has_a_question_mark_that_is_explained() -> None:
