@@ -139,13 +139,15 @@ def _state_cell(row: dict[str, Any]) -> Text:
 
 def _readers_cell(row: dict[str, Any], present: Present) -> Text:
     """Returns the numbers of readers that wait, of a group's members, and of tasks, as far as there are such."""
-    seen = observed(row, present.observer)
+    seen = observed(row, present)
     parts = []
     if seen is None or row["tasks_waiting"]:
         parts.append(Text(f"{row['tasks_waiting']} waiting"))
     if seen is not None:
-        _, answer = _group_cells(seen, row["unread_messages"])
-        parts.append(Text.assemble(f"{plural(seen.members, 'member')}, one more: ", answer))
+        members, answer = _group_cells(seen, row["unread_messages"])
+        counted = Text(plural(seen.members, "member"))
+        named = Text.assemble("members ", members) if _is_late(seen, row["unread_messages"]) else counted
+        parts.append(Text.assemble(named, ", one more: ", answer))
     if row["max_queue_readers"] is not None:
         parts.append(Text.assemble("tasks ", _tasks_cell(row)))
     return Text(", ").join(parts)
@@ -166,11 +168,16 @@ def _next_check(row: Mapping[str, Any], present: Present) -> str:
     return "due" if ages.has_passed(at) else instant(at)
 
 
+def _is_late(seen: Observed, unread: int) -> bool:
+    """Returns whether what an observer has said of a consumer group no longer says what is now."""
+    return seen.is_running is False or seen.is_missing(unread)
+
+
 def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
     """Returns the number of a consumer group's members, and whether one more would have work, as far as known."""
     if seen is None:
         return [Text("-"), Text("-")]
-    answer, is_late = seen.answer(unread), seen.is_running is False or seen.is_missing(unread)
+    answer, is_late = seen.answer(unread), _is_late(seen, unread)
     style = "yellow" if is_late else ""
     members = Text("unknown", style) if is_late else Text(f"{seen.members:,}")
     return [members, Text("unknown" if answer is None else word(answer), style)]

@@ -35,8 +35,8 @@ TIME = "2026-01-02 03:04:05 UTC"
 FAILING = {"failing_since": "2026-01-02T03:04:05.678Z", "failing_procedure": "read_orders", "task_failure": "no host"}
 
 
-def shown(*rows: dict[str, Any], present: Present = NOBODY_MISSING) -> str:
-    console = Console(file=io.StringIO(), width=200)
+def shown(*rows: dict[str, Any], present: Present = NOBODY_MISSING, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(monitors_view.view(list(rows), present=present))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return str(text)
@@ -250,6 +250,8 @@ def test_members_that_an_observer_saw_before_are_not_shown_as_present(
     text = shown(ROW | fields, present=Present(observer=observer_runs))
     [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
     assert line[4:6] == ["unknown", "unknown"]
+    narrow = " ".join(shown(ROW | fields, present=Present(observer=observer_runs), width=50).split())
+    assert "members unknown, one more: unknown" in narrow
 
 
 @pytest.mark.parametrize(
