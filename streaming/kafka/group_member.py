@@ -4,6 +4,7 @@ The members share the partitions of one topic. Each record takes effect once, be
 together with what the record causes.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -36,7 +37,24 @@ _FIXED = {
 # The longest wait for an answer of Kafka, so that the caller can react to a signal and ask again.
 ANSWER_TIMEOUT_S = 1.0
 
+# Longest wait for a member to leave its group. If Kafka does not answer, others wait for the end of its session.
+_LEAVE_TIMEOUT_S = 2.0
+_LEAVE_POLL_INTERVAL_S = 0.02
+
 Rebalanced = Callable[[Consumer, list[TopicPartition]], None]
+
+
+def leave(consumer: Consumer) -> None:
+    """Leaves a group at once, so that nobody takes the member for one that is there; the caller closes it then.
+
+    A consumer with an id of its own (`group.instance.id`) that is only closed stays a member until its session ends.
+    But `unsubscribe` sends the request to leave, with which the client forgets the id that the group had given it, and
+    `close` waits for the answer.
+    """
+    consumer.unsubscribe()
+    deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
+    while consumer.memberid() and time.monotonic() < deadline_s:
+        consumer.poll(_LEAVE_POLL_INTERVAL_S)
 
 
 class GroupMember:

@@ -16,6 +16,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
 from streaming.kafka.admin import NOBODY_ANSWERS
 from streaming.kafka.clients import Cluster
+from streaming.kafka.group_member import leave
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
 from streaming.system.stop_signals import GRACE_S, is_asked
@@ -29,9 +30,6 @@ from streaming.wire.output_records import MonitorState, Short
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). An activator that was killed has the same
 # instance id when it starts again, and continues at once. Another one of the group waits this long for it.
 _SESSION_TIMEOUT_MS = 10_000
-# An activator that is stopped leaves the group, so that nobody takes it for one that runs.
-_LEAVE_TIMEOUT_S = 0.5
-_LEAVE_POLL_INTERVAL_S = 0.02
 _COMMIT_INTERVAL_MS = 1_000
 # Most notifications and rows per step. They bound the delay with which exits of programs are noticed.
 _MAX_NOTIFICATIONS = 500
@@ -160,12 +158,8 @@ class Notifications:
             within(GRACE_S, self._leave)
 
     def _leave(self) -> None:
-        """Leaves the group: a consumer with its own id that is only closed stays a member until its session ends."""
         with contextlib.suppress(KafkaException):  # a member that was fenced
-            self._consumer.unsubscribe()  # commits too
-            deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
-            while self._consumer.memberid() and time.monotonic() < deadline_s:
-                self._consumer.poll(_LEAVE_POLL_INTERVAL_S)
+            leave(self._consumer)  # commits too
         self._consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -27,6 +27,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
+from streaming.kafka.group_member import leave
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms), and a busy machine may be silent for some
 # seconds.
@@ -44,8 +45,6 @@ _LOOK_INTERVAL_S = 1.0
 _LOOK_TIMEOUT_S = 2.0
 # A sign of life is committed at most this often.
 _SIGN_INTERVAL_S = 1.0
-_LEAVE_TIMEOUT_S = 2.0
-_LEAVE_POLL_INTERVAL_S = 0.02
 # Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
 
@@ -272,7 +271,7 @@ class SoleProgram:
                 self._commit_sign(consumer)
         if self._fenced is None:
             self._commit_sign(consumer)
-            self._leave(consumer)
+            leave(consumer)
 
     def _commit_sign(self, consumer: Consumer) -> None:
         sign = self._sign
@@ -356,17 +355,6 @@ class SoleProgram:
         # Two programs that start at once on a topic of several partitions may get some partitions each. The one without
         # partition 0 gives up first.
         return _PATIENCE_S * (2 if 0 in self._owned else 1)
-
-    def _leave(self, consumer: Consumer) -> None:
-        """Leaves the group: a consumer with its own id that is only closed stays a member until its session ends."""
-        consumer.unsubscribe()
-        deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
-        while time.monotonic() < deadline_s and self._is_member():
-            consumer.poll(_LEAVE_POLL_INTERVAL_S)
-
-    def _is_member(self) -> bool:
-        me = (self._checkpoint_id, self._client_id)
-        return any((each.instance_id, each.client_id) == me for each in self._members())
 
 
 def _names(members: Sequence[GroupMember]) -> str:
