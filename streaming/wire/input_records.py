@@ -196,10 +196,11 @@ class TaskExited(Struct, tag="TASK_EXITED", tag_field="type", omit_defaults=True
     task_id: Identifier
     exit_code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
     reason: str | None = None
+    interrupted: bool = False
 
     def event(self) -> events.TaskExited:
         """Returns the core's event."""
-        return events.TaskExited(self.task_id, self.exit_code)
+        return events.TaskExited(self.task_id, self.exit_code, self.reason, self.interrupted)
 
 
 class TaskFailedToStart(Struct, tag="TASK_FAILED_TO_START", tag_field="type", omit_defaults=True):
@@ -209,10 +210,11 @@ class TaskFailedToStart(Struct, tag="TASK_FAILED_TO_START", tag_field="type", om
     task_id: Identifier
     exit_code: int | None = None
     reason: str | None = None
+    interrupted: bool = False
 
     def event(self) -> events.TaskFailedToStart:
         """Returns the core's event."""
-        return events.TaskFailedToStart(self.task_id, self.reason)
+        return events.TaskFailedToStart(self.task_id, self.reason, self.interrupted)
 
 
 class ActivationFields(Struct, omit_defaults=True):

@@ -192,8 +192,8 @@ class Simulation:
         task_id = self.random.choice(list(oracle.tasks))
         kinds: list[Event] = [
             events.TaskStarted(task_id, "host"),
-            events.TaskExited(task_id, self.random.choice((0, 0, 1, -9))),
-            events.TaskFailedToStart(task_id),
+            events.TaskExited(task_id, self.random.choice((0, 0, 1, -9)), interrupted=self.random.random() < 0.2),
+            events.TaskFailedToStart(task_id, interrupted=self.random.random() < 0.2),
         ]
         return self.random.choices(kinds, (6, 3, 1))[0]
 

@@ -212,8 +212,8 @@ def random_task_event(random: Random) -> Event:
     return random.choice(
         (
             events.TaskStarted(task_id, random.choice((None, "host"))),
-            events.TaskExited(task_id, random.choice((None, 0, 1, -9))),
-            events.TaskFailedToStart(task_id),
+            events.TaskExited(task_id, random.choice((None, 0, 1, -9)), interrupted=random.random() < 0.2),
+            events.TaskFailedToStart(task_id, interrupted=random.random() < 0.2),
         )
     )
 

@@ -74,15 +74,28 @@ class Hosting:
         self._producer.flush()
 
     def reports(self, task_id: str) -> list[Report]:
-        """Returns the reports about a task and its session so far, in order, without the names of queue, task, host."""
+        """Returns the reports about a task and its session so far, in order.
+
+        They are without the names of queue, task and host, and without what a task that has exited has said.
+        """
         reports = []
         for record in self._tail.records():
             report = json.loads(record.value)
             assert record.key == report.pop("queue").encode()
             if task_id == report.pop("task_id", None) or task_id == report.pop("session_id", None):
                 report.pop("host", None)
+                if report["type"] == "TASK_EXITED":
+                    report.pop("reason")
                 reports.append(report)
         return reports
+
+    def said_at_exit(self, task_id: str) -> str:
+        """Returns what the host has reported of the output of a task that has exited."""
+        reports = [json.loads(record.value) for record in self._tail.records()]
+        [said] = [
+            each["reason"] for each in reports if each.get("task_id") == task_id and each["type"] == "TASK_EXITED"
+        ]
+        return str(said)
 
     def hosts_of(self, task_id: str) -> set[str]:
         """Returns the hosts that have reported that they run a task."""

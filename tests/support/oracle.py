@@ -109,7 +109,7 @@ class Oracle:
                 self.tasks[event.task_id] = now_ms
             case TaskExited() | TaskFailedToStart():
                 is_by_itself = isinstance(event, TaskExited) and (event.exit_code or 0) >= 0
-                self.task_ended(event.task_id, is_by_itself, is_notified, now_ms)
+                self.task_ended(event.task_id, is_by_itself, is_notified, now_ms, is_interrupted=event.interrupted)
 
     def hear_receive(self, event: Receive, is_waiting: bool, now_ms: int) -> None:
         if not (is_waiting and event.result is ReceiveResult.WAITING):
@@ -124,15 +124,17 @@ class Oracle:
             key = event.session_id, event.transaction_id
             self.open[key] = self.open.get(key, 0) + event.messages
 
-    def task_ended(self, task_id: str, is_by_itself: bool, is_notified: bool, now_ms: int) -> None:
+    def task_ended(
+        self, task_id: str, is_by_itself: bool, is_notified: bool, now_ms: int, *, is_interrupted: bool = False
+    ) -> None:
         if self.tasks.pop(task_id, None) is None:
             return
         if task_id in self.unanswered:
             self.unanswered.remove(task_id)
-            self.failures += 1
-            if not (is_by_itself and self.is_literal):
+            self.failures += 0 if is_interrupted else 1
+            if is_interrupted or not (is_by_itself and self.is_literal):
                 self.has_failed = True
-                self.paused_until_ms = now_ms + min(5 * SECOND * 2 ** (self.failures - 1), 60 * SECOND)
+                self.paused_until_ms = now_ms + min(5 * SECOND * 2 ** max(self.failures - 1, 0), 60 * SECOND)
         if not self.tasks and not is_notified:
             self.was_empty, self.began_ms, self.nobody_ms = True, None, NEVER_MS
 

@@ -21,12 +21,12 @@ def started(task_id: str, host: str | None = None) -> Event:
     return events.TaskStarted(task_id, host)
 
 
-def exited(task_id: str, exit_code: int | None = 0) -> Event:
-    return events.TaskExited(task_id, exit_code)
+def exited(task_id: str, exit_code: int | None = 0, reason: str | None = None, *, interrupted: bool = False) -> Event:
+    return events.TaskExited(task_id, exit_code, reason, interrupted)
 
 
-def failed_to_start(task_id: str, reason: str | None = None) -> Event:
-    return events.TaskFailedToStart(task_id, reason)
+def failed_to_start(task_id: str, reason: str | None = None, *, interrupted: bool = False) -> Event:
+    return events.TaskFailedToStart(task_id, reason, interrupted)
 
 
 def run_reported(timeline: Timeline, end_ms: int) -> None:

@@ -15,9 +15,10 @@ from streaming.core.activation.running_programs import Ended, Program
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config, ProgramEntry
-from streaming.daemons.activator.rows import Rows, last_line, working_directory
+from streaming.daemons.activator.rows import Rows, working_directory
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord, Store
+from streaming.system.last_line import last_line
 from streaming.wire.activator_rows import (
     MAX_LINE,
     ActivatorRow,
@@ -146,13 +147,13 @@ def test_a_step_tells_of_the_queues_that_have_changed_and_of_those_that_it_names
 def test_the_last_line_of_a_log(tmp_path: Path, content: str, line: str | None) -> None:
     log_file = tmp_path / "a.log"
     log_file.write_text(content)
-    assert last_line(log_file) == line
+    assert last_line(log_file, MAX_LINE) == line
 
 
 def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("missing", "pipe", ".", "nul\0"):
-        assert last_line(tmp_path / name) is None
+        assert last_line(tmp_path / name, MAX_LINE) is None
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     assert working_directory() == f"{tmp_path}/gone"

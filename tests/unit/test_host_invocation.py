@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from streaming.daemons.host.config import HostConfig, Procedure
 from streaming.daemons.host.invocation import CannotStartError, import_problem, invocation, require_program
 from streaming.daemons.host.run_function import CANNOT_IMPORT
+from streaming.daemons.host.task_changes import TaskChange, TaskEvent
 from streaming.wire.output_records import StartActivatedTask
 
 CONNECTION = {"QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": "kafka:9092", "QUEUE_ACTIVATION_TOPIC_PREFIX": "x-"}
@@ -137,3 +139,35 @@ def test_a_function_is_imported_as_its_tasks_would_be_and_not_called(tmp_path: P
     assert import_problem(Procedure(name="p", command="true"), {}) is None
     missing = import_problem(Procedure(name="p", function="work:function", directory=str(tmp_path / "nix")), {})
     assert "No such file or directory" in str(missing)
+
+
+def test_the_output_of_a_task_is_told_with_its_last_line_if_that_may_be_told(tmp_path: Path) -> None:
+    log_file = tmp_path / "pay.log"
+    procedure = Procedure("p", command="run", log_file=str(log_file))
+    wanted = invocation(HostConfig([procedure]), task(), CONNECTION)
+    assert wanted.output("vm:1") == f"log {log_file}"
+    log_file.write_text("Traceback\nImportError: no module\n")
+    assert wanted.output("vm:1") == f"ImportError: no module (log {log_file})"
+    secret = msgspec.structs.replace(procedure, show_last_line=False)
+    assert invocation(HostConfig([secret]), task(), CONNECTION).output("vm:1") == f"log {log_file}"
+    elsewhere = msgspec.structs.replace(procedure, log_file=None)
+    own = invocation(HostConfig([elsewhere]), task(), CONNECTION).output("vm:1")
+    assert own == "its output is in that of the host vm:1"
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (TaskChange(TaskEvent.STARTED, task(), process_id=42), "started for activation 7, process 42"),
+        (TaskChange(TaskEvent.FAILED_TO_START, task(), reason="no memory"), "failed to start: no memory"),
+        (TaskChange(TaskEvent.EXITED, task(), 42, 3), "exited with code 3"),
+        (TaskChange(TaskEvent.EXITED, task(), 42, -9), "was killed by signal 9"),
+        (
+            TaskChange(TaskEvent.EXITED, task(), 42, -15, interrupted=True),
+            "was ended with this host, killed by signal 15",
+        ),
+        (TaskChange(TaskEvent.EXITED, task(), 42, 0, interrupted=True), "was ended with this host, exit code 0"),
+    ],
+)
+def test_what_becomes_of_a_task_in_words(change: TaskChange, how: str) -> None:
+    assert change.line().partition(f"task {change.task.task_id}: ")[2] == how

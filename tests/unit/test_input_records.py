@@ -42,7 +42,9 @@ def test_messages_ignore_the_end_of_a_wait() -> None:
 def test_a_task_that_did_not_start_has_no_exit_code() -> None:
     found = event(type="TASK_FAILED_TO_START", task_id="k", exit_code=2**40, reason="no memory")
     assert found == events.TaskFailedToStart("k", "no memory")
-    assert event(type="TASK_EXITED", task_id="k", exit_code=3, reason="") == events.TaskExited("k", 3)
+    assert event(type="TASK_EXITED", task_id="k", exit_code=3, reason="") == events.TaskExited("k", 3, "")
+    stopped = event(type="TASK_EXITED", task_id="k", exit_code=-15, reason="bye", interrupted=True)
+    assert stopped == events.TaskExited("k", -15, "bye", interrupted=True)
 
 
 def test_each_event_has_a_record_that_causes_it() -> None:

@@ -149,18 +149,34 @@ class TaskStarted:
 
 @dataclass(slots=True)
 class TaskExited:
-    """An activated task has exited. Code -9 means that signal 9 killed it; None counts as an exit by itself."""
+    """An activated task has exited.
+
+    Attributes:
+        task_id: The task.
+        exit_code: -9 means that signal 9 killed it; None counts as an exit by itself.
+        reason: What more its host knows, such as the last line of its output.
+        interrupted: Whether its host has ended it, because the host itself is being stopped.
+    """
 
     task_id: str
     exit_code: int | None = None
+    reason: str | None = None
+    interrupted: bool = False
 
 
 @dataclass(slots=True)
 class TaskFailedToStart:
-    """An activated task could not be started. `reason` is the host's, if it gave one."""
+    """An activated task could not be started.
+
+    Attributes:
+        task_id: The task.
+        reason: The host's reason, if it gave one.
+        interrupted: Whether that is because the host is being stopped.
+    """
 
     task_id: str
     reason: str | None = None
+    interrupted: bool = False
 
 
 @dataclass(slots=True)

@@ -211,17 +211,23 @@ class Queue:
             why = f"it was killed by signal {-code}"
         else:
             why = f"it exited without calling RECEIVE{'' if code is None else f', with exit code {code}'}"
-        self._task_ended(event.task_id, not is_killed, why, now_ms)
+        if event.reason:
+            why += f": {event.reason}"
+        self._task_ended(event.task_id, not is_killed, why, now_ms, interrupted=event.interrupted)
 
     def _task_failed_to_start(self, event: events.TaskFailedToStart, now_ms: int) -> None:
-        self._task_ended(event.task_id, False, event.reason or "it could not be started", now_ms)
+        why = event.reason or "it could not be started"
+        self._task_ended(event.task_id, False, why, now_ms, interrupted=event.interrupted)
 
-    def _task_ended(self, task_id: str, by_itself: bool, why: str, now_ms: int) -> None:
+    def _task_ended(self, task_id: str, by_itself: bool, why: str, now_ms: int, *, interrupted: bool = False) -> None:
         if (task := self.tasks.end(task_id)) is None:
             return
-        # D9: under `literal`, the exit of all tasks is a check like any other, and no pause follows.
-        has_pause = not by_itself or self.settings.semantics is Semantics.OBSERVED
-        self.tasks.failed(task, by_itself, why, has_pause, now_ms)
+        if interrupted:
+            self.tasks.interrupted(task, now_ms)
+        else:
+            # D9: under `literal`, the exit of all tasks is a check like any other, and no pause follows.
+            has_pause = not by_itself or self.settings.semantics is Semantics.OBSERVED
+            self.tasks.failed(task, by_itself, why, has_pause, now_ms)
         if not self.tasks.running:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 

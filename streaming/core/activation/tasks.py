@@ -170,15 +170,28 @@ class Tasks:
             has_pause: Whether another start has to wait.
             now_ms: The time.
         """
-        if not 0 < self.unanswered_from <= task.sequence:
-            return  # it may have done its work
+        if self._may_have_worked(task):
+            return
         self.failures += 1
         self.is_procedure_failed = by_itself
         if has_pause:
-            self.retry_ms = now_ms + min(TASK_RETRY_MS << min(self.failures - 1, 32), MAX_TASK_RETRY_MS)
+            self.retry_ms = now_ms + self._pause_ms()
         if self.failing_since_ms == NEVER_MS:
             self.failing_since_ms = now_ms
         self._keep_failure(why[:MAX_FAILURE_LENGTH])
+
+    def interrupted(self, task: Task, now_ms: int) -> None:
+        """Schedules another start after the end of a task that says nothing about it: its host is being stopped."""
+        if not self._may_have_worked(task):
+            self.retry_ms = now_ms + self._pause_ms()
+
+    def _may_have_worked(self, task: Task) -> bool:
+        """Returns whether a RECEIVE has come since the start of a task."""
+        return not 0 < self.unanswered_from <= task.sequence
+
+    def _pause_ms(self) -> int:
+        """Returns the pause before another start, by the number of failures."""
+        return min(TASK_RETRY_MS << min(max(self.failures - 1, 0), 32), MAX_TASK_RETRY_MS)
 
     def _keep_failure(self, failure: str | None) -> None:
         longer_bytes = text_bytes(failure) - text_bytes(self.failure)

@@ -4,9 +4,7 @@
 """
 
 import json
-import os
 import socket
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,11 +16,9 @@ from streaming.daemons.activator.config import ProgramEntry, refusal_of
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord
+from streaming.system.last_line import last_line
 from streaming.system.logs import utf8
 from streaming.wire.activator_rows import MAX_LINE, ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow
-
-# The part of a log's end in which its last line is looked for.
-_END_BYTES = 4_096
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class Rows:
         if entry:
             log_file = Path(self.about.directory, log_file_of(entry.get("log_file"), self.state_directory, queue))
             row.log_file = utf8(str(log_file))
-            row.last_line = last_line(log_file) if entry.get("show_last_line", True) else None
+            row.last_line = last_line(log_file, MAX_LINE) if entry.get("show_last_line", True) else None
         return row
 
     def _empty(self, queue: str) -> ActivatorRow:
@@ -111,18 +107,3 @@ def working_directory() -> str:
         found = str(Path.cwd())
         return found if found == utf8(found) else ""
     return ""
-
-
-def last_line(path: Path) -> str | None:
-    """Returns the last line of a file that is not empty, cut to MAX_LINE characters; None if there is none."""
-    with suppress(OSError, ValueError):  # ValueError: a NUL character in the name
-        # A named pipe that nobody writes would block.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return None
-            file.seek(max(0, found.st_size - _END_BYTES))
-            lines = [line.strip() for line in file.read(_END_BYTES).decode(errors="replace").splitlines()]
-            return next((line[:MAX_LINE] for line in reversed(lines) if line), None)
-    return None

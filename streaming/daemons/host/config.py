@@ -32,6 +32,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         directory: The working directory; None: the host's. It comes first on the module path of a function.
         environment: Variables added to the host's own.
         log_file: File for the output; None: the host's output.
+        show_last_line: Whether the last line of that file is reported, and shown, when a task fails.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
     directory: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     log_file: str | None = None
+    show_last_line: bool = True
 
     def __post_init__(self) -> None:
         """Checks the values beyond their types. Each error message begins with the key."""

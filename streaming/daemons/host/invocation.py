@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from streaming.core.activation.settings import MAX_FAILURE_LENGTH
 from streaming.daemons.host.config import HostConfig, Procedure
 from streaming.daemons.host.run_function import CHECK
 from streaming.system import command_template
+from streaming.system.last_line import last_line
+from streaming.system.logs import utf8
 from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.output_records import StartActivatedTask
 
@@ -37,6 +40,7 @@ class Invocation:
         directory: The working directory; None: the host's.
         log_file: File for the output; None: the host's output.
         function: The Python function that the program runs; None for a command.
+        shows_last_line: Whether the last line of that file may be told.
     """
 
     words: list[str]
@@ -44,6 +48,19 @@ class Invocation:
     directory: Path | None
     log_file: Path | None
     function: str | None
+    shows_last_line: bool = True
+
+    def output(self, host: str) -> str:
+        """Returns where the program's output is, with its last line if that may be told.
+
+        Args:
+            host: The name of the host that runs it.
+        """
+        if self.log_file is None:
+            return f"its output is in that of the host {host}"
+        line = last_line(self.log_file, MAX_FAILURE_LENGTH) if self.shows_last_line else None
+        log = utf8(f"log {self.log_file}")
+        return log if line is None else f"{line} ({log})"
 
 
 def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping[str, str]) -> Invocation:
@@ -72,6 +89,7 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
         directory,
         Path(procedure.log_file) if procedure.log_file is not None else None,
         procedure.function,
+        procedure.show_last_line,
     )
 
 

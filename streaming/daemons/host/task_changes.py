@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from streaming.core.activation.running_programs import ending
 from streaming.wire.output_records import StartActivatedTask
 
 
@@ -24,6 +25,7 @@ class TaskChange:
         process_id: The process id; None if the task never had a process.
         exit_code: The exit code, negative if that signal ended the task; None if it has not exited.
         reason: Why the task failed to start.
+        interrupted: Whether the host has ended it, because the host itself is being stopped.
     """
 
     what: TaskEvent
@@ -31,18 +33,20 @@ class TaskChange:
     process_id: int | None = None
     exit_code: int | None = None
     reason: str | None = None
+    interrupted: bool = False
 
     def line(self) -> str:
         """Returns the event as a line for the log."""
+        return f"{name_of(self.task)}, task {self.task.task_id}: {self._how()}"
+
+    def _how(self) -> str:
         if self.what is TaskEvent.STARTED:
-            how = f"started for activation {self.task.sequence}, process {self.process_id}"
-        elif self.exit_code is None:
-            how = f"failed to start: {self.reason}"
-        elif self.exit_code < 0:
-            how = f"was killed by signal {-self.exit_code}"
-        else:
-            how = f"exited with code {self.exit_code}"
-        return f"{name_of(self.task)}, task {self.task.task_id}: {how}"
+            return f"started for activation {self.task.sequence}, process {self.process_id}"
+        if self.exit_code is None:
+            return f"failed to start: {self.reason}"
+        if self.interrupted:
+            return f"was ended with this host, {ending(self.exit_code)}"
+        return f"{'was' if self.exit_code < 0 else 'exited with'} {ending(self.exit_code).removeprefix('exit ')}"
 
 
 def name_of(task: StartActivatedTask) -> str:

@@ -187,7 +187,6 @@ class TaskHost:
             UserError: Kafka does not allow the host to read queue-tasks or to report.
         """
         self._attend()
-        self._periodic.look()
         if self._reports.denied is not None:
             raise self._reports.denied
         now_ms = _now_ms()
@@ -274,7 +273,8 @@ class TaskHost:
         self._attend()
 
     def _attend(self) -> None:
-        """Reaps exits, sends heartbeats, starts pending tasks."""
+        """Reaps exits, sends heartbeats, starts pending tasks, and does the periodic task."""
+        self._periodic.look()
         now_ms = _now_ms()
         self._reports.serve(now_ms)
         for hosted in list(self._hosted.values()):
@@ -321,17 +321,19 @@ class TaskHost:
         # The messages of a task are to blame only if it has crashed by itself.
         interrupted = self._is_ending or is_stop_code(exit_code) or self._reports.is_kafka_away
         self._reports.send(SessionEnded(task.queue, task.task_id, interrupted))
-        function = hosted.invocation.function
+        function, output = hosted.invocation.function, hosted.invocation.output(self._name)
         if function is not None and exit_code == CANNOT_IMPORT:
-            self._fail(task, f"the function {function} cannot be imported; the output of the task says why")
+            self._fail(task, f"the function {function} cannot be imported: {output}")
             return
-        self._reports.send(TaskExited(task.queue, task.task_id, exit_code))
+        # What stops the host, such as a service manager, may signal its tasks as well.
+        is_stopped = self._is_ending or (self._has_left and is_stop_code(exit_code))
+        self._reports.send(TaskExited(task.queue, task.task_id, exit_code, output, is_stopped))
         self._free(task)
-        self._tell(TaskChange(TaskEvent.EXITED, task, hosted.process.pid, exit_code))
+        self._tell(TaskChange(TaskEvent.EXITED, task, hosted.process.pid, exit_code, interrupted=is_stopped))
 
-    def _fail(self, task: StartActivatedTask, reason: str) -> None:
-        """Reports that a task that was taken has failed to start."""
-        self._reports.send(TaskFailedToStart(task.queue, task.task_id, reason=reason))
+    def _fail(self, task: StartActivatedTask, reason: str, *, interrupted: bool = False) -> None:
+        """Reports that a task that was taken has failed to start; `interrupted`: because this host is being stopped."""
+        self._reports.send(TaskFailedToStart(task.queue, task.task_id, reason=reason, interrupted=interrupted))
         self._free(task)
         self._tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=reason))
 
@@ -344,10 +346,12 @@ class TaskHost:
         if self._has_left:
             return
         self._has_left = True
+        if self._hosted:
+            self._periodic.stopping()  # first, as for the views a host that has left its group has gone
         self._records.close()
         self._taking.close()
         for task_id in self._handlers.waiting():
-            self._fail(self._hosted[task_id].task, "the host that had taken it is being stopped")
+            self._fail(self._hosted[task_id].task, "the host that had taken it is being stopped", interrupted=True)
 
     def _end_all(self) -> None:
         """Ends the running tasks: SIGTERM, then SIGKILL for those that still run after TERM_GRACE_S."""

@@ -1,12 +1,13 @@
 """Internal activation: a task that ends without a RECEIVE is started again, less and less often (D9)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from streaming.core.activation.events import Event
 from streaming.core.activation.queue_monitor import Reason, State
-from streaming.core.activation.settings import CoreSettings
+from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.times import FOREVER_MS, NEVER_MS
 from tests.support.histories import (
     COMMIT,
@@ -137,8 +138,12 @@ class TestRetries:
             (lambda task_id: exited(task_id, None), "it exited without calling RECEIVE"),
             (lambda task_id: exited(task_id, 3), "it exited without calling RECEIVE, with exit code 3"),
             (lambda task_id: exited(task_id, -9), "it was killed by signal 9"),
+            (
+                lambda task_id: exited(task_id, 1, "no database"),
+                "it exited without calling RECEIVE, with exit code 1: no database",
+            ),
         ],
-        ids=["not started", "exited", "exited with a code", "killed"],
+        ids=["not started", "exited", "exited with a code", "killed", "with the end of its output"],
     )
     @pytest.mark.parametrize("max_queue_readers", [1, 3])
     def test_each_further_failure_doubles_the_time_until_the_next_try_up_to_a_minute(
@@ -174,6 +179,40 @@ class TestRetries:
         assert timeline.started == [(0, "1.0"), (T, "2.0")]
         timeline.batch(10 * MINUTE, alter(activation=activation(max_queue_readers=2)))
         assert timeline.started[2:] == [(10 * MINUTE, "2.1")]
+
+    @pytest.mark.parametrize("semantics", Semantics)
+    @pytest.mark.parametrize("exit_code", [0, -15, None])
+    def test_a_task_that_its_host_has_ended_is_started_again_and_has_not_failed(
+        self, semantics: Semantics, exit_code: int | None
+    ) -> None:
+        timeline = with_tasks(1, settings=CoreSettings(semantics=semantics))
+        timeline.batch(0, arrived(9))
+        end = failed_to_start if exit_code is None else partial(exited, exit_code=exit_code)
+        timeline.batch(SECOND, end("1.0", interrupted=True))
+        tasks = timeline.queue.tasks
+        assert (tasks.failures, tasks.is_procedure_failed, tasks.failure) == (0, False, None)
+        timeline.run_until(SECOND + RETRY + 1)
+        pause_ms = RETRY if semantics is Semantics.OBSERVED else 0
+        assert timeline.started == [(0, "1.0"), (SECOND + pause_ms, "1.1")]
+
+    def test_the_end_of_a_host_does_not_forget_that_the_procedure_fails(self) -> None:
+        timeline = with_tasks(1)
+        timeline.batch(0, arrived(9))
+        for number in range(3):
+            failed_ms = timeline.started[-1][0] + SECOND
+            timeline.batch(failed_ms, exited(f"1.{number}", 3))
+            timeline.run_until(failed_ms + MINUTE)
+        ended_ms = timeline.started[-1][0] + SECOND
+        timeline.batch(ended_ms, exited("1.3", -15, interrupted=True))
+        assert (timeline.queue.tasks.failures, timeline.queue.next_start_ms()) == (3, ended_ms + 20 * SECOND)
+
+    def test_a_task_that_its_host_has_ended_after_a_receive_is_not_started_again(self) -> None:
+        timeline = with_tasks(1)
+        timeline.batch(0, arrived(9))
+        timeline.batch(SECOND, received(9))
+        timeline.batch(2 * SECOND, exited("1.0", -15, interrupted=True))
+        timeline.run_until(HOUR)
+        assert timeline.started == [(0, "1.0")]
 
     def test_an_activation_starts_no_task_before_its_next_try(self) -> None:
         timeline = with_tasks(1, notify(), settings=CoreSettings(external_activation_timeout_ms=6 * SECOND))
