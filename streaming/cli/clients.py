@@ -88,7 +88,7 @@ def tasks(
 ) -> None:
     """Show the running tasks of internal activation: queue, procedure, start and host of each.
 
-    Says so of tasks that no host has taken, with what to do.
+    Says so of tasks that no host has taken, with what to do, and of hosts that are stopping.
     """
     from streaming.cli import monitor_rows, presence, tables, task_failures
     from streaming.kafka.topic_follower import Start, TopicFollower
@@ -99,7 +99,7 @@ def tasks(
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         monitors = [row for row in tables.read_monitors(follower) if monitor_rows.needs_host(row)]
     monitor = presence.introduce(kafka, topics, "monitor", as_json=as_json)
-    present = presence.look(kafka, topics, monitors, monitor)
+    present = presence.look(kafka, topics, monitors, monitor, has_tasks=bool(rows))
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)
     for line in [] if as_json else task_failures.failures(monitors, present):
         say(line)

@@ -86,7 +86,8 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
         "unread\nmessages",
         "readers\nwaiting",
         *(["group's\nmembers", "one\nmore"] if has_groups else []),
-        *(["tasks\nrunning"] if has_tasks else []),
+        # What no host has taken counts too.
+        *([f"tasks\n{'requested' if present.is_without_host else 'running'}"] if has_tasks else []),
         "times\nactivated",
     )
     columns_of_rows = [
@@ -149,7 +150,7 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
         named = Text.assemble("members ", members) if _is_late(seen, row["unread_messages"]) else counted
         parts.append(Text.assemble(named, ", one more: ", answer))
     if row["max_queue_readers"] is not None:
-        parts.append(Text.assemble("tasks ", _tasks_cell(row)))
+        parts.append(Text.assemble(f"tasks {'requested ' if present.is_without_host else ''}", _tasks_cell(row)))
     return Text(", ").join(parts)
 
 

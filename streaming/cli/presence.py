@@ -5,7 +5,7 @@ committed.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from streaming.cli import monitor_rows, runs
 from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
+from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.host import config as host
 from streaming.daemons.monitor import sole_monitor
@@ -23,10 +24,12 @@ from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.system.ages import age, as_of
 from streaming.system.threads import started
 from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.service_maintenance import decode_program
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
 from streaming.wire.topics import Topics
 
@@ -61,8 +64,10 @@ _NO_SIGN = {
 }
 # The router commits a batch at least this often.
 _ROUTERS_PAUSE_MS = 10_000
-# A program is late after this many signs of life that have not come.
-_SIGNS_MISSED = 3
+# A program is late after this many signs of life that have not come, and does not run after this many records.
+_SIGNS_MISSED = _RECORDS_MISSED = 3
+# The beginning of the keys of hosts in service-maintenance.
+_HOSTS = b"host/"
 
 
 def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
@@ -195,6 +200,8 @@ def look(
     rows: Collection[Mapping[str, Any]],
     monitor: Present,
     file: str | None = None,
+    *,
+    has_tasks: bool = False,
 ) -> Present:
     """Returns who is there of those whom rows of the monitors view need; says on the standard error who is missing.
 
@@ -204,6 +211,7 @@ def look(
         rows: The rows.
         monitor: What `introduce` has found.
         file: The activator's file, if it is known.
+        has_tasks: Whether the view shows tasks, and so also which of several hosts are stopping.
     """
     needed = {
         "host": any(map(monitor_rows.needs_host, rows)),
@@ -212,7 +220,40 @@ def look(
     host, observer = (
         warn_of_absence(kafka, topics, each, file=file) if is_needed else None for each, is_needed in needed.items()
     )
-    return replace(monitor, host=host, observer=observer)
+    is_asked = needed["host"] and (host is False or has_tasks)
+    stopping = stopping_hosts(kafka, topics) if is_asked else frozenset()
+    if sentence := are_stopping(stopping):
+        say(f"{sentence}.", err=True)
+    return replace(monitor, host=host, observer=observer, stopping=stopping)
+
+
+def stopping_hosts(kafka: Cluster, topics: Topics) -> frozenset[str]:
+    """Returns the names of the hosts that are stopping, as far as they may write a record of their own.
+
+    If this user may not read the records, says so.
+    """
+    found: dict[bytes, bool] = {}
+    since_ms = wall_clock.now_ms() - _RECORDS_MISSED * DEFAULT_INTERVAL_MS
+    try:
+        with TopicFollower(kafka, [topics.service_maintenance], Start.END, since_ms=since_ms) as follower:
+            for message in follower.to_end():
+                with suppress(InvalidRecordError):
+                    value = message.value()
+                    found[message.key() or b""] = value is not None and decode_program(value).is_stopping
+    except UserError as error:
+        say(f"whether a host is stopping is unknown: {error}", err=True)
+    hosts = (key.removeprefix(_HOSTS).decode(errors="replace") for key, is_stopping in found.items() if is_stopping)
+    return frozenset(hosts)
+
+
+def are_stopping(hosts: Collection[str]) -> str:
+    """Returns the sentence about hosts that are stopping; empty if none is."""
+    if not hosts:
+        return ""
+    if len(hosts) == 1:
+        return f"host {min(hosts)} is stopping: its tasks may run to their end, and it takes no others"
+    names = ", ".join(sorted(hosts))
+    return f"hosts {names} are stopping: their tasks may run to their end, and they take no others"
 
 
 def introduce(

@@ -13,6 +13,7 @@ class Present:
         observer: Whether an observer runs.
         gone: Why no monitor keeps it up to date, as a sentence without its period.
         as_of_ms: When a monitor last left a sign of life; None: not known.
+        stopping: The names of the hosts that are stopping: they take no further task, and end those that they have.
     """
 
     monitor: bool = True
@@ -20,6 +21,12 @@ class Present:
     observer: bool | None = None
     gone: str = "No monitor runs"
     as_of_ms: int | None = None
+    stopping: frozenset[str] = frozenset()
+
+    @property
+    def is_without_host(self) -> bool:
+        """Returns whether no host runs, not even one that is stopping."""
+        return self.host is False and not self.stopping
 
 
 NOBODY_MISSING = Present()

@@ -266,7 +266,7 @@ def show(
         raise queue_facts.no_queue(kafka, topics, queue)
     file = activators.file_of(topics, {queue: facts.activators})
     monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file)
-    facts.present = look(kafka, topics, [facts.needs], monitor, file)
+    facts.present = look(kafka, topics, [facts.needs], monitor, file, has_tasks=bool(facts.tasks))
     queue_facts.ask_for_activators(kafka, topics, facts)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))

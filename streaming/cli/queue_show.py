@@ -117,9 +117,10 @@ def _last_notified(facts: QueueFacts) -> list[str]:
     row = facts.row
     if not found and row is not None and row["activation_sequence"] > 0 and not _notifications(facts):
         at = _time(row["last_activated_time"])
-        last = "" if at is None else f", the last one at {at}"
-        tasks = plural(row["activation_sequence"], "task")
-        return [f"none: it has no event notification. It has requested {tasks}{last}"]
+        last = "" if at is None else f", the last time at {at}"
+        times = plural(row["activation_sequence"], "time")
+        # A task that fails is requested again without another activation.
+        return [f"none: it has no event notification. It was activated {times} to request a task{last}"]
     return [
         f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
         for one in found
@@ -215,10 +216,12 @@ def _session(name: str, session: Session) -> str:
 def _task(row: dict[str, Any], present: Present) -> str:
     if row["is_confirmed"]:
         how = f"{'runs' if present.monitor else 'ran'} on {row['host'] or 'a host without a name'}"
+        how += ", which is stopping" if row["host"] in present.stopping else ""
     elif present.host is None:
         how = f"not taken by a host yet; does `{hints.command('host', '--config', 'FILE')}` run?"
     else:
-        how = "not taken by a host yet" if present.host else "not taken by a host: none runs"
+        nobody = f"none runs{' that would take it' if present.stopping else ''}"
+        how = "not taken by a host yet" if present.host else f"not taken by a host: {nobody}"
     if not present.monitor:
         how = f"{how}, when a monitor last wrote"
     return f"{row['task_id'][:8]}  for #{row['sequence']}  since {_time(row['start_time'])}  {how}"

@@ -197,16 +197,17 @@ def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) ->
     """Returns the running tasks for people, with what to do if no host takes them; `tasks --json` has all fields."""
     waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
     if not waiting:
-        return Group(_tasks_table(rows))
+        return Group(_tasks_table(rows, present))
     since = f"{'the first ' if len(waiting) > 1 else ''}since {instant_utc(waiting[0])}"
     what_to_do = f"Does a host run? One is started with: `{hints.command('host', '--config', 'FILE')}`"
     if present.host is not None:
-        what_to_do = "The end of the hosts' logs says why" if present.host else "None runs"
+        nobody = f"None runs{' that would take a further one' if present.stopping else ''}"
+        what_to_do = "The end of the hosts' logs says why" if present.host else nobody
     line = f"no host {'has' if present.monitor else 'had'} taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
-    return Group(_tasks_table(rows), Text(), Sentence(line, "yellow"))
+    return Group(_tasks_table(rows, present), Text(), Sentence(line, "yellow"))
 
 
-def _tasks_table(rows: list[dict[str, Any]]) -> RecordTable:
+def _tasks_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
     columns_of_rows = [
         *map(Column, ("queue", "procedure")),
         Column("activation", is_number=True),
@@ -219,9 +220,15 @@ def _tasks_table(rows: list[dict[str, Any]]) -> RecordTable:
             cell(row["procedure_name"] or "-"),
             Text(str(row["sequence"] or "-")),
             cell(instant(row["start_time"])),
-            cell(row["host"] or "-") if row["is_confirmed"] else Text("not taken yet", "yellow"),
+            _host_cell(row, present),
             cell(row["task_id"][:8]),
         ]
         for row in rows
     ]
     return RecordTable(columns_of_rows, cells)
+
+
+def _host_cell(row: Mapping[str, Any], present: Present) -> Text:
+    if not row["is_confirmed"]:
+        return Text("not taken yet", "yellow")
+    return cell(row["host"] or "-") + Text(", stopping" if row["host"] in present.stopping else "", "yellow")

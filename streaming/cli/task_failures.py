@@ -29,7 +29,8 @@ def failure(row: dict[str, Any], present: Present) -> str | None:
     if present.host is not False:
         return f"{procedure}{again}{f': {why}' if why else ''}"
     # What a host has reported is of a host that is gone.
-    return f"{procedure}{again}. No host runs{f'; the last time: {why}' if why else ''}"
+    nobody = "The host that runs is stopping" if present.stopping else "No host runs"
+    return f"{procedure}{again}. {nobody}{f'; the last time: {why}' if why else ''}"
 
 
 def _again(next_start: str | None, present: Present) -> str:
@@ -43,7 +44,7 @@ def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
     """Returns the question about tasks that run for long while the monitor has heard of no RECEIVE."""
     running, since = row["tasks_running"], row["last_activated_time"]
     is_silent = row["state"] == "NOTIFIED" and needs_host(row) and running > 0 and observed(row) is None
-    if not is_silent or since is None or not present.monitor or present.host is False:
+    if not is_silent or since is None or not present.monitor or present.is_without_host:
         return None
     if not has_passed(since, LONG_MS):
         return None

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from streaming.cli.presence import stopping_hosts
 from streaming.core.activation import task_handlers as core
 from streaming.daemons.host import start_records, taking, task_host
 from streaming.daemons.host.task_changes import TaskEvent
@@ -115,6 +116,7 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
             hosting.start("orders", name) for name in ("no_such_module", "no log", "nul\0", "killed")
         )
         assert hosting.wait_for_exit(function, 5) == [STARTED, SESSION_ENDED, exited(5)]
+        assert hosting.said_at_exit(function).endswith(f" (log {log_file})")
         for task_id, reason in refused.items():
             assert hosting.wait_for(task_id, reason=reason) == [{"type": "TASK_FAILED_TO_START", "reason": reason}]
         assert (
@@ -123,10 +125,13 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
         )
         *before, failed = hosting.wait_for(module, type="TASK_FAILED_TO_START")
         assert before == [STARTED, SESSION_ENDED]
-        assert "no_such_module:run cannot be imported" in failed["reason"]
+        assert failed["reason"].startswith("the function no_such_module:run cannot be imported: ")
+        assert f"(log {log_file})" in failed["reason"]
         assert "/no/such/folder/log" in hosting.wait_for(log, type="TASK_FAILED_TO_START")[-1]["reason"]
         assert "null byte" in hosting.wait_for(nul, type="TASK_FAILED_TO_START")[-1]["reason"]
         assert hosting.wait_for_exit(killed, -9) == [STARTED, SESSION_ENDED, exited(-9)]
+        [name] = hosting.hosts_of(killed)
+        assert hosting.said_at_exit(killed) == f"its output is in that of the host {name}"
     assert "paid" in log_file.read_text()
     assert "No module named 'no_such_module'" in log_file.read_text()
 
@@ -241,7 +246,9 @@ def test_a_start_that_lacks_resources_for_a_moment_is_tried_again(
         assert "before" in hosting.wait_for(task_id, type="TASK_FAILED_TO_START")[-1]["reason"]
         task_id = hosting.start("orders")
         hosting.wait_for(task_id, **STARTED)
-    assert "is being stopped" in hosting.wait_for(task_id, type="TASK_FAILED_TO_START")[-1]["reason"]
+    failed = hosting.wait_for(task_id, type="TASK_FAILED_TO_START")[-1]
+    assert "is being stopped" in failed["reason"]
+    assert failed["interrupted"]
 
 
 def test_two_hosts_share_the_work(make_hosting: Callable[[int], Hosting], tmp_path: Path) -> None:
@@ -321,14 +328,18 @@ def test_sigterm_waits_for_running_tasks_and_leaves_others_to_other_hosts(hostin
         running = hosting.start("orders")
         pid_of(tmp_path, running)
         waiting = hosting.start("orders", "q")
+        hosting.wait_for(running, **STARTED)
+        assert not stopping_hosts(hosting.cluster, hosting.topics)
         os.kill(first.process.pid, signal.SIGTERM)
         first.wait_for_line("stopping: 1 running task (orders: p) may take up to 30s to end")
+        assert stopping_hosts(hosting.cluster, hosting.topics) == hosting.hosts_of(running)
         with hosting.host():
             assert hosting.wait_for_exit(waiting) == [STARTED, SESSION_ENDED, exited(0)]
         assert first.process.poll() is None
         (tmp_path / "end").touch()
         assert hosting.wait_for_exit(running) == [STARTED, SESSION_ENDED, exited(0)]
         assert first.process.wait(10) == 0
+        assert not stopping_hosts(hosting.cluster, hosting.topics)
         assert re.match(r"host ready\n\d\d:\d\d:\d\d orders: p, task ", first.log())
 
 
@@ -339,7 +350,7 @@ def test_a_second_signal_or_the_stop_timeout_ends_running_tasks(hosting: Hosting
         pid_of(tmp_path, task_id)
         host.process.stop()
     assert host.process.poll() == 0
-    assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15)]
+    assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15) | {"interrupted": True}]
     hosting.configure(gated(tmp_path))
     with hosting.host_process() as host:
         task_id = hosting.start("orders")
@@ -348,7 +359,7 @@ def test_a_second_signal_or_the_stop_timeout_ends_running_tasks(hosting: Hosting
         host.wait_for_line("stopping: 1 running task (orders: p)")
         os.kill(host.process.pid, signal.SIGTERM)
         assert host.process.wait(10) == 0
-    assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15)]
+    assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15) | {"interrupted": True}]
 
 
 def test_reports_wait_until_kafka_is_back(java_and_jars: None, tmp_path: Path) -> None:  # noqa: ARG001

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 from typer.testing import CliRunner
 
 from streaming.cli import presence, tables
@@ -16,11 +18,13 @@ from streaming.cli.main import app
 from streaming.cli.present import Present
 from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.routing.definitions import Definitions
+from streaming.errors import UserError
 from streaming.kafka import topic_follower
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.ages import age, as_of
+from streaming.wire.service_maintenance import ProgramRow, encode_program
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT, parse
 from tests.support.routing_scene import scene, service
@@ -40,6 +44,13 @@ class Kafka:
         self.members: Any = [object()]
         self.signs: dict[str, str | int | None] = {"monitor": None, "router": None}
         self.refusal: Exception | None = None
+        self.maintenance: list[Message] | UserError = []
+
+    def follow(self, _cluster: Cluster, topics: list[str], _start: object, *, since_ms: int) -> Any:
+        assert (topics, since_ms) == (["p-service-maintenance"], NOW_MS - 15_000)
+        if isinstance(self.maintenance, UserError):
+            raise self.maintenance
+        return nullcontext(SimpleNamespace(to_end=lambda: self.maintenance))
 
     def monitor_committed(self, ago_ms: int, next_within_ms: int = 10_000) -> None:
         self.signs["monitor"] = json.dumps({"committed_ms": NOW_MS - ago_ms, "next_within_ms": next_within_ms})
@@ -69,6 +80,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setattr(Admin, "members", found.find_members)
     monkeypatch.setattr(Admin, "newest_ms", found.find_newest)
     monkeypatch.setattr(Admin, "committed_text", found.find_committed)
+    monkeypatch.setattr(presence, "TopicFollower", found.follow)
     monkeypatch.setattr(time, "time_ns", lambda: NOW_MS * 1_000_000)
     return found
 
@@ -303,6 +315,49 @@ def test_views_say_that_a_program_does_not_run_which_one_of_their_queues_needs( 
     assert (f"`queue-activation {'observe' if program == 'observer' else 'host'} --config FILE`" in err) == (
         runs is False
     )
+
+
+class TestHostsThatAreStopping:
+    """A host that is stopping has left its group, and its tasks still run."""
+
+    ROW = PLAIN | {"max_queue_readers": 2, "is_activation_enabled": True}
+
+    @staticmethod
+    def record(instance: str, *, is_stopping: bool, program: str = "host") -> Message:
+        row = ProgramRow(program, instance, 5_000, "2026-01-31T12:00:00.000Z", [], [], is_stopping=is_stopping)
+        return Message(key=f"{program}/{instance}".encode(), value=encode_program(row))
+
+    def look(self, *, has_tasks: bool = False) -> Present:
+        return presence.look(Cluster("localhost:1"), TOPICS, [self.ROW], Present(), has_tasks=has_tasks)
+
+    def test_they_are_named(self, kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
+        kafka.members = []
+        kafka.maintenance = [
+            self.record("vm:1", is_stopping=False),
+            self.record("vm:2", is_stopping=True),
+            self.record("vm:1", is_stopping=True),
+            self.record("vm:3", is_stopping=True),
+            self.record("vm:4", is_stopping=False),
+            Message(key=b"host/vm:3", value=None),
+            Message(key=b"host/vm:5", value=b"no JSON"),
+        ]
+        assert self.look() == Present(host=False, stopping=frozenset({"vm:1", "vm:2"}))
+        absence, stopping = capsys.readouterr().err.splitlines()
+        assert absence.startswith("no host is in the consumer group")
+        assert stopping == ("hosts vm:1, vm:2 are stopping: their tasks may run to their end, and they take no others.")
+        one = presence.are_stopping({"vm:1"})
+        assert one == "host vm:1 is stopping: its tasks may run to their end, and it takes no others"
+
+    def test_beside_one_that_runs_only_views_of_tasks_look_for_them(self, kafka: Kafka) -> None:
+        kafka.maintenance = [self.record("vm:1", is_stopping=True)]
+        assert self.look() == Present(host=True)
+        assert self.look(has_tasks=True) == Present(host=True, stopping=frozenset({"vm:1"}))
+
+    def test_who_may_not_read_their_records_is_told_so(self, kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
+        for error in (RightMissingError("no right."), UserError("Topics are missing.")):
+            kafka.maintenance = error
+            assert self.look(has_tasks=True) == Present(host=True)
+            assert capsys.readouterr().err == f"whether a host is stopping is unknown: {error}\n"
 
 
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from streaming.cli import activators, group_facts, tables
+from streaming.cli import activators, group_facts, presence, tables
 from streaming.cli.activators import Told, absence
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.queue_facts import QueueFacts
@@ -138,7 +138,9 @@ class TestHosts:
 
     ROW = row(task_failures=4, failing_procedure="read", task_failure="no entry for it", max_queue_readers=2)
 
-    def find(self, monkeypatch: pytest.MonkeyPatch, members: Any, *rows: dict[str, Any]) -> list[Fault]:
+    def find(
+        self, monkeypatch: pytest.MonkeyPatch, members: Any, *rows: dict[str, Any], stopping: str = ""
+    ) -> list[Fault]:
         def find_members(_admin: Admin, group: str, _timeout_s: float) -> list[GroupMember]:
             is_host = group.endswith("-host")
             if is_host and isinstance(members, Exception):
@@ -149,6 +151,7 @@ class TestHosts:
         monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
         monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
         monkeypatch.setattr(activators, "read", lambda *_: {})
+        monkeypatch.setattr(presence, "stopping_hosts", lambda *_: frozenset(stopping.split()))
         return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
 
     def test_that_none_runs_is_told_once_with_the_command_that_starts_one(
@@ -164,6 +167,13 @@ class TestHosts:
             failing.problem
             == "procedure read has failed 4 times in a row. No host runs; the last time: no entry for it"
         )
+
+    def test_one_that_is_stopping_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        down, failing = self.find(monkeypatch, 0, self.ROW, stopping="vm:1")
+        stopping = "host vm:1 is stopping: its tasks may run to their end, and it takes no others"
+        assert down.problem.endswith(f"`queue-activation host --config FILE`. {stopping}")
+        nobody = "The host that runs is stopping; the last time: no entry for it"
+        assert failing.problem.endswith(f"failed 4 times in a row. {nobody}")
 
     def test_one_that_runs_or_is_not_needed_is_not_missed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         [failing] = self.find(monkeypatch, 1, self.ROW)

@@ -274,6 +274,10 @@ def test_a_task_that_no_host_takes_waits_for_nobody_if_none_runs() -> None:
     ):
         facts = QueueFacts("orders", 1, None, OFF, tasks=[task | {"is_confirmed": False}], present=Present(host=host))
         assert lines_of(facts)["tasks"].endswith(said)
+    facts.present = Present(host=False, stopping=frozenset({"vm:1"}))
+    assert lines_of(facts)["tasks"].endswith("not taken by a host: none runs that would take it")
+    facts.tasks = [task | {"is_confirmed": True, "host": "vm:1"}]
+    assert lines_of(facts)["tasks"].endswith("runs on vm:1, which is stopping")
 
 
 def test_without_a_monitor_procedure_and_tasks_are_as_the_last_one_has_left_them() -> None:
@@ -321,8 +325,8 @@ def test_a_queue_without_event_notifications_says_what_its_activations_were_inst
     row = OFF | {"max_queue_readers": 1, "last_activated_time": "2026-01-02T03:04:05.678Z"}
     shown_as = lines_of(QueueFacts("orders", 1, definition, row))["last notified"]
     assert (
-        shown_as
-        == "none: it has no event notification. It has requested 2 tasks, the last one at 2026-01-02 03:04:05 UTC"
+        shown_as == "none: it has no event notification. It was activated 2 times to request a task, the last time at "
+        "2026-01-02 03:04:05 UTC"
     )
     assert lines_of(QueueFacts("orders", 1, definition, row | {"activation_sequence": 0}))["last notified"] == "none"
     assert lines_of(QueueFacts("orders", 1, None, row))["last notified"] == "none"

@@ -269,6 +269,34 @@ def test_tasks_says_of_tasks_that_no_host_has_taken_whether_one_runs(host: bool 
     assert f"no host has taken 1 task, since {TIME}. {said}" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_tasks_says_which_hosts_are_stopping() -> None:
+    task = {"queue": "q", "procedure_name": "p", "sequence": 1, "start_time": "2026-01-02T03:04:05.678Z"}
+    taken = [task | {"is_confirmed": True, "task_id": host, "host": host} for host in ("vm:1", "vm:2")]
+    asked = task | {"is_confirmed": False, "task_id": "t", "host": None}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(tables.tasks_view([*taken, asked], Present(host=False, stopping=frozenset({"vm:1"}))))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "vm:1, stopping" in text
+    assert "vm:2, stopping" not in text
+    assert "None runs that would take a further one" in text
+
+
+@pytest.mark.parametrize(
+    ("present", "heading"),
+    [
+        (Present(), "running"),
+        (Present(host=True), "running"),
+        (Present(host=False), "requested"),
+        (Present(host=False, stopping=frozenset({"vm:1"})), "running"),
+    ],
+)
+def test_tasks_that_no_host_can_have_taken_are_not_called_running(present: Present, heading: str) -> None:
+    row = ROW | {"max_queue_readers": 3, "tasks_running": 1}
+    assert shown(row, present=present).splitlines()[1].split().count(heading) == 1
+    narrow = " ".join(shown(row, present=present, width=50).split())
+    assert f"tasks {'requested ' if heading == 'requested' else ''}1/3" in narrow
+
+
 PASSED, TO_COME = "2026-01-02T03:04:25.678Z", "9999-01-02T03:04:25.678Z"
 
 
@@ -317,6 +345,7 @@ def test_without_a_monitor_the_legend_says_what_was() -> None:
         ({}, Present(), True),
         ({}, Present(host=True), True),
         ({}, Present(host=False), False),
+        ({}, Present(host=False, stopping=frozenset({"vm:1"})), True),
         ({}, Present(monitor=False), False),
         ({"state": "RECEIVES_OCCURRING"}, Present(), False),
         ({"tasks_running": 0}, Present(), False),

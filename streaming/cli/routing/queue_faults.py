@@ -29,16 +29,16 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     """
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         view = tables.read_monitors(follower)
-    down = _without_host(view, kafka, topics)
-    yield from down
+    down, stopping = _without_host(view, kafka, topics)
+    if down is not None:
+        yield Fault("program down", "host", down)
     told = activators.read(kafka, topics)
     if rows := [row for row in view if _is_of_interest(row)]:
         waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
         nobody = activators.absence(kafka, topics) if any(activators.has_nobody(row, told) for row in rows) else None
-        yield from faults(
-            rows, told, nobody, Present(presence.may_run(kafka, topics, "monitor"), host=False if down else None)
-        )
+        monitor, host = presence.may_run(kafka, topics, "monitor"), None if down is None else False
+        yield from faults(rows, told, nobody, Present(monitor, host, stopping=stopping))
     yield from observer_faults(view, kafka, topics)
     yield from _of_unseen_groups(view, told, kafka)
 
@@ -64,13 +64,17 @@ def _of_unseen_groups(
             yield Fault("group unseen", f"consumer group {group}", facts.blind)
 
 
-def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> list[Fault]:
-    """Returns the fault of the host on which queues with internal activation depend: none runs."""
+def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> tuple[str | None, frozenset[str]]:
+    """Returns the sentence about hosts if queues with internal activation depend on one and none runs.
+
+    Besides returns the hosts that are stopping then.
+    """
     names = [row["queue"] for row in view if needs_host(row)]
     down = None
     with presence.told_if_denied("whether a host runs"):
         down = presence.absence(kafka, topics, "host", f" ({queue_names(names)})") if names else None
-    return [] if down is None else [Fault("program down", "host", down)]
+    stopping = presence.stopping_hosts(kafka, topics) if down is not None else frozenset()
+    return (f"{down}. {presence.are_stopping(stopping)}" if stopping else down), stopping
 
 
 def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:

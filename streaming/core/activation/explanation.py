@@ -197,8 +197,7 @@ def _notified(now: Situation) -> list[str]:
         sentences.append(f"The task {has} failed. If no {answer} comes first, the next one starts {start}.")
     elif most is not None and now.tasks_running >= most:
         starts = _now_or_then(now, "No task is started before one exits", "No task was started before one exited")
-        run = _now_or_then(now, "run or wait", "ran or waited")
-        sentences.append(f"{starts}, because max_queue_readers, {most}, tasks {run} for a host.")
+        sentences.append(f"{starts}, because {_all_tasks(now)}.")
     elif now.next_check_at is not None:
         sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
     else:
@@ -220,8 +219,8 @@ def _receives_occurring(now: Situation) -> list[str]:
     elif now.unread <= 0:
         sentences.append(f"Nothing {_now_or_then(now, 'is', 'was')} unread.")
     elif _is_at_limit(now):
-        work, run = _now_or_then(now, "have", "have had"), _now_or_then(now, "run", "ran")
-        sentences.append(f"One more would {work} work, but max_queue_readers, {now.max_queue_readers}, tasks {run}.")
+        work = _now_or_then(now, "have", "have had")
+        sentences.append(f"One more would {work} work, but {_all_tasks(now)}.")
     elif now.next_check_at is not None:
         since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
         looks = _looks(now, "next", now.next_check_at)
@@ -236,6 +235,12 @@ def _is_at_limit(now: Situation) -> bool:
     return (
         now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers and not now.has_notifications
     )
+
+
+def _all_tasks(now: Situation) -> str:
+    """Returns that as many tasks run as may. The monitor counts those too that no host has taken."""
+    run = _now_or_then(now, "run or wait", "ran or waited")
+    return f"max_queue_readers, {now.max_queue_readers}, tasks {run} for a host"
 
 
 def _waiting_in_vain(now: Situation) -> str:
@@ -263,8 +268,8 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
         who = _now_or_then(now, _who_waits(now.waiting), _who_waited(now.waiting))
         sentences.append(f"{who} in RECEIVE, so no other {_now_or_then(now, 'is', 'was')} requested.")
     elif _is_at_limit(now):
-        task, run = _now_or_then(now, "No task is", "No task was"), _now_or_then(now, "run", "ran")
-        sentences.append(f"{task} started, because max_queue_readers, {now.max_queue_readers}, tasks {run}.")
+        task = _now_or_then(now, "No task is", "No task was")
+        sentences.append(f"{task} started, because {_all_tasks(now)}.")
     else:
         if now.is_watched:
             sentences.append("One more is requested once the observer has said so for a whole quiet window.")

@@ -70,7 +70,7 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
             "is unread is free for it, and one more reader would have no work either.",
         ),
         (replace(QUIET, unread=0), "Nothing is unread"),
-        (replace(QUIET, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run"),
+        (replace(QUIET, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run or wait for a host."),
         (QUIET, "looks next at 10:05"),
         (replace(QUIET, max_queue_readers=2, tasks_running=2, has_notifications=True), "looks next at 10:05"),
         (replace(QUIET, empty_at="10:04"), "The last RECEIVE that found nothing was at 10:04"),
@@ -141,7 +141,10 @@ LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
         (replace(QUIET, unread=0), "Nothing was unread."),
         (BUSY, "2 readers waited in RECEIVE although 63 messages were unread."),
         (replace(BUSY, waiting=1, unread=1), "A reader waited in RECEIVE."),
-        (replace(QUIET, **LIMIT), "One more would have had work, but max_queue_readers, 2, tasks ran."),  # type: ignore[arg-type]
+        (
+            replace(QUIET, **LIMIT),  # type: ignore[arg-type]
+            "One more would have had work, but max_queue_readers, 2, tasks ran or waited for a host.",
+        ),
         (
             replace(QUIET, state=State.INACTIVE, waiting=1),
             "A reader waited in RECEIVE. If it still does, it takes the next message.",
@@ -221,7 +224,7 @@ class TestObservedQueues:
             (replace(GROUP, waiting=1), f"{YES} A reader waits in RECEIVE, so no other is requested."),
             (
                 replace(GROUP, max_queue_readers=2, tasks_running=2, has_notifications=False),
-                "No task is started, because max_queue_readers, 2, tasks run.",
+                "No task is started, because max_queue_readers, 2, tasks run or wait for a host.",
             ),
             (seen_by(GROUP, replace(SEEN, one_more=False)), NO),
             (seen_by(GROUP, replace(SEEN, one_more=None)), UNKNOWN),
@@ -339,7 +342,7 @@ class TestObservedQueues:
         gone = replace(GROUP, is_watched=False)
         assert "A reader waited in RECEIVE, so no other was requested." in why(replace(gone, waiting=1))[-1]
         full = replace(gone, max_queue_readers=2, tasks_running=2, has_notifications=False)
-        assert "No task was started, because max_queue_readers, 2, tasks ran." in why(full)[-1]
+        assert "No task was started, because max_queue_readers, 2, tasks ran or waited for a host." in why(full)[-1]
 
     def test_without_an_observer_the_next_message_waits_for_one(self) -> None:
         gone = replace(NOBODY, is_running=False)
