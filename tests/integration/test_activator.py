@@ -1,6 +1,7 @@
 """The external activator as a user runs it, on a real broker. The tests write the monitor's records themselves."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -19,6 +20,7 @@ from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
 from streaming.system.processes import THIS_COMMAND, own_environment
 from tests.support.activating import DEADLINE_S, Activating
 from tests.support.shared_broker import SharedBroker
+from tests.support.shell import run_command
 from tests.support.waiting import is_running, wait_until
 
 
@@ -215,6 +217,7 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
         assert "1 program left running" in activating.log()
     assert is_running(start.pid)
     assert not activating.status()["is_running"]
+    assert activating.status_of("q")["pids"] == [start.pid]
 
     with activating.running("--stop-programs") as process:
         activating.wait_for_log(str(start.pid))
@@ -230,6 +233,31 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
     activating.wait_for_ended(second.session_id, interrupted=True)
 
 
+def test_a_program_that_ends_while_no_activator_runs_is_not_called_running(activating: Activating) -> None:
+    activating.write_config("q", startup_grace="1ms")
+    with activating.running() as process:
+        activating.notify("q", 1)
+        [start] = activating.wait_for_starts("q", 1)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+    place = ("activator", "status", "--state-directory", str(activating.state_directory))
+    assert f"1 program that it has started still runs: q (process {start.pid})" in " ".join(run_command(*place).split())
+    os.kill(start.pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(start.pid), DEADLINE_S, "the end of the program")
+    assert "not running; none of its programs runs" in " ".join(run_command(*place).split())
+    assert activating.status_of("q")["pids"] == []
+    with activating.running():
+        activating.wait_for_log("ended while no activator ran, exit code unknown")
+        kafka = ("--bootstrap-servers", activating.bootstrap_servers, "--topic-prefix", activating.prefix)
+        run_command("queue", "create", "q", "--only", "definition", *kafka)
+        ended = re.compile(r"the last one ended before \S+ UTC, while the activator did not run: exit code unknown")
+        wait_until(
+            lambda: ended.search(" ".join(run_command("queue", "show", "q", *kafka).split())),
+            DEADLINE_S,
+            "the end in queue show",
+        )
+
+
 def test_a_program_whose_id_is_a_threads_now_has_ended(activating: Activating) -> None:
     over = threading.Event()
     thread = threading.Thread(target=over.wait, daemon=True)
@@ -241,7 +269,8 @@ def test_a_program_whose_id_is_a_threads_now_has_ended(activating: Activating) -
         store.save_queue("q", QueueRecord(QueueActivator({"s": Program(0)})))
         store.add_program(ProgramRecord("s", "q", Identity(thread.native_id, 1, "an earlier boot")))
     with activating.running():
-        activating.wait_for_log("ended, exit code unknown")
+        activating.wait_for_log("ended while no activator ran, exit code unknown")
+        assert activating.status_of("q")["last_exit"]["is_noticed_later"]
         activating.wait_for_ended("s", interrupted=True)
         activating.notify("q", 1)
         activating.wait_for_starts("q", 1)

@@ -76,7 +76,10 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
         assert process.wait(DEADLINE_S) == 0
     admin = Admin(Cluster(activating.bootstrap_servers, {}))
     assert admin.members(row["group_id"], DEADLINE_S) == [], "one that was stopped does not look alive"
-    assert "does not run: it is not in the consumer group" in shown("q", "")["why"][0]
+    absence, past = shown("q", "")["why"]
+    assert "does not run: it is not in the consumer group" in absence
+    assert past.startswith("when it last wrote, ")
+    assert past.endswith(f"there had been a crash: exit code 3; log {activating.folder}/q.log: no module named orders")
 
 
 def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(activating: Activating) -> None:
