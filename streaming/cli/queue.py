@@ -2,7 +2,7 @@
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -20,7 +20,6 @@ from streaming.cli.options import (
     option,
     part_of_definition,
 )
-from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -30,6 +29,9 @@ from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
 from streaming.wire.topics import Topics
+
+if TYPE_CHECKING:
+    from streaming.core.activation.definition import QueueDefinition
 
 app = typer.Typer(help="Create, alter, drop or show a queue.", no_args_is_help=True)
 
@@ -133,7 +135,7 @@ def create(
     gets none, and its tasks need a `queue-activation host` to run them.
     """
     from producers.queue_topics import create_queue_topics
-    from streaming.cli import queue_facts, queue_losses
+    from streaming.cli import definition_warnings, queue_facts, queue_losses
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     fields = _fields(
@@ -165,8 +167,10 @@ def create(
         say(f"queue {queue}: defined{_when(kafka, topics)}")
         if before is None:
             queue_losses.warn_of_uncounted(kafka, topics, queue)
-        is_default &= bool(created)
-        _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers, is_default=is_default)
+        definition_warnings.warn_of_no_procedure(queue, before, commands)
+        definition_warnings.warn_of_readers_without_a_partition(
+            kafka, topics, queue, max_queue_readers, is_default=is_default and bool(created)
+        )
 
 
 @app.command()
@@ -193,6 +197,8 @@ def alter(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Change those parts of a queue's definition that the options name."""
+    from streaming.cli import definition_warnings, queue_facts
+
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     fields = _fields(
         status, procedure, max_queue_readers, execute_as, activation, poison_message_handling,
@@ -205,11 +211,14 @@ def alter(
         )
     if not is_created:
         _require(kafka, topics, queue)
+    before = queue_facts.definition_of(kafka, topics, queue) if "activation" in fields else None
     if "activation" in fields and procedure is None and activation is None:
-        _require_activation(kafka, topics, queue)
+        _require_activation(queue, before)
     _send(kafka, topics, commands)
     say(f"queue {queue}: altered{_when(kafka, topics)}")
-    _warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
+    if "activation" in fields:
+        definition_warnings.warn_of_no_procedure(queue, before, commands)
+    definition_warnings.warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
 
 
 @app.command()
@@ -346,47 +355,13 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
         raise queue_facts.no_queue(kafka, topics, queue)
 
 
-def _require_activation(kafka: Cluster, topics: Topics, queue: str) -> None:
+def _require_activation(queue: str, definition: "QueueDefinition | None") -> None:
     """Checks that the queue has internal activation. To name a part of it would switch it on, without a procedure."""
-    from streaming.cli import queue_facts
-
-    definition = queue_facts.definition_of(kafka, topics, queue)
     if definition is None or definition.activation is None:
         raise UserError(
             f"Queue {queue!r} has no internal activation. --max-queue-readers and --execute-as would switch it on, "
             "without a procedure. Give --procedure NAME, or --activation ON or OFF, too."
         )
-
-
-def _warn_of_readers_without_a_partition(
-    kafka: Cluster, topics: Topics, queue: str, max_queue_readers: int | None, *, is_default: bool = False
-) -> None:
-    """Warns if more tasks are allowed than can receive at a time. Messages may be stored elsewhere than in Kafka.
-
-    Args:
-        kafka: The cluster.
-        topics: The topics.
-        queue: The queue.
-        max_queue_readers: The most tasks; None if that was not set.
-        is_default: Whether the topic was created just now, and the user has not said with how many partitions.
-    """
-    from streaming.cli.queue_facts import partitions_of
-
-    if max_queue_readers is None:
-        return
-    if max_queue_readers == 0:
-        say(f"warning: no task is ever started for queue {queue} with --max-queue-readers 0", err=True)
-    partitions = partitions_of(kafka, topics, queue)
-    if partitions is not None and partitions < max_queue_readers:
-        few = f"of {max_queue_readers} readers no more than {partitions} can receive at a time"
-        has = f"topic {queue} has {plural(partitions, 'partition')}, so {few}"
-        if is_default:
-            drop = hints.command("queue", "drop", queue, "--delete-topic")
-            has = (
-                f"--partitions was not given, so topic {queue} was created with {plural(partitions, 'partition')}, and "
-                f"{few}. For another number, `{drop}` and create it again with --partitions {max_queue_readers}"
-            )
-        say(f"warning: {has}", err=True)
 
 
 def _when(kafka: Cluster, topics: Topics) -> str:

@@ -4,12 +4,17 @@ import json
 
 import pytest
 
-from streaming.cli import queue, queue_facts
+from streaming.cli import definition_warnings, queue, queue_facts, queue_losses
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from tests.support.shell import run_command
 
 AUTOMATIC = QueueDefinition.automatic(True)
 PARTITIONS = 2
+WITHOUT_PROCEDURE = QueueDefinition(activation=ActivationClause())
+NO_PROCEDURE = (
+    "warning: the internal activation of queue orders names no procedure, so only an entry with the name `*` in a "
+    "host's file runs its tasks. Name one: `queue-activation queue alter orders --procedure NAME`"
+)
 WITH_ACTIVATION = QueueDefinition(activation=ActivationClause(procedure_name="read"))
 
 
@@ -46,7 +51,7 @@ def test_readers_without_a_partition_are_warned_of(
     monkeypatch: pytest.MonkeyPatch, readers: int, is_warned: bool
 ) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(queue, "say", lambda line, **_: lines.append(line))
+    monkeypatch.setattr(definition_warnings, "say", lambda line, **_: lines.append(line))
     alter(monkeypatch, WITH_ACTIVATION, f"--max-queue-readers={readers}")
     warned = f"warning: topic orders has {PARTITIONS} partitions, so of {readers} readers no more than {PARTITIONS}"
     assert any(line.startswith(warned) for line in lines) is is_warned
@@ -54,6 +59,44 @@ def test_readers_without_a_partition_are_warned_of(
 
 def test_a_queue_without_readers_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(queue, "say", lambda line, **_: lines.append(line))
+    monkeypatch.setattr(definition_warnings, "say", lambda line, **_: lines.append(line))
     alter(monkeypatch, WITH_ACTIVATION, "--max-queue-readers=0")
     assert "warning: no task is ever started for queue orders with --max-queue-readers 0" in lines
+
+
+@pytest.mark.parametrize(
+    ("definition", "words", "is_warned"),
+    [
+        (None, ["--activation=ON"], True),
+        (AUTOMATIC, ["--activation=ON", "--max-queue-readers=2"], True),
+        (AUTOMATIC, ["--activation=OFF"], False),
+        (AUTOMATIC, ["--procedure=read"], False),
+        (WITH_ACTIVATION, ["--activation=ON"], False),
+        (WITHOUT_PROCEDURE, ["--max-queue-readers=2"], True),
+        (WITHOUT_PROCEDURE, ["--procedure=read"], False),
+        (WITHOUT_PROCEDURE, ["--activation=DROP"], False),
+        (WITHOUT_PROCEDURE, ["--status=OFF"], False),
+    ],
+)
+def test_internal_activation_without_a_procedure_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, definition: QueueDefinition | None, words: list[str], is_warned: bool
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(definition_warnings, "say", lambda line, **_: lines.append(line))
+    alter(monkeypatch, definition, *words)
+    assert [line for line in lines if "procedure" in line] == [NO_PROCEDURE] * is_warned
+
+
+@pytest.mark.parametrize(
+    ("words", "is_warned"), [(["--max-queue-readers=2"], True), (["--procedure=read"], False), ([], False)]
+)
+def test_so_it_is_when_a_queue_is_created(monkeypatch: pytest.MonkeyPatch, words: list[str], is_warned: bool) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(definition_warnings, "say", lambda line, **_: lines.append(line))
+    monkeypatch.setattr(queue_facts, "definition_of", lambda *_: None)
+    monkeypatch.setattr(queue_facts, "partitions_of", lambda *_: PARTITIONS)
+    monkeypatch.setattr(queue_losses, "warn_of_uncounted", lambda *_: None)
+    monkeypatch.setattr(queue, "_send", lambda *_: None)
+    monkeypatch.setattr(queue, "_when", lambda *_: "")
+    run_command("queue", "create", "orders", "--only=definition", *words)
+    assert lines == [NO_PROCEDURE] * is_warned
