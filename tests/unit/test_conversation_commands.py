@@ -381,6 +381,29 @@ def test_a_list_says_what_its_states_mean(state: str) -> None:
     assert state in State.__members__
 
 
+@pytest.mark.parametrize(
+    ("count", "state", "said", "listed"),
+    [
+        (2, "CO", "2 messages", "2"),
+        (2, "DO", "1 message and the END of the conversation", "1 + END"),
+        (3, "CD", "2 messages and the END of the conversation", "2 + END"),
+        (1, "DO", "the END of the conversation", "END"),
+        (2, None, "2 messages", None),
+    ],
+)
+def test_the_end_of_a_conversation_is_not_called_one_of_its_messages(
+    count: int, state: str | None, said: str, listed: str | None
+) -> None:
+    held = transmission(from_database="A", to_service="Later", messages=count)
+    row = endpoint(database="A", far_service="Later", state=state or "CO")
+    rows = {} if state is None else {"c/initiator": row}
+    found = facts("c", Viewed(rows, dict.fromkeys(rows, b"{}"), []), [(held, {})], source())
+    assert f"{said} from the initiator to Later since" in text_of(found.view())
+    for key in rows:
+        assert f" {listed} " in f"{text_of(showing.list_view(rows, {key: count}, 1)).splitlines()[1]} "
+    assert "The END of a conversation counts as a message" in text_of(showing.transmissions_view([held], 10))
+
+
 def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
     for kind in ("END", "ERROR"):
         [line] = behind_held(Ending(kind), {"c/initiator": 1, "c/target": 0})

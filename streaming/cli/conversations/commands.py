@@ -290,7 +290,8 @@ def retry(
         raise typer.Exit(1)
     for key, row in held.items():
         after = found[key]
-        what = f"{plural(row.messages, 'message')} to {row.to_service}"
+        sender = viewed.endpoints.get(key)
+        what = f"{showing.held_messages(row.messages, None if sender is None else sender.state)} to {row.to_service}"
         if after is None:
             shows = f"`{hints.command('transmissions')}` shows it"
             say(f"{what}: on the way. If the delivery fails again, {shows}")

@@ -8,10 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.conversations.showing import SIDES, next_try, why
+from streaming.cli.conversations.showing import SIDES, held_messages, next_try, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Result, Source, one_case, results
-from streaming.core.numbers import plural
 from streaming.core.routing.definitions import Definitions
 from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
@@ -54,7 +53,9 @@ class ConversationFacts:
             lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
             fields.append((SIDES[side], _text(lines)))
         for (row, _), explained in zip(self.held, self.explained, strict=True):
-            lines = _held(row) if explained is None else [*_held(row), explained.heading()]
+            sender = self.endpoints.get(row.is_initiator)
+            lines = _held(row, None if sender is None else sender[0].state)
+            lines += [] if explained is None else [explained.heading()]
             fields.append(("held", _text(lines)))
             if explained is not None:
                 fields += [(f"  {title}", _text(each)) for title, each in explained.fields()]
@@ -90,9 +91,10 @@ def _text(lines: Iterable[str]) -> Text:
     return Text("\n".join(map(printable, lines)))
 
 
-def _held(row: TransmissionRow) -> list[str]:
+def _held(row: TransmissionRow, state: str | None) -> list[str]:
+    """Returns what an endpoint in this state holds, and why."""
     return [
-        f"{plural(row.messages, 'message')} from the {SIDES[row.is_initiator]} to {row.to_service} since "
+        f"{held_messages(row.messages, state)} from the {SIDES[row.is_initiator]} to {row.to_service} since "
         f"{instant_utc(row.held_since)}",
         why(row.number, row.reason),
         f"next try {next_try(row)}{' UTC' if row.next_try is not None else ''}",

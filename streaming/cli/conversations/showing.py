@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.tables import table_of
-from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.numbers import plural
 from streaming.core.routing.locating import NO_SERVICE
 from streaming.core.times import iso_time
@@ -26,6 +26,7 @@ SIDES = {True: "initiator", False: "target"}
 TABLE_ROWS = 100
 # Letters of an identifier in a narrow table, if no other one begins with them.
 _SHORT = 8
+_ENDED = frozenset(state.name for state in ENDED)
 # The states of endpoints for people, in the order of their lives.
 STATES = {
     "SO": "started outbound, the far side has got nothing yet",
@@ -45,6 +46,25 @@ def next_try(row: TransmissionRow) -> str:
 def why(number: int | None, reason: str) -> str:
     """Returns the reason for which messages are held, with its number."""
     return reason if number is None else f"{number}: {reason}"
+
+
+def held_messages(count: int, state: str | None) -> str:
+    """Returns what an endpoint holds: the END of one that has ended is a message too, and the last of them.
+
+    Args:
+        count: The number of messages.
+        state: The endpoint's state; None if it is not known.
+    """
+    if not count or state not in _ENDED:
+        return plural(count, "message")
+    end = "the END of the conversation"
+    return end if count == 1 else f"{plural(count - 1, 'message')} and {end}"
+
+
+def _held_cell(count: int, state: str) -> str:
+    if not count or state not in _ENDED:
+        return f"{count:,}"
+    return f"{count - 1:,} + END" if count > 1 else "END"
 
 
 def short(identifiers: Iterable[str], is_narrow: bool) -> dict[str, str]:
@@ -75,7 +95,7 @@ def list_view(
             "state": row.state,
             "service": row.service,
             "far service": row.far_service,
-            "held": f"{held.get(key, 0):,}",
+            "held": _held_cell(held.get(key, 0), row.state),
         }
         for key, row in endpoints.items()
     ]
@@ -137,7 +157,8 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
         ["held since (UTC)", "why", "next try (UTC)"],
     )
     lines = [Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.when}") for each in reasons(rows)]
-    return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), Text(), *lines)
+    legend = Sentence("The END of a conversation counts as a message", "dim")
+    return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), legend, Text(), *lines)
 
 
 @dataclass(frozen=True)
