@@ -75,6 +75,8 @@ def kafka_python_member(bootstrap_servers: str, group: str, topics: list[str], a
         group_id=group,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=auto_commit_ms,
+        # Of a topic that brokers do not know yet, the client would ask again after five minutes.
+        metadata_max_age_ms=1_000,
     )
     joined = threading.Event()
 

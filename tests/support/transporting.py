@@ -93,10 +93,11 @@ class Scene:
         self._producer = self.cluster.producer({"linger.ms": 0})
 
     def create_queue(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-        """Creates the topic of a queue; returns its name."""
+        """Creates the topic of a queue; returns its name when brokers tell of it, which is after the answer."""
         queue = f"{self.prefix}{name}"
         new = NewTopic(queue, partitions, 1, config=config or {})
         self.admin.client.create_topics([new])[queue].result()
+        wait_until(lambda: self.admin.visible_partitions([queue], 5.0).get(queue), DEADLINE_S, f"topic {queue}")
         return queue
 
     def write(

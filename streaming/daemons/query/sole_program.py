@@ -45,6 +45,8 @@ _LOOK_INTERVAL_S = 1.0
 _LOOK_TIMEOUT_S = 2.0
 # A sign of life is committed at most this often.
 _SIGN_INTERVAL_S = 1.0
+# An answer to a request to join, which has the new id of a member, comes well before.
+_NEW_ID_TIMEOUT_S = 2.0
 # Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
 
@@ -243,7 +245,7 @@ class SoleProgram:
     def _run(self, consumer: Consumer) -> None:
         try:
             self._keep(consumer)
-            while self._fenced is not None and self._is_still_here(self._fenced):
+            while self._fenced is not None and self._is_still_here(consumer, self._fenced):
                 consumer.close()
                 self._fenced = None
                 self._on_lost(consumer, [])
@@ -292,18 +294,22 @@ class SoleProgram:
         if isinstance(denied, RightMissingError) or (denied is not None and not self._holds.is_set()):
             self._problem = denied
 
-    def _is_still_here(self, fenced: KafkaError) -> bool:
+    def _is_still_here(self, consumer: Consumer, fenced: KafkaError) -> bool:
         """Returns whether nobody else has this program's place, although Kafka has fenced its member.
 
         After an outage the member joins again, with another id. A commit that the outage has delayed still has the
-        former id, and Kafka takes it for that of a member which another program has replaced.
+        former id, and Kafka takes it for that of a member which another program has replaced. For a moment the group
+        may know the new id and the member not yet.
         """
+        end_s = time.monotonic() + _NEW_ID_TIMEOUT_S
         while not self._is_stopped.wait(_POLL_INTERVAL_S):
             with suppress(UserError):
                 found = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
                 same = [each.member_id for each in found if each.instance_id == self._checkpoint_id]
-                if not same or same == [self._member_id]:
+                if not same or same == [consumer.memberid() or self._member_id]:
                     return True
+                if time.monotonic() < end_s:
+                    continue
                 self._problem = UserError(
                     f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place by "
                     f"--take-over or because Kafka had heard nothing of this one. Run only one of them. "
