@@ -68,16 +68,16 @@ def fill(cluster: Cluster, topics: Topics, count: int) -> None:
         queue = QUEUES[conversation % len(QUEUES)]
         decisions[partition].append(
             Deliver(
-                Kind.MESSAGE,
-                name,
-                True,
-                sequences[conversation],
-                1,
-                offsets[partition],
-                queue,
-                "//stock/reserve",
-                "//shop/orders",
-                name,
+                kind=Kind.MESSAGE,
+                conversation_id=name,
+                is_initiator=True,
+                sequence=sequences[conversation],
+                round=1,
+                offset=offsets[partition],
+                queue=queue,
+                service="//stock/reserve",
+                from_service="//shop/orders",
+                group_id=name,
                 begun=begun.setdefault(conversation, offsets[partition]),
             )
         )

@@ -51,7 +51,7 @@ BUGS: Bugs = {
             "sequence = direction.next_sequence\n",
             "sequence = sum(each.next_sequence for each in conversation.directions)\n",
         ),
-        Bug(_DELIVERING, "            item.sequence,\n", "            item.sequence + 1,\n"),
+        Bug(_DELIVERING, "sequence=item.sequence,", "sequence=item.sequence + 1,"),
     ],
     "While one is held, all later ones": [
         Bug(_DELIVERING, _APPEND, "direction.waiting.appendleft(Item(sequence"),
@@ -78,8 +78,8 @@ BUGS: Bugs = {
     "An Error of the router takes a number": [
         Bug(
             _LIFETIMES,
-            "side == TARGET,\n            -1,",
-            "side == TARGET,\n            conversation.directions[side].next_sequence,",
+            "is_initiator=side == TARGET,",
+            "is_initiator=side == TARGET, sequence=conversation.directions[side].next_sequence,",
         ),
         Bug(
             _LIFETIMES,
@@ -88,12 +88,12 @@ BUGS: Bugs = {
         ),
         Bug(
             _DELIVERING,
-            "            item.sequence,\n",
-            "            -1 if item.offset < 0 and item.body is None else item.sequence,\n",
+            "sequence=item.sequence,",
+            "sequence=-1 if item.offset < 0 and item.body is None else item.sequence,",
         ),
     ],
     "The key of a message in the queue": [
-        Bug(_DELIVERING, "            receiver.group_id,\n", "            conversation.conversation_id,\n"),
+        Bug(_DELIVERING, "group_id=receiver.group_id", "group_id=conversation.conversation_id"),
         Bug(
             _DELIVERING,
             "new_endpoint(context, service, conversation.conversation_id)",

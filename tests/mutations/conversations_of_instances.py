@@ -23,8 +23,8 @@ BUGS: Bugs = {
         ),
         Bug(
             _TRANSMITTING,
-            "        link.received_below,\n",
-            "        max(0, link.received_below - 1),\n",
+            "receive_sequence=link.received_below,",
+            "receive_sequence=max(0, link.received_below - 1),",
         ),
     ],
     "A repeat (11218) is dropped": [

@@ -79,7 +79,19 @@ def message_with(headers: list[tuple[str, bytes]], value: bytes = b"") -> Messag
 def check_headers_of_delivered_messages(document: str) -> None:
     envelope = b'{"type":"MESSAGE","conversation_id":"c","is_initiator":true,"from_service":"a","from_database":"d",'
     theirs = [("envelope", envelope + b'"to_service":"b"}')]
-    delivery = Deliver(Kind.MESSAGE, "c", True, 0, 1, 0, "q", "b", "a", "g", database="B")
+    delivery = Deliver(
+        kind=Kind.MESSAGE,
+        conversation_id="c",
+        is_initiator=True,
+        sequence=0,
+        round=1,
+        offset=0,
+        queue="q",
+        service="b",
+        from_service="a",
+        group_id="g",
+        database="B",
+    )
     written = [name for name, _ in delivered.delivered(delivery, message_with(theirs))[2]]
     documented = [name for row in rows_of(document, DELIVERED, "header") for name in names_in(row["header"])]
     assert sorted(documented) == sorted(written)

@@ -39,7 +39,19 @@ class Undecodable:
 
 
 def deliver(kind: Kind = Kind.MESSAGE) -> Deliver:
-    return Deliver(kind, "c", True, 0, 1, 0, "q", "b", "a", "g", database="B")
+    return Deliver(
+        kind=kind,
+        conversation_id="c",
+        is_initiator=True,
+        sequence=0,
+        round=1,
+        offset=0,
+        queue="q",
+        service="b",
+        from_service="a",
+        group_id="g",
+        database="B",
+    )
 
 
 def test_headers_of_the_program_are_passed_on_except_those_with_a_meaning_here() -> None:

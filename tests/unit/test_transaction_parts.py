@@ -35,7 +35,14 @@ class SlowDestination:
 def decisions(partition: int, number: int, first: int) -> DecisionBatch:
     found = [
         Transmit(
-            Kind.ACK, "tcp://s:1", f"{partition} {number} {each}", True, -1, -1, "S", "D", None, "T", None, 0, 0, 10
+            kind=Kind.ACK,
+            address="tcp://s:1",
+            conversation_id=f"{partition} {number} {each}",
+            is_initiator=True,
+            from_service="S",
+            from_database="D",
+            to_service="T",
+            hops_remaining=10,
         )
         for each in range(DECISIONS)
     ]

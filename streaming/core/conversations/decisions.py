@@ -41,7 +41,7 @@ class Source(IntEnum):
     INCOMING = 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Deliver:
     """Put a message into a queue.
 
@@ -68,9 +68,9 @@ class Deliver:
     kind: int
     conversation_id: str
     is_initiator: bool
-    sequence: int
+    sequence: int = -1
     round: int
-    offset: int
+    offset: int = -1
     queue: str
     service: str
     from_service: str
@@ -115,7 +115,7 @@ class CleanUp:
     decided_ms: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Transmit:
     """Send a message of a conversation to another instance.
 
@@ -146,15 +146,15 @@ class Transmit:
     address: str
     conversation_id: str
     is_initiator: bool
-    sequence: int
-    offset: int
+    sequence: int = -1
+    offset: int = -1
     from_service: str
     from_database: str
-    from_broker_instance: str | None
+    from_broker_instance: str | None = None
     to_service: str
-    to_broker_instance: str | None
-    first_unacknowledged: int
-    receive_sequence: int
+    to_broker_instance: str | None = None
+    first_unacknowledged: int = 0
+    receive_sequence: int = 0
     hops_remaining: int
     lifetime_ms: int | None = None
     error_code: int | None = None

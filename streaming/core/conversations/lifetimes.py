@@ -63,16 +63,14 @@ def _deliver_timer(context: Context, conversation: Conversation, side: int, endp
     conversation.is_view_stale = True
     context.decisions.append(
         Deliver(
-            Kind.TIMER,
-            conversation.conversation_id,
-            side == TARGET,
-            -1,
-            conversation.directions[side].round,
-            -1,
-            service.queue,
-            service.name,
-            conversation.services[TARGET - side],
-            endpoint.group_id,
+            kind=Kind.TIMER,
+            conversation_id=conversation.conversation_id,
+            is_initiator=side == TARGET,
+            round=conversation.directions[side].round,
+            queue=service.queue,
+            service=service.name,
+            from_service=conversation.services[TARGET - side],
+            group_id=endpoint.group_id,
             database=service.database,
             begun=conversation.begun,
         )

@@ -129,19 +129,17 @@ def _refuse_stranger(context: Context, envelope: Envelope, offset: int, number: 
         return
     context.decisions.append(
         Deliver(
-            Kind.ERROR,
-            envelope.conversation_id,
-            not envelope.is_initiator,
-            -1,
-            0,
-            -1,
-            service.queue,
-            service.name,
-            envelope.to_service,
-            envelope.conversation_group_id or envelope.conversation_id,
-            -(number or 0),
-            reason,
-            service.database,
+            kind=Kind.ERROR,
+            conversation_id=envelope.conversation_id,
+            is_initiator=not envelope.is_initiator,
+            round=0,
+            queue=service.queue,
+            service=service.name,
+            from_service=envelope.to_service,
+            group_id=envelope.conversation_group_id or envelope.conversation_id,
+            error_code=-(number or 0),
+            error_text=reason,
+            database=service.database,
         )
     )
 

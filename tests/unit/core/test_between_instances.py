@@ -13,7 +13,22 @@ from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_incoming
 from streaming.wire.service_decisions import NotSentReport
 
-MESSAGE = Transmit(Kind.MESSAGE, "tcp://far:1", "c", True, 0, 7, "Orders", "shop", "A", "Stock", "B", 0, 3, 10, 61_500)
+MESSAGE = Transmit(
+    kind=Kind.MESSAGE,
+    address="tcp://far:1",
+    conversation_id="c",
+    is_initiator=True,
+    sequence=0,
+    offset=7,
+    from_service="Orders",
+    from_database="shop",
+    from_broker_instance="A",
+    to_service="Stock",
+    to_broker_instance="B",
+    receive_sequence=3,
+    hops_remaining=10,
+    lifetime_ms=61_500,
+)
 ENVELOPE = {
     "type": "MESSAGE",
     "conversation_id": "c",
