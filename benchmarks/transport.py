@@ -21,13 +21,14 @@ import msgspec
 from confluent_kafka.admin import NewTopic
 from machine import machine
 
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.daemons.transport.transport import Transport
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
-from streaming.wire.decision_fields import DecisionFields, fields_of
+from streaming.wire.decision_fields import fields_of
 from streaming.wire.service_decisions import DecisionRecord, encoder
 from streaming.wire.topics import Topics
 
@@ -86,7 +87,7 @@ def fill(cluster: Cluster, topics: Topics, count: int) -> None:
         producer.poll(0)
     for partition, found in enumerate(decisions):
         for at in range(0, len(found), IN_RECORD):
-            fields = [msgspec.convert(fields_of(each), DecisionFields) for each in found[at : at + IN_RECORD]]
+            fields = [*map(fields_of, found[at : at + IN_RECORD])]
             number = at // IN_RECORD + 1
             record = DecisionRecord(1, number, number, (at, 0), fields)
             producer.produce(topics.service_decisions, encoder.encode(record), None, partition)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from confluent_kafka import Message
 
 from streaming.core.connections.forwarder import MAX_FORWARD_MS
-from streaming.core.conversations.decisions import Forward, Kind, Transmit
+from streaming.core.conversations.decisions import Forward, Transmit
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, Row
@@ -45,7 +46,7 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
         code, text, type_name = envelope.error_code, envelope.error_text, envelope.message_type_name
     is_first = decision.is_initiator and decision.sequence == 0
     fields = {
-        "type": Kind(decision.kind).name,
+        "type": decision.kind,
         "conversation_id": decision.conversation_id,
         "is_initiator": decision.is_initiator,
         "from_service": decision.from_service,
@@ -59,7 +60,7 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
         "time_to_live_ms": decision.lifetime_ms,
         "error_code": code,
         "error_text": text,
-        "message_sequence_number": decision.sequence if decision.sequence >= 0 else None,
+        "message_sequence_number": decision.sequence,
         "first_unacknowledged": decision.first_unacknowledged,
         "receive_sequence_number": decision.receive_sequence,
         "hops_remaining": decision.hops_remaining,

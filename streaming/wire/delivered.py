@@ -7,7 +7,8 @@ from xml.sax.saxutils import escape
 
 from confluent_kafka import Message
 
-from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, Deliver, Kind
+from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES, SourceRecord, dead_letter_parts
 from streaming.wire.decoding import InvalidRecordError
@@ -42,7 +43,7 @@ _NO_ERROR_CODE = 0
 _NO_ERROR_TEXT = ""
 
 _BOOLEANS = {False: b"false", True: b"true"}
-_MADE_TYPES: dict[int, str] = {Kind.END: END_DIALOG, Kind.ERROR: ERROR, Kind.TIMER: DIALOG_TIMER}
+_MADE_TYPES = {Kind.END: END_DIALOG, Kind.ERROR: ERROR, Kind.TIMER: DIALOG_TIMER}
 _KINDS: dict[str, KindName] = {END_DIALOG: "END", ERROR: "ERROR", DIALOG_TIMER: "TIMER"}
 
 
@@ -69,7 +70,7 @@ def delivered(delivery: Deliver, message: Message | None) -> Row:
         value = message.value()
     else:
         theirs = None if message is None else decoded_headers(message)
-        type_name = MISSING_ROUTE if kind == Kind.MESSAGE else _MADE_TYPES[kind]
+        type_name = _MADE_TYPES.get(kind, MISSING_ROUTE)
         value = _error_body(delivery, theirs) if kind == Kind.ERROR else (delivery.body or "").encode()
     group = delivery.group_id.encode()
     headers: Headers = [
@@ -82,7 +83,7 @@ def delivered(delivery: Deliver, message: Message | None) -> Row:
     ]
     if delivery.database:
         headers.append(("database", delivery.database.encode()))
-    if delivery.sequence >= 0:
+    if delivery.sequence is not None:
         headers.append(("message_sequence_number", b"%d" % delivery.sequence))
     if theirs is not None and len(theirs) > 1:
         headers += [header for header in theirs if header[0] not in OWN_HEADERS]

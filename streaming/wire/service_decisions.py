@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from streaming.core.conversations.carrying import NO_OFFSET, DecisionBatch, Failure, Position, Refusal, Report
-from streaming.core.conversations.decisions import Answered, Decision, NeedRoute
+from streaming.core.conversations.decisions import Answered, Deliver, NeedRoute
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.marks import Marks
-from streaming.wire.decision_fields import DecisionFields, DeliverFields, Natural, fields_of
+from streaming.wire.decision_fields import DecisionFields, DeliverFields, Natural, decision_of, fields_of
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.envelope import ConversationId
 from streaming.wire.service_commands import Name, ServiceName
@@ -41,7 +42,7 @@ class DecisionRecord(Struct):
 
     def batch(self, offset: int) -> DecisionBatch:
         """Returns the core's form of the record with this offset."""
-        decisions: list[Decision] = [each.decision() for each in self.decisions]
+        decisions = [*map(decision_of, self.decisions)]
         return DecisionBatch(offset, self.generation, self.number, self.first, self.ends, decisions)
 
 
@@ -96,8 +97,7 @@ class RefusalRecord(Struct, omit_defaults=True):
 
     def refusal(self) -> Refusal:
         """Returns the core's form."""
-        begun = -1 if self.begun is None else self.begun
-        return Refusal(begun, self.round, Failure(self.is_lasting, self.reason, self.number))
+        return Refusal(self.begun, self.round, Failure(self.is_lasting, self.reason, self.number))
 
 
 class RefusedReport(Struct, tag="REFUSED", tag_field="type", omit_defaults=True):
@@ -126,6 +126,10 @@ class RefusedReport(Struct, tag="REFUSED", tag_field="type", omit_defaults=True)
     refused: list[DeliverFields]
     number: Natural | None = None
     begun: Natural | None = None
+
+    def deliveries(self) -> list[Deliver]:
+        """Returns the deliveries in the core's form."""
+        return [each for each in map(decision_of, self.refused) if isinstance(each, Deliver)]
 
 
 class RetryReport(Struct, tag="RETRY", tag_field="type"):
@@ -243,8 +247,10 @@ def decode_report(value: bytes | None) -> ServiceReport:
     """Decodes a record of service-reports; raises InvalidRecordError."""
     report: ServiceReport = decode_json(report_decoder, value)
     if isinstance(report, RefusedReport):
-        for each in report.refused:
-            if each.kind == "MESSAGE" and each.offset is None and each.body is None:
+        for each in report.deliveries():
+            if each.kind is Kind.ACK:
+                raise InvalidRecordError("an ACK is not delivered")
+            if each.kind is Kind.MESSAGE and each.offset is None and each.body is None:
                 # It could become a dead letter, which needs a record.
                 raise InvalidRecordError("a MESSAGE that is returned needs the field `offset` or `body`")
     return report
@@ -280,8 +286,7 @@ def mark_of(position: Position, refusals: int) -> MarkRecord:
 def refusal_record(refusal: Refusal) -> RefusalRecord:
     """Returns the record of a refusal."""
     failure = refusal.failure
-    begun = refusal.begun if refusal.begun >= 0 else None
-    return RefusalRecord(refusal.round, failure.is_lasting, failure.reason, failure.number, begun)
+    return RefusalRecord(refusal.round, failure.is_lasting, failure.reason, failure.number, refusal.begun)
 
 
 def news_of(decision: NeedRoute | Answered) -> NeedRouteReport | AnsweredReport:
@@ -295,7 +300,6 @@ def report_of(partition: int, report: Report) -> RefusedReport:
     """Returns the record of a report."""
     conversation_id, is_initiator = report.direction
     failure = report.failure
-    returned = [msgspec.convert(fields_of(each), DeliverFields) for each in report.returned]
     return RefusedReport(
         partition,
         conversation_id,
@@ -303,9 +307,9 @@ def report_of(partition: int, report: Report) -> RefusedReport:
         report.round,
         failure.is_lasting,
         failure.reason,
-        returned,
+        [*map(fields_of, report.returned)],
         failure.number,
-        report.begun if report.begun >= 0 else None,
+        report.begun,
     )
 
 

@@ -210,7 +210,7 @@ def test_diagnose_finds_programs_that_do_not_get_on(broker: SharedBroker, tmp_pa
     assert [*instance._stuck_transport()] == []
     progress = ProgressRecord(1, 1, {}, iso_time(at_ms))
     stuck.write(topics.service_progress, 0, encode_progress(progress), KEY)
-    stuck.decide(1, CleanUp(0, 0))
+    stuck.decide(1, CleanUp(0, 0, 0))
     found = [*instance._stuck("router"), *instance._stuck_transport()]
     assert [(each.kind, each.where) for each in found] == [("program stuck", "router"), ("program stuck", "transport")]
     assert found[1].problem.startswith("decisions of more than a minute ago are not carried out in 1 partition of")

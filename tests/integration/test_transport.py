@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, CleanUp, DeadLetter, Kind, Source
+from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, CleanUp, DeadLetter
+from streaming.core.conversations.kinds import Kind, Source
 from streaming.wire.service_decisions import RefusedReport, decode_report
 from tests.support.http_answers import free_port, get
 from tests.support.killable_programs import Program
@@ -81,7 +82,7 @@ def test_each_kind_of_message_has_its_type_and_body(scene: Scene) -> None:
         deliver("c-1", offsets[1], queue, 1, kind=Kind.END),
         deliver("c-1", offsets[2], queue, 2, kind=Kind.ERROR),
         deliver("c-1", -1, queue, 3, kind=Kind.ERROR, error_code=8489, error_text="over\x00", is_initiator=False),
-        deliver("c-1", -1, queue, -1, kind=Kind.TIMER),
+        deliver("c-1", None, queue, None, kind=Kind.TIMER),
         deliver("c-1", null, queue, 4),
     )
     found = scene.read(queue, 6)
@@ -132,7 +133,7 @@ def test_a_missing_topic_holds_its_conversation_until_a_higher_round(scene: Scen
     [report] = reports_of(scene, 1)
     assert (report.partition, report.conversation_id, report.is_initiator, report.round) == (0, "c-1", True, 1)
     assert (report.is_lasting, report.reason) == (False, f"topic {bad} does not exist")
-    assert [each.decision() for each in report.refused] == [decisions[0], decisions[2]]
+    assert report.deliveries() == [decisions[0], decisions[2]]
 
     scene.create_queue("bad")
     more = scene.send(0, "c-1", b"4")
@@ -156,8 +157,8 @@ def test_what_can_never_be_delivered_is_a_dead_letter_and_its_neighbours_go_on(s
     decisions = [deliver(f"c-{name}", offsets[at], queue, 0) for at, name in enumerate((1, 2, 3, 3, 4))]
     gone = scene.write(topic, 0, b"7", b"c-7", [("envelope", envelope("c-7"))])
     scene.write(topic, 0, b"8", b"c-8")
-    decisions += [deliver("c-5", other_key, queue), deliver("c-7", gone + 1, queue), deliver("c-6", -1, queue)]
-    scene.decide(0, *decisions, DeadLetter(Source.MESSAGES, offsets[0], 8426, "unknown conversation"))
+    decisions += [deliver("c-5", other_key, queue), deliver("c-7", gone + 1, queue), deliver("c-6", None, queue)]
+    scene.decide(0, *decisions, DeadLetter(Source.MESSAGES, offsets[0], "unknown conversation", 8426))
 
     assert [each.value() for each in scene.read(queue, 4)] == [b"1", b"2", b"5", b""]
     letters = scene.read(scene.topics.service_dead_letters, 4)
@@ -168,7 +169,7 @@ def test_what_can_never_be_delivered_is_a_dead_letter_and_its_neighbours_go_on(s
     assert found[offsets[0]]["number"] == "8426"
     reports = {each.conversation_id: each for each in reports_of(scene, 3)}
     assert {name: each.is_lasting for name, each in reports.items()} == {"c-3": True, "c-5": True, "c-7": True}
-    assert [each.decision() for each in reports["c-3"].refused] == [decisions[3]]
+    assert reports["c-3"].deliveries() == [decisions[3]]
     assert scene.arrivals(4) == {queue: 4}
 
 
@@ -192,14 +193,14 @@ def test_records_that_nobody_needs_are_deleted_but_not_what_was_returned(scene: 
     offsets = scene.send_many(0, [("c-1", b"1"), ("c-2", b"2"), ("c-1", b"3"), ("c-1", b"4")])
     scene.decide(0, deliver("c-1", offsets[0], queue), deliver("c-2", offsets[1], f"{scene.prefix}missing"))
     scene.read(scene.topics.service_reports, 1)
-    scene.decide(0, deliver("c-1", offsets[2], queue), CleanUp(offsets[3], 0))
+    scene.decide(0, deliver("c-1", offsets[2], queue), CleanUp(offsets[3], 0, 0))
     wait_until(
         lambda: scene.low(scene.topics.service_messages, 0) == offsets[1], DEADLINE_S, "the first record is deleted"
     )
     scene.read(queue, 2)
     # The transport counts batches from when it has looked at the end of the decisions, a moment after its report.
     for _ in range(2):
-        scene.decide(0, CleanUp(offsets[3], 0))
+        scene.decide(0, CleanUp(offsets[3], 0, 0))
     wait_until(lambda: scene.low(scene.topics.service_messages, 0) == offsets[3], DEADLINE_S, "more records deleted")
     decisions = scene.read(scene.topics.service_decisions, 0)
     assert decisions[0].offset() == 0, "decisions are deleted by their age only"
@@ -277,7 +278,7 @@ def test_metrics_and_probes_say_what_the_transport_does(scene: Scene) -> None:
     program.start()
     try:
         program.wait_until_ready()
-        scene.decide(0, deliver("c-1", scene.send(0, "c-1", b"1"), queue), DeadLetter(Source.MESSAGES, 0, None, "bad"))
+        scene.decide(0, deliver("c-1", scene.send(0, "c-1", b"1"), queue), DeadLetter(Source.MESSAGES, 0, "bad"))
         scene.write_decisions(0, 1, [], 1)
         scene.decide(0, deliver("c-2", scene.send(0, "c-2", b"2"), f"{scene.prefix}missing"))
         names = {"delivered_messages": 1, "dead_letters": 1, "refused_deliveries": 1, "passed_over_records": 1}

@@ -174,15 +174,15 @@ BUGS: Bugs = {
         Bug(_LOOKING, "deque(sorted(items.values(), key=_sequence))", "deque(items.values())"),
         Bug(
             _LOOKING,
-            "direction.due_sequence = min(direction.due_sequence, each.sequence)",
-            "direction.due_sequence = each.sequence",
+            "direction.due_sequence = min(direction.due_sequence, sequence)",
+            "direction.due_sequence = sequence",
         ),
         Bug(
             _CARRYING,
             "        self._report(direction, delivery, is_returned=True)\n        return True",
             "        return False",
         ),
-        Bug(_CARRYING, "(delivery.begun, delivery.round) > (refusal", "(delivery.begun, delivery.round) >= (refusal"),
+        Bug(_CARRYING, "_order(delivery) > _order(refusal)", "_order(delivery) >= _order(refusal)"),
     ],
     "A message that can never be delivered": [
         Bug(_LIFETIMES, "for side in (TARGET - to, to):", "for side in (TARGET - to,):"),

@@ -38,7 +38,7 @@ BUGS: Bugs = {
     "What is ahead of sequence waits": [
         Bug(_SETTINGS, "stale_ms: int = 10_000", "stale_ms: int = 15_000"),
         Bug(_RECEIVING, "message.received_ms <= before_ms", "message.received_ms < before_ms"),
-        Bug(_RECEIVING, "Drop(message.offset, OUT_OF_ORDER", "Drop(message.offset, REPEATED"),
+        Bug(_RECEIVING, "conversation.conversation_id, OUT_OF_ORDER)", "conversation.conversation_id, REPEATED)"),
     ],
     "What comes for a closed endpoint": [
         Bug(_RECEIVING, "context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)", "pass"),
@@ -189,7 +189,7 @@ BUGS: Bugs = {
         Bug("core/routing/matching.py", "if instance is not None else NO_ROUTES", "if instance is None else NO_ROUTES"),
     ],
     "An Error that ends the far endpoint at once": [
-        Bug(_TRANSMITTING, "-1 if item.sequence == RESET else item.sequence", "item.sequence"),
+        Bug(_TRANSMITTING, "item.sequence if item.sequence != RESET else None", "item.sequence"),
         Bug(_TRANSMITTING, "    drop_to_far(context, conversation, link, text, is_sent_kept=False)\n", ""),
     ],
 }

@@ -7,6 +7,7 @@ conversations beside it go on. A failure prints its seed and the command that re
 import json
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from confluent_kafka import murmur2
@@ -17,7 +18,6 @@ from streaming.spark.routing import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
-from streaming.wire.decision_fields import fields_of
 from streaming.wire.output_records import OutputRow
 from streaming.wire.service_decisions import decode_decisions
 from tests.support.json_fuzzer import JsonFuzzer
@@ -169,7 +169,7 @@ def run(state: Any, batch_ms: int, rows: list[Row]) -> TakenShard:
 def decisions_in(rows: list[OutputRow]) -> list[Row]:
     """Returns the decisions in a batch's rows."""
     values = [value for topic, _, value, _, _ in rows if topic == "service-decisions"]
-    return [fields_of(each.decision()) for value in values for each in decode_decisions(value).decisions]
+    return [msgspec.to_builtins(each) for value in values for each in decode_decisions(value).decisions]
 
 
 def refused_in(decisions: list[Row]) -> list[int]:

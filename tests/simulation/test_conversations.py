@@ -17,8 +17,8 @@ from random import Random
 import pytest
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.routing_table import ROUTERS_SERVICE

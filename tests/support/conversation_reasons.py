@@ -17,7 +17,7 @@ TOO_LARGE = "the message is too large"
 
 
 # A delivery: conversation, the record that began it, whether the initiator has sent it, and its number.
-Place = tuple[str, int, bool, int]
+Place = tuple[str, int | None, bool, int | None]
 
 
 def check_held(shard: PlainShard, to_be_returned: Callable[[], set[Place]]) -> None:

@@ -195,7 +195,7 @@ class Router:
         if partition.batches % _CLEAN_UP_EVERY == 0:
             shard = partition.shard
             lowest = min((shard.conversation(each).lowest_offset() for each in shard.conversations), default=FOREVER_MS)
-            fields.append(fields_of(CleanUp(min(lowest, partition.reads[0]), 0)))
+            fields.append(fields_of(CleanUp(min(lowest, partition.reads[0]), 0, 0)))
         return [
             encoder.encode(
                 {
@@ -233,13 +233,12 @@ def _report(report: ServiceReport) -> ShardReport:
         return report
     if isinstance(report, News):
         return report
-    refused = [each.decision() for each in report.refused]
     return Returned(
         report.conversation_id,
         report.begun,
         report.is_initiator,
         report.round,
-        refused,
+        report.deliveries(),
         report.reason,
         report.number,
         report.is_lasting,

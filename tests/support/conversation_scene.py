@@ -22,11 +22,11 @@ from streaming.core.conversations.decisions import (
     Deliver,
     Drop,
     Forward,
-    Kind,
     NeedRoute,
     Transmit,
 )
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.wire.envelope import Envelope
@@ -92,11 +92,11 @@ def short(decision: Decision) -> str:
     if not isinstance(decision, Deliver | Transmit):
         return _short_of_others(decision)
     words = ["target" if decision.is_initiator else "initiator"]
-    if decision.kind:
-        words.append(Kind(decision.kind).name)
-    if decision.sequence >= 0:
+    if decision.kind != Kind.MESSAGE:
+        words.append(decision.kind)
+    if decision.sequence is not None:
         words.append(str(decision.sequence))
-    if decision.offset >= 0:
+    if decision.offset is not None:
         words.append(f"@{decision.offset}")
     if isinstance(decision, Transmit):
         words = ["to", decision.address, *words, f"({decision.first_unacknowledged}, {decision.receive_sequence})"]
@@ -188,7 +188,7 @@ class Scene:
         """The transport returns deliveries, named by their short forms."""
         found = [self.deliveries[each] for each in refused]
         last = round_ or max((each.round for each in found), default=1)
-        found = [replace(each, round=last) if each.sequence >= 0 else each for each in found]
+        found = [replace(each, round=last) if each.sequence is not None else each for each in found]
         begun = found[0].begun if found else self.conversation.begun
         report = Returned(C, begun, to == TARGET, last, found, "no topic", None, is_lasting)
         return self.batch(reports=[report])

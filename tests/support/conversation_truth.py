@@ -12,7 +12,8 @@ from functools import partial
 from itertools import takewhile
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET
-from streaming.core.conversations.decisions import DeadLetter, Decision, Deliver, Kind
+from streaming.core.conversations.decisions import DeadLetter, Decision, Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.wire.envelope import Envelope
@@ -25,7 +26,7 @@ Place = tuple[str, int, int]
 
 
 def _is_not_about(offset: int, decision: Decision) -> bool:
-    is_of_router = isinstance(decision, Deliver) and decision.offset < 0
+    is_of_router = isinstance(decision, Deliver) and decision.offset is None
     return is_of_router or (isinstance(decision, DeadLetter) and decision.offset != offset)
 
 
@@ -54,8 +55,8 @@ class Truth:
     sent: Counter[Place] = field(default_factory=Counter)
     delivered: Counter[int] = field(default_factory=Counter)
     buried: Counter[int] = field(default_factory=Counter)
-    last: dict[Place, tuple[int, int]] = field(default_factory=dict)
-    told: dict[Place, set[int]] = field(default_factory=dict)
+    last: dict[Place, tuple[int, Kind]] = field(default_factory=dict)
+    told: dict[Place, set[Kind]] = field(default_factory=dict)
     services: dict[Place, set[tuple[str, int]]] = field(default_factory=dict)
     given_up: set[Place] = field(default_factory=set)
     questions: int = 0
@@ -108,29 +109,30 @@ class Truth:
         if decision.from_service == ROUTERS_SERVICE:
             self.questions += decision.body is not None
             return None
-        if decision.sequence < 0 and decision.kind != Kind.TIMER:
+        if decision.sequence is None and decision.kind != Kind.TIMER:
             return None
         place = self.place(decision.conversation_id, TARGET if decision.is_initiator else INITIATOR)
         assert place not in self.ended, "a delivery to an endpoint that has ended"
         self.services[place] = services & self.services.get(place, services)
         assert self.services[place], "a delivery to another service than before"
         if decision.kind == Kind.MESSAGE:
+            assert decision.offset is not None
             assert decision.sequence == self.numbers[decision.offset], "a message has another number"
             assert self.accepted[decision.offset][1] == place, "a message goes to another endpoint"
         return place
 
     def carried_out(self, delivery: Deliver, place: Place | None) -> None:
         """Takes a delivery that was committed."""
-        if delivery.offset >= 0:
+        if delivery.offset is not None:
             self.delivered[delivery.offset] += 1
             assert self.delivered[delivery.offset] == 1, f"record {delivery.offset} was delivered twice"
             assert not self.buried[delivery.offset], f"record {delivery.offset} is also a dead letter"
         if place is None:
             return
         self.told.setdefault(place, set()).add(delivery.kind)
-        if delivery.sequence < 0:
+        if delivery.sequence is None:
             return
-        number, kind = self.last.get(place, (-1, int(Kind.MESSAGE)))
+        number, kind = self.last.get(place, (-1, Kind.MESSAGE))
         assert delivery.sequence > number, f"message {delivery.sequence} came after message {number}"
         assert delivery.kind == Kind.ERROR or kind == Kind.MESSAGE, "something came after the end"
         self.last[place] = delivery.sequence, delivery.kind

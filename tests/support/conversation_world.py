@@ -10,7 +10,8 @@ from zlib import crc32
 
 from streaming.core.conversations.carrying import Carrying, Direction, Failure, Position
 from streaming.core.conversations.conversation import TARGET
-from streaming.core.conversations.decisions import Answered, CleanUp, DeadLetter, Deliver, Kind, NeedRoute, Transmit
+from streaming.core.conversations.decisions import Answered, CleanUp, DeadLetter, Deliver, NeedRoute, Transmit
+from streaming.core.conversations.kinds import Kind
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, ServiceCommand
@@ -99,7 +100,7 @@ class Transport:
                 elif isinstance(decision, CleanUp):
                     clean_up = decision
                 elif isinstance(decision, Transmit):
-                    self._read(max(decision.offset, self._partition.deleted_below))  # the network loses it
+                    self._read(max(decision.offset or 0, self._partition.deleted_below))  # the network loses it
                 elif isinstance(decision, NeedRoute | Answered):
                     news.append(news_of(decision))
                 else:
@@ -119,13 +120,13 @@ class Transport:
         buried: list[tuple[int, str]],
     ) -> None:
         failure = self._world.failure(self._partition.number, delivery)
-        if delivery.offset >= 0:
+        if delivery.offset is not None:
             self._read(delivery.offset)
         if failure is None:
             done.append((delivery, place))
             return
         if failure.is_lasting:
-            if delivery.offset >= 0:
+            if delivery.offset is not None:
                 buried.append((delivery.offset, failure.reason))
             if place is not None and delivery.kind == Kind.ERROR:
                 self._partition.truth.given_up.add(place)
@@ -233,7 +234,7 @@ class World:
                 found = [each for value in undone for each in decode_decisions(value).batch(0).decisions]
                 for report in self.log.reports[self.router.reports_read :]:
                     if isinstance(report, RefusedReport):
-                        found += [each.decision() for each in report.refused]
+                        found += report.deliveries()
                 return reasons.places_of(found)
 
             reasons.check_held(partition.shard, to_be_returned)

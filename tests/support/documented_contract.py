@@ -99,8 +99,9 @@ def type_in_words(kind: inspect.Type) -> str:
             null_last = sorted(types, key=lambda one: isinstance(one, inspect.NoneType))
             text = ", or ".join(dict.fromkeys(map(type_in_words, null_last)))
         case inspect.LiteralType(values=values):
-            *others, last = (f"`{value}`" for value in values)
-            text = f"{', '.join(others)} or {last}" if others else last
+            text = _one_of(values)
+        case inspect.EnumType(cls=members):
+            text = _one_of(sorted(one.value for one in members))
         case inspect.IntType(ge=least, le=most, lt=beyond):
             most = beyond - 1 if beyond is not None else most
             bounds = "" if least is None or most is None else _INTEGERS.get((least, most), f"{least:,} to {most:,}")
@@ -116,6 +117,11 @@ def type_in_words(kind: inspect.Type) -> str:
             text = f"[{', '.join(map(type_in_words, items))}]"
     assert text, kind
     return text
+
+
+def _one_of(values: Iterable[object]) -> str:
+    *others, last = (f"`{value}`" for value in values)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:

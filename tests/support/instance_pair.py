@@ -110,8 +110,8 @@ def held(scene: ServiceScene, *conversation_ids: str) -> list[dict[str, Any]]:
 
 def drops(scene: ServiceScene, conversation_id: str) -> list[int | None]:
     """Returns the numbers with which an instance has dropped records of a conversation, in order."""
-    records = [decode_decisions(each.value()) for each in scene.read(scene.topics.service_decisions, 0)]
-    decisions = [fields.decision() for record in records for fields in record.decisions]
+    records = [decode_decisions(each.value()).batch(0) for each in scene.read(scene.topics.service_decisions, 0)]
+    decisions = [decision for record in records for decision in record.decisions]
     return [each.number for each in decisions if isinstance(each, Drop) and each.conversation_id == conversation_id]
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from random import Random
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateRoute, CreateService, MirroringRole
 from tests.support.instances_world import Site
@@ -111,9 +111,9 @@ class Mirrored:
         got = [
             (each, body)
             for each, body in site.delivered
-            if each.conversation_id == name and each.is_initiator == (side == TARGET) and each.sequence >= 0
+            if each.conversation_id == name and each.is_initiator == (side == TARGET) and each.sequence is not None
         ]
-        sequences = [each.sequence for each, _ in got]
+        sequences = [each.sequence or 0 for each, _ in got]
         assert sequences == sorted(set(sequences)), f"{name} in {site.address}: twice or out of order: {sequences}"
         bodies = [body for each, body in got if each.kind == Kind.MESSAGE]
         said = self._said[name, TARGET - side]

@@ -10,8 +10,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
     AlterDatabase,

@@ -3,8 +3,9 @@
 from random import Random
 from typing import Any
 
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.wire.envelope import Envelope

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from random import Random
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED
 from streaming.core.times import FOREVER_MS
@@ -285,7 +285,7 @@ class Simulation:
         return "CLEANUP" in kinds
 
     def check_got(self, name: str, side: int, got: list, site: Site) -> None:  # type: ignore[type-arg]
-        numbered = [(delivery.sequence, delivery.kind, body) for delivery, body in got if delivery.sequence >= 0]
+        numbered = [(delivery.sequence, delivery.kind, body) for delivery, body in got if delivery.sequence is not None]
         messages = [body for _, kind, body in numbered if kind == Kind.MESSAGE]
         sender = self.sites[self.conversations[name][TARGET - side]]
         # When a lifetime ends, nobody knows what of the last messages has arrived.

@@ -20,10 +20,10 @@ from streaming.core.conversations.decisions import (
     Drop,
     Forward,
     NeedRoute,
-    Source,
     Transmit,
 )
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance
 from streaming.wire.between_instances import forwarded, in_time, transmitted
@@ -290,7 +290,7 @@ class Site:
         for report in carrying.reports:
             fields = decode_report(encoder.encode(report_of(0, report)))
             assert isinstance(fields, RefusedReport)
-            refused = [each.decision() for each in fields.refused]
+            refused = fields.deliveries()
             direction, failure = report.direction, report.failure
             self._reports.append(
                 Returned(direction[0], report.begun, direction[1], report.round, refused, failure.reason)
@@ -355,7 +355,7 @@ class Site:
         roles = {row[0]: row[1:] for row in rows if row is not None}
         return RoleReport(instance, address, *roles.get(instance, ()))
 
-    def _record(self, source: int, offset: int) -> Record | None:
-        if offset < 0:
+    def _record(self, source: Source, offset: int | None) -> Record | None:
+        if offset is None or offset < 0:
             return None
         return self.messages[offset][1] if source == Source.MESSAGES else Record(*self.incoming[offset])

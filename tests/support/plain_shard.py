@@ -318,7 +318,7 @@ class PlainShard:
             return
         if conversation is None or conversation.begun != report.begun:
             for each in report.refused:
-                if each.offset >= 0:
+                if each.offset is not None:
                     context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN, each.source)
             return
         looking.take_back(

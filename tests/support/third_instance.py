@@ -4,7 +4,7 @@ import time
 import uuid
 from random import Random
 
-from streaming.core.conversations.decisions import Kind
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.addresses import topic_prefix
 from streaming.wire.delivered import Row
@@ -59,7 +59,7 @@ class ThirdInstance(Network):
         self.site.go_on()
         self._neighbour.flush()
 
-    def delivered(self, conversation_id: str) -> list[int]:
+    def delivered(self, conversation_id: str) -> list[int | None]:
         """Goes on; returns the numbers of what its service has received in a conversation."""
         self.go_on()
         return [each.sequence for each, _ in self.site.delivered if each.conversation_id == conversation_id]
@@ -68,5 +68,5 @@ class ThirdInstance(Network):
         """Goes on; returns the conversations whose target has received an error of this number."""
         self.go_on()
         errors = [each for each, _ in self.site.delivered if each.kind == Kind.ERROR]
-        envelopes = [decode_envelope(self.site.incoming[each.offset][2], MAX_INCOMING_BYTES) for each in errors]
+        envelopes = [decode_envelope(self.site.incoming[each.offset or 0][2], MAX_INCOMING_BYTES) for each in errors]
         return {each.conversation_id for each in envelopes if each.error_code == -number}

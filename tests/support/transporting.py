@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from streaming.core.conversations.decisions import Decision, Deliver, Kind
+from streaming.core.conversations.decisions import Decision, Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.wire.decision_fields import DecisionFields, fields_of
+from streaming.wire.decision_fields import fields_of
 from streaming.wire.headers import decoded_headers
 from streaming.wire.service_decisions import DecisionRecord, encoder
 from streaming.wire.topics import Topics
@@ -42,7 +42,7 @@ def envelope(conversation_id: str, **fields: Any) -> bytes:
     ).encode()
 
 
-def deliver(conversation_id: str, offset: int, queue: str, sequence: int = 0, **fields: Any) -> Deliver:
+def deliver(conversation_id: str, offset: int | None, queue: str, sequence: int | None = 0, **fields: Any) -> Deliver:
     """Returns the decision to deliver an initiator's message."""
     values: dict[str, Any] = {
         "kind": Kind.MESSAGE,
@@ -155,8 +155,7 @@ class Scene:
         self, partition: int, number: int, decisions: Iterable[Decision], first: int, generation: int = 1
     ) -> int:
         """Writes a record of decisions; returns its offset."""
-        fields = [msgspec.convert(fields_of(each), DecisionFields) for each in decisions]
-        record = DecisionRecord(generation, number, first, (first, 0), fields)
+        record = DecisionRecord(generation, number, first, (first, 0), [*map(fields_of, decisions)])
         return self.write(self.topics.service_decisions, partition, encoder.encode(record))
 
     def transport(self, *options: str, name: str = "transport") -> Program:

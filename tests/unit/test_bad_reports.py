@@ -31,6 +31,7 @@ REPORT = {
         {"refused": [RETURNED | {"kind": "MESSAGE", "sequence": 5}]},
         {"refused": [RETURNED | {"kind": "END"}]},
         {"refused": [RETURNED | {"kind": "TIMER"}]},
+        {"refused": [RETURNED | {"kind": "ACK"}]},
     ],
 )
 def test_values_that_no_transport_writes(fields: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint, Item
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import Clock

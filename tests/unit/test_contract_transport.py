@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from confluent_kafka import Message
 
-from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, Deliver, Kind
+from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.wire import dead_letters, delivered, service_decisions
 from streaming.wire.topics import Topics
 from tests.support.command_lines import fenced_blocks

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item, Link
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.databases import Changes
 from streaming.core.times import FOREVER_MS

@@ -110,7 +110,7 @@ def test_a_later_request_replaces_one_that_failed(kafka: Kafka) -> None:
     found.start(partition(), 20, CLEAN_UP)
     finish(found)
     kafka.failed = set()
-    found.start(partition(), 30, CleanUp(40, 0))
+    found.start(partition(), 30, CleanUp(40, 0, 0))
     finish(found)
     assert found.resume() == 0
     assert kafka.deleted[-1] == ("service-messages", 40)

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from confluent_kafka import Message
 
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, dead_letter, delivered, error_body
 

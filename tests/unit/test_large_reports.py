@@ -3,7 +3,8 @@
 import pytest
 
 from streaming.core.conversations.carrying import MAX_RETURNED, Failure, Report
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.service_decisions import RefusedReport, decode_report, encoded_reports
 
 # Kafka's default limit of a record, without the key and what Kafka adds.
@@ -19,7 +20,7 @@ def delivery(number: int, letter: str, text: str | None = None) -> Deliver:
         is_initiator=False,
         sequence=2**40 + number,
         round=1,
-        offset=2**40 + number if text is None else -1,
+        offset=2**40 + number if text is None else None,
         queue="q" * 249,
         service=service,
         from_service=service,
@@ -43,7 +44,7 @@ def test_a_report_that_is_too_large_becomes_several_with_the_same_deliveries_in_
     found = [decode_report(record) for record in records]
     assert all(isinstance(each, RefusedReport) for each in found)
     reports = [each for each in found if isinstance(each, RefusedReport)]
-    assert [each.sequence for report in reports for each in report.refused] == [each.sequence for each in returned]
+    assert [each.sequence for report in reports for each in report.deliveries()] == [each.sequence for each in returned]
     assert len({(each.partition, each.round, each.reason, each.number) for each in reports}) == 1
 
 

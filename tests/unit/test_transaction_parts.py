@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from streaming.core.conversations.carrying import Carrying, DecisionBatch, Position
-from streaming.core.conversations.decisions import Kind, Transmit
+from streaming.core.conversations.decisions import Transmit
+from streaming.core.conversations.kinds import Kind
 from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Transaction
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.wire.topics import Topics
@@ -43,6 +44,8 @@ def decisions(partition: int, number: int, first: int) -> DecisionBatch:
             from_database="D",
             to_service="T",
             hops_remaining=10,
+            first_unacknowledged=0,
+            receive_sequence=0,
         )
         for each in range(DECISIONS)
     ]

@@ -5,7 +5,8 @@ from typing import Protocol
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import RESET
 from streaming.core.conversations.deciding import decide, doubt_principal
-from streaming.core.conversations.decisions import Kind, Transmit
+from streaming.core.conversations.decisions import Transmit
+from streaming.core.conversations.kinds import Kind
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
 
@@ -79,6 +80,7 @@ def _answer(  # noqa: PLR0913  (the fields of the answer)
                 from_broker_instance=context.definitions.databases[database].broker_instance,
                 to_service=envelope.from_service,
                 to_broker_instance=envelope.from_broker_instance,
+                first_unacknowledged=0,
                 receive_sequence=receive_sequence,
                 hops_remaining=context.settings.max_hops,
                 error_code=error_code,

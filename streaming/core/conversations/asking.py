@@ -2,9 +2,9 @@
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.delivering import send
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import NEEDED_FOR_MS, missing_route
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS

@@ -17,7 +17,8 @@ that it decided after it are still to be returned.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from streaming.core.conversations.decisions import CleanUp, Decision, Deliver, Source
+from streaming.core.conversations.decisions import CleanUp, Decision, Deliver
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.marks import Marks, Verdict
 
 # Higher than any offset.
@@ -78,7 +79,7 @@ class Refusal:
         failure: The failure that began it.
     """
 
-    begun: int
+    begun: int | None
     round: int
     failure: Failure
 
@@ -96,7 +97,7 @@ class Report:
     """
 
     direction: Direction
-    begun: int
+    begun: int | None
     round: int
     failure: Failure
     returned: list[Deliver] = field(default_factory=list)
@@ -212,7 +213,7 @@ class Carrying:
     def fail(self, delivery: Deliver, failure: Failure) -> None:
         """Refuses the rest of the round of a delivery that was yielded and has failed."""
         direction = delivery.conversation_id, delivery.is_initiator
-        if delivery.sequence < 0:
+        if delivery.sequence is None:
             self.reports.append(Report(direction, delivery.begun, delivery.round, failure, [delivery]))
             return
         self._change(direction, Refusal(delivery.begun, delivery.round, failure))
@@ -253,9 +254,9 @@ class Carrying:
     def _is_refused(self, delivery: Deliver) -> bool:
         direction = delivery.conversation_id, delivery.is_initiator
         refusal = self.refusals.get(direction)
-        if refusal is None or delivery.sequence < 0:
+        if refusal is None or delivery.sequence is None:
             return False
-        if (delivery.begun, delivery.round) > (refusal.begun, refusal.round):
+        if _order(delivery) > _order(refusal):
             self._change(direction, None)
             return False
         self._report(direction, delivery, is_returned=True)
@@ -270,7 +271,7 @@ class Carrying:
             self.reports.append(report)
         if is_returned:
             report.returned.append(delivery)
-            if delivery.offset >= 0:
+            if delivery.offset is not None:
                 lowest = delivery.offset if delivery.source == Source.MESSAGES else ANY_INCOMING
                 self._returned_from = min(self._returned_from, lowest)
                 self._note_held()
@@ -302,3 +303,8 @@ class Carrying:
         self._returned_from = NO_OFFSET
         self.reports = []
         self.passed_over = dict.fromkeys(Verdict, 0)
+
+
+def _order(of: Deliver | Refusal) -> tuple[int, int]:
+    """Returns the place of a round among those of all conversations with its identifier."""
+    return (-1 if of.begun is None else of.begun), of.round

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from streaming.core.conversations.decisions import Answered, DeadLetter, Decision, Source
+from streaming.core.conversations.decisions import Answered, DeadLetter, Decision
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.settings import ConversationSettings
@@ -110,10 +111,10 @@ class Context:
         self.decisions: list[Decision] = []
         self.let_go = settings.max_let_go
 
-    def refuse(self, offset: int, number: int | None, reason: str, source: int = Source.MESSAGES) -> None:
+    def refuse(self, offset: int, number: int | None, reason: str, source: Source = Source.MESSAGES) -> None:
         """Makes a record a dead letter. A message of the router itself has none."""
         if offset >= 0:
-            self.decisions.append(DeadLetter(source, offset, number, reason))
+            self.decisions.append(DeadLetter(source, offset, reason, number))
 
     def resend_after_ms(self) -> int:
         """Returns the time after which a message is sent again for the first time.

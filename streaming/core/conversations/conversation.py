@@ -10,8 +10,8 @@ until it acknowledges them. Those from the far side have the numbers that it gav
 from collections import deque
 from dataclasses import dataclass, field
 
-from streaming.core.conversations.decisions import Source
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
+from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -64,7 +64,7 @@ class Item:
     """
 
     sequence: int
-    kind: int
+    kind: Kind
     offset: int
     error_code: int | None = None
     error_text: str | None = None
@@ -81,7 +81,7 @@ class Ahead:
         received_ms: The instant at which it was read.
     """
 
-    kind: int
+    kind: Kind
     offset: int
     received_ms: int
 

@@ -2,10 +2,14 @@
 
 A decision names a record of service-messages by its offset, so that bodies never pass through Spark. What the router
 itself sends (errors, timers) has no record.
+
+The records of decisions are derived from these classes (wire/decision_fields.py), so the order and the defaults of
+fields are those of docs/contract.md. This module is not compiled, because mypyc forgets what a field may be.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+
+from streaming.core.conversations.kinds import Kind, Source
 
 # Numbers of Service Broker's messages.
 UNKNOWN_CONVERSATION = 8426
@@ -24,62 +28,46 @@ ERROR = _SCHEMA + "Error"
 DIALOG_TIMER = _SCHEMA + "DialogTimer"
 
 
-class Kind(IntEnum):
-    """The kind of a message in a queue, or between instances."""
-
-    MESSAGE = 0
-    END = 1
-    ERROR = 2
-    TIMER = 3
-    ACK = 4  # an acknowledgement that travels alone; only between instances
-
-
-class Source(IntEnum):
-    """The topic of a record, by its place in a decision's `ends`."""
-
-    MESSAGES = 0
-    INCOMING = 1
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Deliver:
     """Put a message into a queue.
 
     Attributes:
-        kind: The kind of the message.
         conversation_id: The conversation.
         is_initiator: The sender's side. A timer counts as sent by the far side, like all that an endpoint gets.
-        sequence: The message's number in its direction, from 0; -1: a timer, or an error about an unknown conversation.
-        round: The round of its direction. After a failed delivery the transport refuses the rest of the round.
-        offset: The record of service-messages that has the message; -1: the router sends it.
         queue: The name of the queue.
         service: The receiving service.
         from_service: The sending service.
         group_id: The conversation group of the receiver.
+        round: The round of its direction. After a failed delivery the transport refuses the rest of the round.
+        kind: The kind of the message; not ACK.
+        offset: The record that has the message; None: the router sends it.
+        sequence: The message's number in its direction, from 0; None: a timer, or an error about an unknown
+            conversation.
         error_code: For an error that the router sends.
         error_text: For an error that the router sends.
         database: The receiver's database; empty in decisions of older routers.
         begun: The offset of the record that began the conversation, which tells it from an earlier one with its
-            identifier; -1: an error about an unknown conversation.
+            identifier; None: an error about an unknown conversation.
         source: The topic of the record.
         body: The body of a MESSAGE that the router sends: a question to the configuration service.
     """
 
-    kind: int
     conversation_id: str
     is_initiator: bool
-    sequence: int = -1
-    round: int
-    offset: int = -1
     queue: str
     service: str
     from_service: str
     group_id: str
+    round: int
+    kind: Kind = Kind.MESSAGE
+    offset: int | None = None
+    sequence: int | None = None
     error_code: int | None = None
     error_text: str | None = None
     database: str = ""
-    begun: int = -1
-    source: int = Source.MESSAGES
+    begun: int | None = None
+    source: Source = Source.MESSAGES
     body: str | None = None
 
 
@@ -90,14 +78,14 @@ class DeadLetter:
     Attributes:
         source: The topic of the record.
         offset: Its offset.
-        number: The number of Service Broker's message, if there is one for the reason.
         reason: The reason, in words.
+        number: The number of Service Broker's message, if there is one for the reason.
     """
 
-    source: int
+    source: Source
     offset: int
-    number: int | None
     reason: str
+    number: int | None = None
 
 
 @dataclass(slots=True)
@@ -112,29 +100,29 @@ class CleanUp:
 
     messages: int
     incoming: int
-    decided_ms: int = 0
+    decided_ms: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Transmit:
     """Send a message of a conversation to another instance.
 
     Attributes:
-        kind: The kind of the message.
+        kind: The kind of the message; not TIMER.
         address: The address of the instance.
         conversation_id: The conversation.
         is_initiator: The sender's side.
-        sequence: The message's number in its direction; -1: an acknowledgement, or an Error that ends the far endpoint
-            at once.
-        offset: The record of service-messages that has the message; -1: the router sends it.
         from_service: The sending service.
         from_database: Its database.
-        from_broker_instance: The database's broker instance; None: it has none.
         to_service: The receiving service.
-        to_broker_instance: The broker instance that the message names.
+        hops_remaining: The number of further instances that may send it on.
         first_unacknowledged: The number of the sender's first message that has not been acknowledged.
         receive_sequence: The messages with lower numbers have been received from the far side.
-        hops_remaining: The number of further instances that may send it on.
+        sequence: The message's number in its direction; None: an acknowledgement, or an Error that ends the far
+            endpoint at once.
+        offset: The record of service-messages that has the message; None: the router sends it.
+        from_broker_instance: The database's broker instance; None: it has none.
+        to_broker_instance: The broker instance that the message names.
         lifetime_ms: The rest of the conversation's lifetime; None: it has none.
         error_code: For an error that the router sends.
         error_text: For an error that the router sends.
@@ -142,20 +130,20 @@ class Transmit:
         ends_ms: The end of the lifetime, by the brokers' clock; None: it has none.
     """
 
-    kind: int
+    kind: Kind
     address: str
     conversation_id: str
     is_initiator: bool
-    sequence: int = -1
-    offset: int = -1
     from_service: str
     from_database: str
-    from_broker_instance: str | None = None
     to_service: str
-    to_broker_instance: str | None = None
-    first_unacknowledged: int = 0
-    receive_sequence: int = 0
     hops_remaining: int
+    first_unacknowledged: int
+    receive_sequence: int
+    sequence: int | None = None
+    offset: int | None = None
+    from_broker_instance: str | None = None
+    to_broker_instance: str | None = None
     lifetime_ms: int | None = None
     error_code: int | None = None
     error_text: str | None = None
@@ -184,13 +172,13 @@ class Drop:
 
     Attributes:
         offset: The record.
-        number: The number of Service Broker's message for the reason; None: there is no room, or no principal.
         conversation_id: The conversation that it names.
+        number: The number of Service Broker's message for the reason; None: there is no room, or no principal.
     """
 
     offset: int
-    number: int | None
     conversation_id: str
+    number: int | None = None
 
 
 @dataclass(slots=True)
@@ -205,7 +193,7 @@ class NeedRoute:
 
     database: str
     service: str
-    broker_instance: str | None
+    broker_instance: str | None = None
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ batch that is done again gives the same decisions.
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, RESET, TARGET, Conversation, Endpoint, Item, Link
-from streaming.core.conversations.decisions import ENDPOINT_CLOSED, REMOTE_ENDPOINT_GONE, Deliver, Kind
+from streaming.core.conversations.decisions import ENDPOINT_CLOSED, REMOTE_ENDPOINT_GONE, Deliver
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger
 from streaming.core.conversations.holding import (
     LET_GO,
@@ -17,6 +17,7 @@ from streaming.core.conversations.holding import (
     own_service,
     route,
 )
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.transmitting import (
     drop_to_far,
     is_end_told,
@@ -37,7 +38,7 @@ def send(  # noqa: PLR0913, PLR0917  (the fields of an item)
     context: Context,
     conversation: Conversation,
     to: int,
-    kind: int,
+    kind: Kind,
     offset: int,
     error_code: int | None = None,
     error_text: str | None = None,
@@ -184,7 +185,7 @@ def _deliver(context: Context, conversation: Conversation, to: int, item: Item, 
             is_initiator=to == TARGET,
             sequence=item.sequence,
             round=direction.round,
-            offset=item.offset,
+            offset=item.offset if item.offset >= 0 else None,
             queue=destination.queue,
             service=destination.name,
             from_service=conversation.services[TARGET - to],
@@ -193,7 +194,7 @@ def _deliver(context: Context, conversation: Conversation, to: int, item: Item, 
             error_text=item.error_text,
             database=destination.database,
             begun=conversation.begun,
-            source=0 if conversation.link is None else conversation.source_to(to),
+            source=conversation.source_to(to),
             body=item.body,
         )
     )
@@ -240,7 +241,7 @@ def _not_taken(  # noqa: PLR0913, PLR0917  (the fields of an item, and the reaso
     context: Context,
     conversation: Conversation,
     to: int,
-    kind: int,
+    kind: Kind,
     offset: int,
     number: int | None,
     reason: str | None,

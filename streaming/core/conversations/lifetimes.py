@@ -5,10 +5,11 @@ The timer of a question of the router ends it when no conversation has needed it
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint
-from streaming.core.conversations.decisions import LIFETIME_OVER, Deliver, Kind
+from streaming.core.conversations.decisions import LIFETIME_OVER, Deliver
 from streaming.core.conversations.delivering import drop_waiting, fail
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import find_own_service
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED, tell_nothing_more
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS

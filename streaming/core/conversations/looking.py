@@ -17,11 +17,11 @@ from streaming.core.conversations.decisions import (
     REMOTE_ENDPOINT_GONE,
     REMOTE_SERVICE_DROPPED,
     Deliver,
-    Kind,
 )
 from streaming.core.conversations.delivering import deliver_what_can_go, drop_waiting, fail
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.holding import LET_GO, broker_instance_of, hold, note_own_service
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.lifetimes import fail_both, is_only_telling, pass_time
 from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
 from streaming.core.conversations.settings import ConversationSettings
@@ -65,7 +65,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
     """
     to = TARGET if is_initiator else INITIATOR
     direction = conversation.directions[to]
-    numbered = [each for each in refused if each.sequence >= 0]
+    numbered = [(each.sequence, each) for each in refused if each.sequence is not None]
     for each in refused:
         if each.kind != Kind.TIMER:
             continue
@@ -87,25 +87,24 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
     conversation.settle(context.now_ms)
 
 
-def _note_returned(direction: Direction, returned: list[Deliver]) -> None:
+def _note_returned(direction: Direction, returned: list[tuple[int, Deliver]]) -> None:
     """Notes since when messages have been held: those of an attempt that was not the first, since before it."""
-    if any(each.sequence < direction.returned_below for each in returned):
+    if any(sequence < direction.returned_below for sequence, _ in returned):
         direction.held_since_ms = min(direction.held_since_ms, direction.returned_since_ms)
     direction.returned_below = direction.next_sequence
     direction.returned_since_ms = direction.held_since_ms
 
 
-def _take_back_messages(context: Context, direction: Direction, refused: list[Deliver]) -> None:
+def _take_back_messages(context: Context, direction: Direction, refused: list[tuple[int, Deliver]]) -> None:
     items = {item.sequence: item for item in direction.waiting}
-    for each in refused:
-        if direction.dropped_below <= each.sequence < direction.next_sequence and each.sequence not in items:
-            items[each.sequence] = Item(
-                each.sequence, each.kind, each.offset, each.error_code, each.error_text, each.body
-            )
-            direction.due_sequence = min(direction.due_sequence, each.sequence)
+    for sequence, each in refused:
+        offset = -1 if each.offset is None else each.offset
+        if direction.dropped_below <= sequence < direction.next_sequence and sequence not in items:
+            items[sequence] = Item(sequence, each.kind, offset, each.error_code, each.error_text, each.body)
+            direction.due_sequence = min(direction.due_sequence, sequence)
         elif each.kind == Kind.MESSAGE:
             reason = "the conversation ended before it could be delivered"
-            context.refuse(each.offset, ENDPOINT_CLOSED, reason, each.source)
+            context.refuse(offset, ENDPOINT_CLOSED, reason, each.source)
     context.held += len(items) - len(direction.waiting)
     direction.waiting = deque(sorted(items.values(), key=_sequence))
 

@@ -25,8 +25,6 @@ from streaming.core.conversations.decisions import (
     SECOND_TARGET,
     Drop,
     Forward,
-    Kind,
-    Source,
 )
 from streaming.core.conversations.delivering import (
     CLOSED,
@@ -38,6 +36,7 @@ from streaming.core.conversations.delivering import (
 )
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import find_own_service, new_endpoint, own_broker_instance, route
+from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.conversations.lifetimes import pass_time
 from streaming.core.conversations.transmitting import (
     is_end_told,
@@ -188,7 +187,7 @@ def _begin(
     settings = context.settings
     # Conversations of this instance keep the other half of the room.
     if context.incoming_conversations >= settings.max_conversations // 2:
-        context.decisions.append(Drop(offset, None, envelope.conversation_id))
+        context.decisions.append(Drop(offset, envelope.conversation_id))
         return None
     context.conversations += 1
     context.incoming_conversations += 1
@@ -295,7 +294,7 @@ def _state(conversation: Conversation, side: int) -> State:
     return State.ABSENT if endpoint is None else endpoint.state
 
 
-def _is_refused(conversation: Conversation, own: int, kind: int) -> bool:
+def _is_refused(conversation: Conversation, own: int, kind: Kind) -> bool:
     """Returns whether the own endpoint takes no such message any more."""
     return conversation.is_closed(own) or (_state(conversation, own) is State.DI and kind != Kind.ERROR)
 
@@ -339,7 +338,7 @@ def drop_stale(context: Context, conversation: Conversation, link: Link) -> None
     for sequence in [each for each, message in link.ahead.items() if message.received_ms <= before_ms]:
         message = link.ahead.pop(sequence)
         context.held -= 1
-        context.decisions.append(Drop(message.offset, OUT_OF_ORDER, conversation.conversation_id))
+        context.decisions.append(Drop(message.offset, conversation.conversation_id, OUT_OF_ORDER))
 
 
 def _take_reset(context: Context, conversation: Conversation, link: Link, offset: int) -> None:
@@ -356,7 +355,7 @@ def _take_reset(context: Context, conversation: Conversation, link: Link, offset
 
 
 def _refuse(  # noqa: PLR0913, PLR0917  (the fields of the message)
-    context: Context, conversation: Conversation, link: Link, sequence: int, kind: int, offset: int
+    context: Context, conversation: Conversation, link: Link, sequence: int, kind: Kind, offset: int
 ) -> None:
     """Refuses a message to an endpoint that takes no more. It is acknowledged, so it does not come again."""
     own = TARGET - link.far_side
@@ -372,4 +371,4 @@ def _refuse(  # noqa: PLR0913, PLR0917  (the fields of the message)
 
 
 def _drop(context: Context, envelope: IncomingEnvelope, offset: int, number: int | None) -> None:
-    context.decisions.append(Drop(offset, number, envelope.conversation_id))
+    context.decisions.append(Drop(offset, envelope.conversation_id, number))

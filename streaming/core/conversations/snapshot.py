@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import Any
 
 from streaming.core.conversations.conversation import TARGET, Ahead, Conversation, Direction, Endpoint, Item, Link
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes. 4: the broker
@@ -25,7 +25,7 @@ Snapshot = list[Any]
 _PARTS = 4
 
 # By number, for speed: a call of State runs Python code.
-_STATES = tuple(State)
+_STATES, _KINDS = tuple(State), tuple(Kind)
 
 
 def take(conversation: Conversation) -> Snapshot:
@@ -87,7 +87,10 @@ def _restore_endpoint(taken: Snapshot | None) -> Endpoint | None:
 
 
 def _take_link(link: Link) -> Snapshot:
-    ahead = [[sequence, message.kind, message.offset, message.received_ms] for sequence, message in link.ahead.items()]
+    ahead = [
+        [sequence, _KINDS.index(message.kind), message.offset, message.received_ms]
+        for sequence, message in link.ahead.items()
+    ]
     return [
         link.far_side,
         link.far_instance,
@@ -132,7 +135,7 @@ def _restore_link(taken: Snapshot | None, directions: list[Direction]) -> Link |
         quiet_ms,
         repeats_below,
         has_told_end,
-        {sequence: Ahead(kind, offset, received_ms) for sequence, kind, offset, received_ms in ahead},
+        {sequence: Ahead(_KINDS[kind], offset, received_ms) for sequence, kind, offset, received_ms in ahead},
         [*returned],
     )
 
@@ -160,7 +163,7 @@ def _take_direction(direction: Direction) -> Snapshot | int:
         _differences(sequences),
         _differences(offsets),
         [
-            [index, item.kind, item.error_code, item.error_text, item.body]
+            [index, _KINDS.index(item.kind), item.error_code, item.error_text, item.body]
             for index, item in enumerate(waiting)
             if item.kind != Kind.MESSAGE or item.body is not None
         ],
@@ -178,7 +181,7 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
     # Before format 3 there are no bodies.
     for index, kind, error_code, error_text, *body in others:
         item = items[index]
-        items[index] = Item(item.sequence, kind, item.offset, error_code, error_text, *body)
+        items[index] = Item(item.sequence, _KINDS[kind], item.offset, error_code, error_text, *body)
     return Direction(
         next_sequence,
         due_sequence,

@@ -2,16 +2,11 @@
 
 from streaming.core.conversations.context import Context, Envelope
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.decisions import (
-    REMOTE_ENDPOINT_GONE,
-    UNKNOWN_CONVERSATION,
-    WRONG_STATE,
-    Deliver,
-    Kind,
-)
+from streaming.core.conversations.decisions import REMOTE_ENDPOINT_GONE, UNKNOWN_CONVERSATION, WRONG_STATE, Deliver
 from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE, deliver_what_can_go, drop_unsent, fail, send
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.conversations.holding import note_own_service
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.lifetimes import pass_time
 from streaming.core.conversations.transmitting import drop_to_far
 from streaming.core.routing.routing_table import ROUTERS_SERVICE

@@ -11,7 +11,7 @@ instance that was away for long is sent as fast as it is taken in, without a flo
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import RESET, TARGET, Conversation, Direction, Item, Link
 from streaming.core.conversations.deciding import doubt_principal
-from streaming.core.conversations.decisions import LIFETIME_OVER, Kind, Transmit
+from streaming.core.conversations.decisions import LIFETIME_OVER, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
 from streaming.core.conversations.holding import (
     LET_GO,
@@ -22,6 +22,7 @@ from streaming.core.conversations.holding import (
     own_broker_instance,
     route,
 )
+from streaming.core.conversations.kinds import Kind
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.resolving import LOOP
 from streaming.core.times import FOREVER_MS, NEVER_MS, instant_or_none
@@ -131,8 +132,8 @@ def _message(context: Context, conversation: Conversation, link: Link, decision:
         address=decision.address or "",
         conversation_id=conversation.conversation_id,
         is_initiator=far == TARGET,
-        sequence=-1 if item.sequence == RESET else item.sequence,
-        offset=item.offset,
+        sequence=item.sequence if item.sequence != RESET else None,
+        offset=item.offset if item.offset >= 0 else None,
         from_service=conversation.services[TARGET - far],
         from_database="" if sender is None else sender.database,
         from_broker_instance=own_broker_instance(context, conversation, TARGET - far),

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
+from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.restoring import Suspect
 from streaming.daemons.router.traces import Traces
 from streaming.errors import UserError
@@ -27,7 +28,6 @@ from streaming.spark.routing.checkpoint_layout import RouterLayout
 from streaming.spark.routing.restoration import Restoration, ShardFields
 from streaming.spark.routing.run_shard import StateRow, number_of
 from streaming.system import hints
-from streaming.wire.decision_fields import DeliverFields
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
@@ -262,8 +262,8 @@ def _decided_since(cluster: Cluster, topics: Topics, copy: Copy) -> Iterator[tup
         with contextlib.suppress(InvalidRecordError):
             record, number = decode_decisions(message.value()), message.partition() or 0
             if (record.generation, record.number) > (copy.generation, numbers[number]):
-                for decision in record.decisions:
-                    if isinstance(decision, DeliverFields):
+                for decision in record.batch(0).decisions:
+                    if isinstance(decision, Deliver):
                         yield number, decision.conversation_id
 
 

@@ -19,9 +19,9 @@ from streaming.core.conversations.decisions import (
     Drop,
     Forward,
     NeedRoute,
-    Source,
     Transmit,
 )
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.marks import LostDecisionsError
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.queue_topics import QueueTopics
@@ -254,8 +254,8 @@ class Transaction:
         if failure is None:
             problem = self._context.queues.problem(queue)
             failure = None if problem is None else Failure(is_lasting=False, reason=problem)
-        if delivery.offset >= 0 and (failure is None or failure.is_lasting):
-            message = self._read(Source(delivery.source), number, delivery.offset, record, index)
+        if delivery.offset is not None and (failure is None or failure.is_lasting):
+            message = self._read(delivery.source, number, delivery.offset, record, index)
             if message is None:
                 failure = Failure(is_lasting=True, reason="the record of the message is gone")
             elif message.key() != delivery.conversation_id.encode():
@@ -272,8 +272,8 @@ class Transaction:
                 self.written.append((identity, True))
                 self._bytes += 0 if value is None else len(value)
                 return
-        if failure.is_lasting and delivery.offset >= 0:
-            source = self._topic_of(Source(delivery.source)), number, delivery.offset
+        if failure.is_lasting and delivery.offset is not None:
+            source = self._topic_of(delivery.source), number, delivery.offset
             self._bury(identity, source, message, failure.reason, failure.number, delivery.service)
         partition.carrying.fail(delivery, failure)
 
@@ -284,7 +284,7 @@ class Transaction:
         # While a destination is away, reading what cannot be sent would cost most of the work.
         if isinstance(decision, Transmit) and not self._context.connections.takes(decision.address):
             return
-        if decision.offset >= 0:
+        if decision.offset is not None:
             message = self._read(source, partition.number, decision.offset, record, index)
             if message is None:
                 self._refuse(decision, "the record of the message is gone")
@@ -307,13 +307,13 @@ class Transaction:
         self._bytes += 0 if message is None else len(message.value() or b"")
 
     def _refuse(self, decision: Transmit | Forward, reason: str) -> None:
-        if isinstance(decision, Transmit) and decision.sequence >= 0:
+        if isinstance(decision, Transmit) and decision.sequence is not None:
             name, sequence = decision.conversation_id, decision.sequence
             self._context.connections.tell_not_sent(NotSentReport(name, decision.is_initiator, sequence, reason))
 
     def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
-        message = self._read(Source(decision.source), partition.number, decision.offset, record, index)
-        source = self._topic_of(Source(decision.source)), partition.number, decision.offset
+        message = self._read(decision.source, partition.number, decision.offset, record, index)
+        source = self._topic_of(decision.source), partition.number, decision.offset
         self._bury((partition.number, record.offset, index), source, message, decision.reason, decision.number)
 
     def _bury(  # noqa: PLR0913, PLR0917  (the fields of a dead letter)
@@ -333,7 +333,8 @@ class Transaction:
 
     def _read(self, source: Source, number: int, offset: int, record: DecisionBatch, index: int) -> Message | None:
         def upcoming() -> list[int]:
-            return sorted({found for each in record.decisions[index:] if (found := _offset_in(source, each)) >= 0})
+            found = {_offset_in(source, each) for each in record.decisions[index:]}
+            return sorted(each for each in found if each is not None)
 
         return self._context.records.get(self._topic_of(source), number, offset, upcoming)
 
@@ -348,10 +349,10 @@ def _to_service(headers: Headers) -> str:
     return ""
 
 
-def _offset_in(source: Source, decision: Decision) -> int:
-    """Returns the offset of the record that a decision names in this topic; -1 if it names none there."""
+def _offset_in(source: Source, decision: Decision) -> int | None:
+    """Returns the offset of the record that a decision names in this topic; None if it names none there."""
     if isinstance(decision, Deliver | DeadLetter):
-        return decision.offset if decision.source == source else -1
+        return decision.offset if decision.source is source else None
     if isinstance(decision, Transmit):
-        return decision.offset if source is Source.MESSAGES else -1
-    return decision.offset if isinstance(decision, Forward) and source is Source.INCOMING else -1
+        return decision.offset if source is Source.MESSAGES else None
+    return decision.offset if isinstance(decision, Forward) and source is Source.INCOMING else None

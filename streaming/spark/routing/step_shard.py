@@ -9,7 +9,8 @@ from confluent_kafka import murmur2
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
-from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Drop, Source
+from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Drop
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.looking import end_unsendable, look, retry, send_again, take_back
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
@@ -227,11 +228,11 @@ def _send_again(context: Context, store: ConversationStore, news: Iterable[News]
 
 
 def _take_refusal(context: Context, conversation: Conversation | None, report: RefusedReport) -> None:
-    refused = [fields.decision() for fields in report.refused]
+    refused = report.deliveries()
     # A report may be about an earlier conversation with this identifier, which the router has forgotten.
     if conversation is None or conversation.begun != report.begun:
         for each in refused:
-            if each.offset >= 0:
+            if each.offset is not None:
                 context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN, each.source)
         return
     take_back(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from streaming.core.conversations.decisions import Forward, Kind, Transmit
+from streaming.core.conversations.decisions import Forward, Transmit
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.between_instances import forwarded, in_time, not_sent, transmitted
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_incoming
@@ -25,6 +26,7 @@ MESSAGE = Transmit(
     from_broker_instance="A",
     to_service="Stock",
     to_broker_instance="B",
+    first_unacknowledged=0,
     receive_sequence=3,
     hops_remaining=10,
     lifetime_ms=61_500,
@@ -84,7 +86,7 @@ def test_the_largest_envelope_and_the_longest_life_of_a_program_can_be_sent() ->
 def test_a_message_that_can_never_be_sent_is_named_by_its_conversation_and_number() -> None:
     found = not_sent(transmitted(MESSAGE, record())[2], "too large")
     assert found == NotSentReport("c", True, 0, "too large")
-    assert not_sent(transmitted(replace(MESSAGE, kind=Kind.ACK, sequence=-1), None)[2], "too large") is None
+    assert not_sent(transmitted(replace(MESSAGE, kind=Kind.ACK, sequence=None), None)[2], "too large") is None
     assert not_sent([], "too large") is None
 
 
@@ -102,7 +104,7 @@ def test_an_error_of_a_program_has_its_code_and_text_and_no_body() -> None:
 
 
 def test_an_acknowledgement_has_no_number() -> None:
-    fields = envelope_of(transmitted(replace(MESSAGE, kind=Kind.ACK, sequence=-1, offset=-1), None))
+    fields = envelope_of(transmitted(replace(MESSAGE, kind=Kind.ACK, sequence=None, offset=None), None))
     assert fields["type"] == "ACK"
     assert "message_sequence_number" not in fields
 

@@ -14,7 +14,8 @@ from streaming.core.conversations.carrying import (
     Refusal,
     Report,
 )
-from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver, Kind, Source
+from streaming.core.conversations.decisions import CleanUp, DeadLetter, Decision, Deliver
+from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.conversations.marks import LostDecisionsError, Marks, Verdict
 
 MISSING = Failure(is_lasting=False, reason="no topic")
@@ -22,14 +23,14 @@ TOO_LARGE = Failure(is_lasting=True, reason="too large")
 ONE = ("c-1", True)
 
 
-def deliver(sequence: int, conversation_id: str = "c-1", **fields: Any) -> Deliver:
+def deliver(sequence: int | None, conversation_id: str = "c-1", **fields: Any) -> Deliver:
     values: dict[str, Any] = {
         "kind": Kind.MESSAGE,
         "conversation_id": conversation_id,
         "is_initiator": True,
         "sequence": sequence,
         "round": 1,
-        "offset": 100 + sequence,
+        "offset": None if sequence is None else 100 + sequence,
         "queue": "q",
         "service": "s",
         "from_service": "f",
@@ -65,7 +66,12 @@ def fail_first(carrying: Carrying, failure: Failure, *records: DecisionBatch) ->
 
 
 def test_decisions_are_carried_out_once_and_in_order(carrying: Carrying) -> None:
-    decisions: list[Decision] = [deliver(0), DeadLetter(Source.MESSAGES, 5, 8426, "unknown"), CleanUp(1, 2), deliver(1)]
+    decisions: list[Decision] = [
+        deliver(0),
+        DeadLetter(Source.MESSAGES, 5, "unknown", 8426),
+        CleanUp(1, 2, 0),
+        deliver(1),
+    ]
     assert [*carrying.take(record(1, *decisions))] == decisions
     assert [*carrying.take(record(1, *decisions, offset=11))] == []
     assert [*carrying.take(record(3, deliver(2), first=2))] == []
@@ -115,8 +121,8 @@ def test_a_failed_delivery_returns_the_rest_of_its_round(carrying: Carrying) -> 
 
 
 def test_a_message_that_can_never_be_delivered_is_not_returned(carrying: Carrying) -> None:
-    fail_first(carrying, TOO_LARGE, record(1, deliver(0), deliver(1, offset=-1)))
-    assert carrying.reports == [Report(ONE, 100, 1, TOO_LARGE, [deliver(1, offset=-1)])]
+    fail_first(carrying, TOO_LARGE, record(1, deliver(0), deliver(1, offset=None)))
+    assert carrying.reports == [Report(ONE, 100, 1, TOO_LARGE, [deliver(1, offset=None)])]
     assert carrying.changed_refusals() == {ONE: Refusal(100, 1, TOO_LARGE)}
 
 
@@ -219,14 +225,14 @@ def test_what_is_held_is_stored_although_its_refusal_has_ended() -> None:
     before.commit(30)
     again = Carrying(before.position.copy(), {}, 40)
     assert again.position.held == 100
-    assert [*again.take(record(3, CleanUp(500, 0)))] == [CleanUp(100, 0)]
+    assert [*again.take(record(3, CleanUp(500, 0, 0)))] == [CleanUp(100, 0, 0)]
     for number in (4, 5):
         assert [*again.take(record(number))] == []
     assert again.position.held == NO_OFFSET
 
 
 def test_a_clean_up_spares_what_its_own_transaction_returns(carrying: Carrying) -> None:
-    assert fail_first(carrying, MISSING, record(1, deliver(0), CleanUp(500, 0))) == [CleanUp(100, 0)]
+    assert fail_first(carrying, MISSING, record(1, deliver(0), CleanUp(500, 0, 0))) == [CleanUp(100, 0, 0)]
     assert carrying.position.held == 100
     carrying.roll_back()
     assert carrying.position.held == NO_OFFSET
@@ -235,7 +241,7 @@ def test_a_clean_up_spares_what_its_own_transaction_returns(carrying: Carrying) 
 @pytest.mark.parametrize("failure", [MISSING, TOO_LARGE])
 @pytest.mark.parametrize("kind", [Kind.TIMER, Kind.ERROR])
 def test_what_has_no_number_fails_alone(carrying: Carrying, kind: Kind, failure: Failure) -> None:
-    alone = deliver(-1, kind=kind, offset=-1)
+    alone = deliver(None, kind=kind)
     assert fail_first(carrying, failure, record(1, alone, deliver(0))) == [deliver(0)]
     assert carrying.reports == [Report(ONE, 100, 1, failure, [alone])]
     assert carrying.refusals == {}
@@ -243,7 +249,7 @@ def test_what_has_no_number_fails_alone(carrying: Carrying, kind: Kind, failure:
 
 
 def test_what_has_no_number_is_not_refused_because_of_others(carrying: Carrying) -> None:
-    timer = deliver(-1, kind=Kind.TIMER, offset=-1)
+    timer = deliver(None, kind=Kind.TIMER)
     assert fail_first(carrying, MISSING, record(1, deliver(0), timer, deliver(1))) == [timer]
     assert [each.returned for each in carrying.reports] == [[deliver(0), deliver(1)]]
 
@@ -271,7 +277,7 @@ def test_a_transaction_that_is_rolled_back_releases_nothing() -> None:
 
 def test_a_clean_up_that_does_not_know_of_a_return_spares_it_although_a_later_record_releases_it() -> None:
     carrying = returned_before(30)
-    done = [decision for number in (2, 3, 4) for decision in carrying.take(record(number, CleanUp(500 + number, 7)))]
+    done = [decision for number in (2, 3, 4) for decision in carrying.take(record(number, CleanUp(500 + number, 7, 0)))]
     # As long as anything is held, nothing is deleted from service-incoming.
-    assert done == [CleanUp(100, 0), CleanUp(100, 0), CleanUp(504, 7)]
+    assert done == [CleanUp(100, 0, 0), CleanUp(100, 0, 0), CleanUp(504, 7, 0)]
     assert carrying.position.held == NO_OFFSET

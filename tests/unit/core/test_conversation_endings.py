@@ -192,7 +192,7 @@ def test_a_timer_puts_a_message_into_the_own_queue(side: int, expected: str) -> 
     assert (timer.queue, timer.service, timer.from_service, timer.group_id) == (
         ("orders", "Orders", "Stock", "g") if side == INITIATOR else ("stock", "Stock", "Orders", "g")
     )
-    assert (timer.sequence, timer.offset) == (-1, -1)
+    assert (timer.sequence, timer.offset) == (None, None)
     assert scene.wait(MINUTE) == []
 
 

@@ -54,7 +54,7 @@ def test_an_error_of_the_router_takes_a_number_and_a_timer_none() -> None:
     scene.say("TIMER", timer_ms=1_000)
     scene.wait(10_000)
     assert [*scene.deliveries] == ["target 0 @0", "initiator TIMER"]
-    assert [each.sequence for each in scene.deliveries.values()] == [0, -1]
+    assert [each.sequence for each in scene.deliveries.values()] == [0, None]
     assert scene.wait(MINUTE) == ["initiator ERROR 0: -8489", "target ERROR 1: -8489"]
 
 

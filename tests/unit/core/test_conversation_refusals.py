@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.service_commands import CreateService
 from tests.support.conversation_scene import A_OFF, INITIATOR, OFF, TARGET, C, Scene, envelope, open_scene
 from tests.support.routing_scene import IN_A
@@ -38,7 +39,7 @@ def test_the_error_about_a_stranger_goes_to_the_senders_queue() -> None:
     error = scene.decisions[1]
     assert isinstance(error, Deliver)
     assert (error.kind, error.queue, error.service, error.from_service) == (Kind.ERROR, "orders", "Orders", "Stock")
-    assert (error.group_id, error.offset, error.sequence) == ("mine", -1, -1)
+    assert (error.group_id, error.offset, error.sequence) == ("mine", None, None)
     assert error.error_text == "the conversation is not known here"
     scene.send()
     error = scene.decisions[1]

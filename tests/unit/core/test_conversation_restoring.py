@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from streaming.core.conversations.context import Context
@@ -13,7 +14,6 @@ from streaming.spark.routing.run_shard import RestoredShard, run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
-from streaming.wire.decision_fields import fields_of
 from streaming.wire.service_decisions import decode_decisions
 from tests.support.conversation_scene import envelope, open_scene, short
 from tests.support.routing_scene import INSTANCE
@@ -53,7 +53,7 @@ def run(
 
 def decisions(taken: TakenShard) -> list[dict[str, Any]]:
     values = [value for topic, _, value, _, _ in taken.rows if topic == "service-decisions"]
-    return [fields_of(each.decision()) for value in values for each in decode_decisions(value).decisions]
+    return [msgspec.to_builtins(each) for value in values for each in decode_decisions(value).decisions]
 
 
 def suspect(name: str, database: str | None = "stock") -> Suspect:

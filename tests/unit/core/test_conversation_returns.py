@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from streaming.core.conversations.conversation import Item
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.delivering import RETURN_AWAITED
+from streaming.core.conversations.kinds import Kind
 from streaming.core.times import FOREVER_MS
 from tests.support.conversation_scene import (
     A_OFF,

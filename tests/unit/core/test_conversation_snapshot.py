@@ -9,8 +9,8 @@ import pytest
 
 from streaming.core.conversations import snapshot
 from streaming.core.conversations.conversation import Ahead, Conversation, Direction, Endpoint, Item, Link
-from streaming.core.conversations.decisions import Kind
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.kinds import Kind
 from streaming.core.routing import snapshot as definitions_snapshot
 from streaming.core.routing.databases import Changes, Database
 from streaming.core.routing.definitions import Definitions

@@ -6,8 +6,9 @@ import pytest
 
 from streaming.core.conversations import questions as module
 from streaming.core.conversations.conversation import INITIATOR
-from streaming.core.conversations.decisions import Deliver, Kind
+from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.holding import ASKED_IN_VAIN
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE, Questions
 from streaming.core.routing.conversation import Question
 from streaming.core.routing.definition_rules import RefusedDefinitionError

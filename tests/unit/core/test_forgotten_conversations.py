@@ -5,7 +5,8 @@ import pytest
 from streaming.core.conversations import snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
-from streaming.core.conversations.decisions import Decision, Deliver, Kind
+from streaming.core.conversations.decisions import Decision, Deliver
+from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.looking import look, wake_ms
 from streaming.core.conversations.restoring import GENERATION_BITS, Suspect, end_suspect
 from streaming.core.times import NEVER_MS
@@ -161,7 +162,7 @@ def test_a_conversation_of_a_restored_router_ends_on_both_sides(scene: Scene, is
     conversation = site.shard.conversation(C)
     decisions = end(site, conversation, Suspect(C, conversation.services, ("N", "S"), (C, C)))
     [own] = [each for each in decisions if isinstance(each, Deliver)]
-    assert (own.kind, own.sequence >> GENERATION_BITS) == (Kind.ERROR, 2)
+    assert (own.kind, (own.sequence or 0) >> GENERATION_BITS) == (Kind.ERROR, 2)
     scene.go_on(4_000)
     assert scene.states() == ("ER", "ER")
     assert not scene.north.shard.conversation(C).references()

@@ -1,0 +1,23 @@
+"""The kinds and the sources of messages, by the names that records have for them.
+
+They are not in decisions.py, which is not compiled: compiled code compares members of a compiled class much faster.
+"""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kind of a message in a queue, or between instances. A checkpoint keeps a kind's place in this order."""
+
+    MESSAGE = "MESSAGE"
+    END = "END"
+    ERROR = "ERROR"
+    TIMER = "TIMER"
+    ACK = "ACK"  # an acknowledgement that travels alone; only between instances
+
+
+class Source(StrEnum):
+    """The topic of a message: service-messages or service-incoming."""
+
+    MESSAGES = "MESSAGES"
+    INCOMING = "INCOMING"
