@@ -12,7 +12,7 @@ import time
 
 from machine import machine
 
-from streaming.core.routing.conversation import Conversation, Instance, Outcome
+from streaming.core.routing.conversation import Instance, Outcome, RoutedMessage
 from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.resolving import resolve
@@ -34,16 +34,16 @@ def definitions_with(routes: int) -> Definitions:
     return definitions
 
 
-def conversations(routes: int, count: int) -> list[tuple[Conversation, Outcome]]:
+def conversations(routes: int, count: int) -> list[tuple[RoutedMessage, Outcome]]:
     """Returns conversations and where each must go."""
     found = []
     for number in range(count):
         at = number % (routes - 1)
         if number % 3 == 2:
-            found.append((Conversation(f"c{number}", "//Local", None, True, "Sales"), Outcome.LOCAL))
+            found.append((RoutedMessage(f"c{number}", "//Local", None, True, "Sales"), Outcome.LOCAL))
         else:
             instance = f"broker-{at}" if at % 2 and number % 3 else None
-            asked = Conversation(f"c{number}", f"//Service{at}", instance, True, "Sales")
+            asked = RoutedMessage(f"c{number}", f"//Service{at}", instance, True, "Sales")
             found.append((asked, Outcome.REMOTE))
     return found
 

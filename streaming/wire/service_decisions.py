@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.core.conversations.carrying import NO_OFFSET, DecisionBatch, Failure, Position, Refusal, Report
+from streaming.core.conversations.carrying import DecisionBatch, Failure, Position, Refusal, Report
 from streaming.core.conversations.decisions import Answered, Deliver, NeedRoute
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.marks import Marks
@@ -75,7 +75,7 @@ class MarkRecord(Struct):
     def position(self) -> Position:
         """Returns the core's form."""
         marks = Marks(self.generation, self.number, self.first, self.ends)
-        return Position(marks, self.offset, self.done, NO_OFFSET if self.held is None else self.held)
+        return Position(marks, self.offset, self.done, self.held)
 
 
 class RefusalRecord(Struct, omit_defaults=True):
@@ -277,10 +277,8 @@ def refused_direction(key: bytes) -> tuple[str, bool] | None:
 def mark_of(position: Position, refusals: int) -> MarkRecord:
     """Returns the record of a position, with the number of refusals in force."""
     marks = position.marks
-    held = position.held if position.held < NO_OFFSET else None
-    return MarkRecord(
-        marks.generation, marks.number, marks.first, marks.ends, position.offset, position.done, refusals, held
-    )
+    done = position.offset, position.done
+    return MarkRecord(marks.generation, marks.number, marks.first, marks.ends, *done, refusals, position.held)
 
 
 def refusal_record(refusal: Refusal) -> RefusalRecord:
@@ -298,7 +296,7 @@ def news_of(decision: NeedRoute | Answered) -> NeedRouteReport | AnsweredReport:
 
 def report_of(partition: int, report: Report) -> RefusedReport:
     """Returns the record of a report."""
-    conversation_id, is_initiator = report.direction
+    conversation_id, is_initiator = report.sender
     failure = report.failure
     return RefusedReport(
         partition,

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
-from streaming.core.routing.conversation import Conversation, Instance
+from streaming.core.routing.conversation import Instance, RoutedMessage
 from streaming.core.routing.databases import PRINCIPAL, Database, Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import MSDB, Definitions
@@ -108,11 +108,11 @@ class ConversationRow(Struct, forbid_unknown_fields=True):
     from_database: Name | None = None
     incoming: bool = False
 
-    def conversation(self) -> Conversation:
+    def conversation(self) -> RoutedMessage:
         """Returns the core's form; raises InvalidRecordError."""
         if self.incoming == (self.from_database is not None):
             raise InvalidRecordError("a conversation has either `from_database` or `incoming`: true")
-        return Conversation(
+        return RoutedMessage(
             self.conversation_id,
             self.to_service,
             comparable(self.to_broker_instance),

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Message
 
 from streaming.core.conversations.decisions import ERROR
-from streaming.core.conversations.restoring import REASON
+from streaming.core.conversations.suspects import REASON
 from tests.support.fault_scene import KillableBroker, kill_with_java
 from tests.support.killable_programs import Program
 from tests.support.service_scene import ServiceScene, new_id

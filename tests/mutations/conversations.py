@@ -6,7 +6,7 @@ _STATES = "core/conversations/endpoint_states.py"
 _STATEMENTS = "core/conversations/statements.py"
 _DELIVERING = "core/conversations/delivering.py"
 _HOLDING = "core/conversations/holding.py"
-_LIFETIMES = "core/conversations/lifetimes.py"
+_STEP = "core/conversations/step.py"
 _LOOKING = "core/conversations/looking.py"
 _CONVERSATION = "core/conversations/conversation.py"
 _CARRYING = "core/conversations/carrying.py"
@@ -18,14 +18,14 @@ _DEFINITIONS = "core/routing/definitions.py"
 _RESOLVING = "core/routing/resolving.py"
 _STORE = "spark/routing/conversation_store.py"
 
-_APPEND = "direction.waiting.append(Item(sequence"
+_APPEND = "direction.waiting.append(item"
 _FIRST = '(self._numbers("lowest_offset")[due], resting_ms[due])'
-_FAIL_BOTH = "        fail_both(context, conversation, TARGET, LIFETIME_OVER,"
-_DROP_UNSENT = "    drop_unsent(context, conversation, far_side)\n"
+_FAIL_BOTH = "            self.fail_both(TARGET, LIFETIME_OVER,"
+_DROP_UNSENT = "self.drop_unsent(self.far_side)\n"
 
 BUGS: Bugs = {
     "A statement that the endpoint's state does not allow": [
-        Bug(_STATEMENTS, "context.refuse(offset, WRONG_STATE, reason)", "context.refuse(offset, None, reason)"),
+        Bug(_STATEMENTS, "self.offset, WRONG_STATE, reason)", "self.offset, None, reason)"),
         Bug(
             _STATES,
             "(State.CO, Trigger.END): State.DO",
@@ -41,31 +41,31 @@ BUGS: Bugs = {
         Bug(_STATES, "(State.DO, Trigger.FAR_FAILED): State.CD", "(State.DO, Trigger.FAR_FAILED): State.ER"),
         Bug(
             _DELIVERING,
-            "    if kind != Kind.MESSAGE:\n        if conversation.has_ended(TARGET - to)",
-            "    if kind != Kind.MESSAGE:\n        if False",
+            "if item.kind != Kind.MESSAGE:\n            if conversation.has_ended(TARGET - to)",
+            "if item.kind != Kind.MESSAGE:\n            if False",
         ),
     ],
     "The messages of a direction are numbered from 0": [
         Bug(
             _DELIVERING,
-            "sequence = direction.next_sequence\n",
-            "sequence = sum(each.next_sequence for each in conversation.directions)\n",
+            "item.sequence = direction.next_sequence\n",
+            "item.sequence = sum(each.next_sequence for each in self.conversation.directions)\n",
         ),
-        Bug(_DELIVERING, "sequence=item.sequence,", "sequence=item.sequence + 1,"),
+        Bug(_DELIVERING, "sequence=item.sequence if", "sequence=item.sequence + 1 if"),
     ],
     "While one is held, all later ones": [
-        Bug(_DELIVERING, _APPEND, "direction.waiting.appendleft(Item(sequence"),
+        Bug(_DELIVERING, _APPEND, "direction.waiting.appendleft(item"),
         Bug(
             _STATEMENTS,
-            "        if state is State.DO:\n",
-            "        conversation.apply(side, Trigger.END_DELIVERED)\n        if state is State.DO:\n",
+            "        if trigger is Trigger.END:\n",
+            "        if trigger is Trigger.END:\n            conversation.apply(self.side, Trigger.END_DELIVERED)\n",
         ),
     ],
     "The directions do not wait": [
         Bug(
             _DELIVERING,
-            "if direction.held_since_ms == FOREVER_MS:\n",
-            "if all(each.held_since_ms == FOREVER_MS for each in conversation.directions):\n",
+            "if direction.held is None:\n",
+            "if all(each.held is None for each in self.conversation.directions):\n",
         ),
     ],
     "The numbers of a direction have gaps": [
@@ -76,28 +76,24 @@ BUGS: Bugs = {
         ),
     ],
     "An Error of the router takes a number": [
+        Bug(_STEP, "Item(-1, Kind.TIMER", "Item(self.conversation.directions[side].next_sequence, Kind.TIMER"),
         Bug(
-            _LIFETIMES,
-            "is_initiator=side == TARGET,",
-            "is_initiator=side == TARGET, sequence=conversation.directions[side].next_sequence,",
-        ),
-        Bug(
-            _LIFETIMES,
+            _STEP,
             "until_ms >= endpoint.timer_ms:",
             "until_ms >= endpoint.timer_ms and not conversation.directions[side].waiting:",
         ),
         Bug(
             _DELIVERING,
-            "sequence=item.sequence,",
-            "sequence=-1 if item.offset < 0 and item.body is None else item.sequence,",
+            "sequence=item.sequence if item.sequence >= 0",
+            "sequence=item.sequence if item.offset >= 0 or item.body is not None",
         ),
     ],
     "The key of a message in the queue": [
         Bug(_DELIVERING, "group_id=receiver.group_id", "group_id=conversation.conversation_id"),
         Bug(
             _DELIVERING,
-            "new_endpoint(context, service, conversation.conversation_id)",
-            "new_endpoint(context, service, conversation.services[TARGET])",
+            "new_endpoint(definitions, service, conversation.conversation_id)",
+            "new_endpoint(definitions, service, conversation.services[TARGET])",
         ),
         Bug(
             _STATEMENTS,
@@ -119,11 +115,11 @@ BUGS: Bugs = {
     "A message that cannot go is held": [
         Bug(
             _HOLDING,
-            "    if direction.held_since_ms == FOREVER_MS:\n        direction.held",
-            "    if True:\n        direction.held",
+            "self.context.now_ms if held is None else held.since_ms",
+            "self.context.now_ms",
         ),
-        Bug(_HOLDING, "if (direction.number, direction.reason) != (number, reason):", "if not direction.reason:"),
-        Bug(_HOLDING, "        direction.held_since_ms = FOREVER_MS\n", ""),
+        Bug(_HOLDING, "direction.held = Held(why,", "direction.held = held or Held(why,"),
+        Bug(_HOLDING, "            direction.held = None\n", ""),
     ],
     "The router looks again as soon as": [
         Bug(_DEFINITIONS, "self.changes.routed.add(route.service_name)", "pass"),
@@ -137,14 +133,14 @@ BUGS: Bugs = {
     "`conversation retry` lets the router": [
         Bug(
             _LOOKING,
-            "            direction.retry_ms = 0\n            conversation.is_view",
-            "            conversation.is_view",
+            "                direction.held.retry_ms = None\n",
+            "                pass\n",
         ),
     ],
     "If no address of a mirrored route": [
         Bug(_MIRRORS, "ASK_AGAIN_MS = 10_000", "ASK_AGAIN_MS = 20_000"),
-        Bug(_MIRRORS, "        if now_ms < pair.asked_ms + ASK_AGAIN_MS:\n            return None\n", ""),
-        Bug(_MIRRORS, "return None if index is None else place[1 + index]", "return place[1 + (index or 0)]"),
+        Bug(_MIRRORS, "        if now_ms < known.asked_ms + ASK_AGAIN_MS:\n            return None\n", ""),
+        Bug(_MIRRORS, "return None if index is None else pair[1 + index]", "return pair[1 + (index or 0)]"),
     ],
     "If a route leads to another instance but": [
         Bug(_DELIVERING, "    elif receiver is None:\n", "    elif True:\n"),
@@ -153,19 +149,19 @@ BUGS: Bugs = {
         Bug(_SETTINGS, "delivery_retry_ms: int = 25_000", "delivery_retry_ms: int = 20_000"),
         Bug(
             _LOOKING,
-            "direction.retry_ms = next_turn_ms(context.now_ms, context.settings.delivery_retry_ms)",
-            "direction.retry_ms = context.now_ms + context.settings.delivery_retry_ms",
+            "retry_ms = next_turn_ms(self.context.now_ms, self.context.settings.delivery_retry_ms)",
+            "retry_ms = self.context.now_ms + self.context.settings.delivery_retry_ms",
         ),
     ],
     "Messages wait while earlier ones": [
         Bug(_DELIVERING, "if item.sequence != direction.due_sequence:", "if item.sequence < direction.due_sequence:"),
     ],
     "A partition lets a limited number": [
-        Bug(_DELIVERING, "if context.let_go <= 0:", "if context.let_go < 0:"),
-        Bug(_DELIVERING, "            context.let_go -= 1\n", ""),
+        Bug(_HOLDING, "if self.context.let_go <= 0:", "if self.context.let_go < 0:"),
+        Bug(_HOLDING, "        self.context.let_go -= 1\n", ""),
     ],
     "Pinning: the first delivery fixes": [
-        Bug(_DELIVERING, "conversation.to_broker_instance = context.definitions", "context.definitions"),
+        Bug(_DELIVERING, "conversation.to_broker_instance = definitions", "definitions"),
     ],
     "Pinning: an older conversation waits": [
         Bug("core/routing/locating.py", "return NO_BROKER_INSTANCE", "return NO_SERVICE"),
@@ -179,70 +175,72 @@ BUGS: Bugs = {
         ),
         Bug(
             _CARRYING,
-            "        self._report(direction, delivery, is_returned=True)\n        return True",
+            "        self._report(sender, delivery, is_returned=True)\n        return True",
             "        return False",
         ),
         Bug(_CARRYING, "_order(delivery) > _order(refusal)", "_order(delivery) >= _order(refusal)"),
     ],
     "A message that can never be delivered": [
-        Bug(_LIFETIMES, "for side in (TARGET - to, to):", "for side in (TARGET - to,):"),
-        Bug(_LIFETIMES, "for side in (TARGET - to, to):", "for side in (to,):"),
+        Bug(_DELIVERING, "for side in (TARGET - to, to):", "for side in (TARGET - to,):"),
+        Bug(_DELIVERING, "for side in (TARGET - to, to):", "for side in (to,):"),
         Bug(_CARRYING, "is_returned=not failure.is_lasting", "is_returned=True"),
     ],
     "END: what is held still goes": [
-        Bug(_STATEMENTS, "    if trigger is Trigger.END:\n", f"    if trigger is Trigger.END:\n    {_DROP_UNSENT}"),
+        Bug(
+            _STATEMENTS, "if trigger is Trigger.END_WITH_ERROR:", "if trigger in (Trigger.END, Trigger.END_WITH_ERROR):"
+        ),
     ],
     "END WITH ERROR: what is held is dropped": [
-        Bug(_STATEMENTS, f"{_DROP_UNSENT}    if state is State.DO:", "    if state is State.DO:"),
+        Bug(_STATEMENTS, "            self.drop_unsent(far_side)\n", "            pass\n"),
         Bug(
             _STATEMENTS,
-            "            send(context, conversation, far_side, Kind.ERROR, offset)",
-            "            send(context, conversation, far_side, Kind.END, offset)",
+            "self.send(far_side, Item(-1, Kind.ERROR, self.offset))",
+            "self.send(far_side, Item(-1, Kind.END, self.offset))",
         ),
     ],
     "END WITH CLEANUP: what is held is dropped": [
-        Bug(_STATEMENTS, f"{_DROP_UNSENT}    if conversation.services", "    if conversation.services"),
-        Bug(
-            _STATEMENTS,
-            f"{_DROP_UNSENT}    if conversation.services[far_side] == ROUTERS_SERVICE:\n",
-            f"{_DROP_UNSENT}    if True:\n",
-        ),
+        Bug(_STATEMENTS, _DROP_UNSENT, "pass\n"),
+        Bug(_STATEMENTS, "if self.conversation.services[self.far_side] == ROUTERS_SERVICE:\n", "if True:\n"),
         Bug(
             _DELIVERING,
-            "            fail(context, conversation, TARGET - to, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)\n",
-            "            pass\n",
+            "                self._do_next(partial(self._fail, TARGET - to, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE))\n",
+            "                pass\n",
         ),
     ],
     "The lifetime is over": [
-        Bug(_LIFETIMES, "if until_ms >= conversation.ends_ms and", "if until_ms > conversation.ends_ms and"),
-        Bug(_LIFETIMES, _FAIL_BOTH, "        fail(context, conversation, TARGET, LIFETIME_OVER,"),
-        Bug(_LIFETIMES, _FAIL_BOTH, "        fail_both(context, conversation, TARGET, 0,"),
-        Bug(_STATEMENTS, "conversation.ends_ms = timestamp_ms +", "conversation.ends_ms = context.now_ms +"),
+        Bug(_STEP, "if until_ms >= conversation.ends_ms:", "if until_ms > conversation.ends_ms:"),
+        Bug(_STEP, _FAIL_BOTH, "            self.fail(TARGET, LIFETIME_OVER,"),
+        Bug(_STEP, _FAIL_BOTH, "            self.fail_both(TARGET, 0,"),
+        Bug(_STATEMENTS, "end_of_lifetime(envelope, timestamp_ms)", "end_of_lifetime(envelope, context.now_ms)"),
     ],
     "ALTER DATABASE with another broker instance": [
         Bug(
             _LOOKING,
-            "fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
-            "fail(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
+            "self.fail_both(side, REMOTE_ENDPOINT_GONE, reason)",
+            "self.fail(side, REMOTE_ENDPOINT_GONE, reason)",
         ),
         Bug(
             _LOOKING,
-            "fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
-            "fail(context, conversation, TARGET - side, REMOTE_ENDPOINT_GONE, reason)",
+            "self.fail_both(side, REMOTE_ENDPOINT_GONE, reason)",
+            "self.fail(TARGET - side, REMOTE_ENDPOINT_GONE, reason)",
         ),
         Bug(
             _LOOKING,
-            "fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)",
-            "fail_both(context, conversation, side, REMOTE_SERVICE_DROPPED, reason)",
+            "self.fail_both(side, REMOTE_ENDPOINT_GONE, reason)",
+            "self.fail_both(side, REMOTE_SERVICE_DROPPED, reason)",
         ),
-        Bug(_LOOKING, "if not conversation.is_closed(side):\n            _end", "if True:\n            _end"),
+        Bug(
+            _LOOKING,
+            "if not conversation.is_closed(side):\n                self._end",
+            "if True:\n                self._end",
+        ),
     ],
     "DROP SERVICE and DROP DATABASE": [
-        Bug(_LOOKING, "    fail(context, conversation, TARGET - side, REMOTE_SERVICE_DROPPED, reason)\n", ""),
+        Bug(_LOOKING, "        self.fail(TARGET - side, REMOTE_SERVICE_DROPPED, reason)\n", ""),
         Bug(
             _LOOKING,
-            "    drop_waiting(context, conversation, side, reason)\n\n",
-            "    drop_waiting(context, conversation, side, None)\n\n",
+            "        self.drop(side, reason)\n",
+            "        self.drop(side, None)\n",
         ),
         Bug(
             _DEFINITIONS,
@@ -257,33 +255,33 @@ BUGS: Bugs = {
             "len(direction.waiting) >= settings.max_held_per_direction",
         ),
         Bug(_DELIVERING, "context.held > settings.max_held:", "context.held >= settings.max_held:"),
-        Bug(_DELIVERING, "    fail(context, conversation, TARGET - to, 0, problem)\n", ""),
+        Bug(_DELIVERING, "partial(self._fail, TARGET - to, 0, problem), ", ""),
         Bug(
             _DELIVERING,
-            "        send(context, conversation, to, Kind.ERROR, -1, 0, problem)\n",
-            "        fail(context, conversation, to, 0, problem)\n",
+            "self._send(to, Item(-1, Kind.ERROR, -1, 0, problem))",
+            "self._fail(to, 0, problem)",
         ),
     ],
     "The codes of the router's errors": [
         Bug(
             _DELIVERING,
-            "send(context, conversation, side, Kind.ERROR, -1, -code, text)",
-            "send(context, conversation, side, Kind.ERROR, -1, code, text)",
+            "Kind.ERROR, -1, -code, text)",
+            "Kind.ERROR, -1, code, text)",
         ),
         Bug(_STATEMENTS, "-(number or 0),", "number or 0,"),
     ],
     "An endpoint gets one Error of the router": [
         Bug(
             _DELIVERING,
-            "endpoint.state not in ENDED and endpoint.state is not State.ER\n",
-            "endpoint.state not in ENDED\n",
+            "is not None and not conversation.is_closed(side)",
+            "is not None and not conversation.has_ended(side)",
         ),
         Bug(_DELIVERING, "    if errors and is_lost:\n", "    if False:\n"),
     ],
     "A service that is created again": [
         Bug(
             _DELIVERING,
-            "return decision.service if receiver is None else own_service(context, conversation, to)",
+            "return decision.service if receiver is None else self.own_service(to)",
             "return decision.service",
         ),
         Bug(
@@ -300,13 +298,17 @@ BUGS: Bugs = {
     "A conversation that only one side has ended": [
         Bug(
             _CONVERSATION,
-            "endpoint is not None and endpoint.state is not State.CD",
-            "endpoint is not None and endpoint.state not in (State.CD, State.DI)",
+            "not in {State.ABSENT, State.CD}:",
+            "not in {State.ABSENT, State.CD, State.DI}:",
         ),
     ],
     "A timer replaces an earlier one": [
-        Bug(_STATEMENTS, "endpoint.timer_ms = timer_ms", "endpoint.timer_ms = min(endpoint.timer_ms, timer_ms)"),
-        Bug(_LIFETIMES, "until_ms >= endpoint.timer_ms", "until_ms > endpoint.timer_ms"),
+        Bug(
+            _STATEMENTS,
+            "endpoint.timer_ms = timestamp_ms + (envelope.timer_ms or 0)",
+            "endpoint.timer_ms = min(endpoint.timer_ms, timestamp_ms + (envelope.timer_ms or 0))",
+        ),
+        Bug(_STEP, "until_ms >= endpoint.timer_ms", "until_ms > endpoint.timer_ms"),
     ],
     "After an Error there is no DialogTimer": [
         Bug(
@@ -319,22 +321,28 @@ BUGS: Bugs = {
     "If the timer's service is not here": [
         Bug(_SETTINGS, "timer_retry_ms: int = 10_000", "timer_retry_ms: int = 15_000"),
         Bug(
-            _LIFETIMES,
-            "endpoint.timer_ms = context.broker_ms + context.settings.timer_retry_ms",
+            _STEP,
+            "endpoint.timer_ms = self.context.broker_ms + self.context.settings.timer_retry_ms",
             "endpoint.timer_ms = FOREVER_MS",
         ),
     ],
     "8426: a statement for a conversation": [
         Bug(_STATEMENTS, 'not in ("MESSAGE", "TIMER")', 'not in ("MESSAGE", "TIMER", "END")'),
         Bug(_STATEMENTS, 'not in ("MESSAGE", "TIMER")', 'not in ("MESSAGE",)'),
-        Bug(_STATEMENTS, "if not envelope.begin or side == TARGET:", "if not envelope.begin:"),
+        Bug(_STATEMENTS, "elif not envelope.begin or not envelope.is_initiator:", "if not envelope.begin:"),
     ],
     "11212: a message for an endpoint": [
-        Bug(_DELIVERING, "kind, offset, ENDPOINT_CLOSED, CLOSED)", "kind, offset, None, CLOSED)"),
-        Bug(_CONVERSATION, "(endpoint.state in ENDED or endpoint.state is State.ER)", "endpoint.state in ENDED"),
+        Bug(
+            _DELIVERING, "self._not_taken(to, item, ENDPOINT_CLOSED, CLOSED)", "self._not_taken(to, item, None, CLOSED)"
+        ),
+        Bug(_CONVERSATION, "self.state(side) in CLOSED", "self.state(side) in ENDED"),
     ],
     "Without a number: a second BEGIN": [
-        Bug(_STATEMENTS, "    elif envelope.begin:\n", "    elif envelope.begin and side == TARGET:\n"),
+        Bug(
+            _STATEMENTS,
+            "is not None and envelope.begin:",
+            "is not None and envelope.begin and not envelope.is_initiator:",
+        ),
         Bug(_STATEMENTS, "envelope.from_service != service or envelope.from_database", "envelope.from_database"),
         Bug(
             _STATEMENTS,
@@ -363,13 +371,13 @@ BUGS: Bugs = {
         Bug("core/conversations/asking.py", "    context.questions.begin((database, service), conversation_id)\n", ""),
         Bug(_QUESTIONS, "NEEDED_FOR_MS = 2 * _NEEDED_AGAIN_MS", "NEEDED_FOR_MS = _NEEDED_AGAIN_MS"),
         Bug(
-            _LIFETIMES,
-            "    if conversation.endpoints[TARGET] is not None or (link is not None and link.far_instance is not None):\n"
-            "        return\n",
+            _STEP,
+            "        if self.conversation.endpoints[TARGET] is not None or (far is not None and far.broker_instance is not None):\n"
+            "            return\n",
             "",
         ),
-        Bug(_LIFETIMES, "    context.questions.close((endpoint.database, endpoint.group_id))\n", ""),
-        Bug(_LIFETIMES, "        _take_question_back(context, conversation, endpoint)\n", ""),
+        Bug(_STEP, "        self.context.questions.close((endpoint.database, endpoint.group_id))\n", ""),
+        Bug(_STEP, "            self._take_question_back(endpoint)\n", ""),
     ],
     "After a question that failed": [
         Bug(_QUESTIONS, "now_ms + _ASK_AGAIN_MS)", "now_ms + _NEEDED_AGAIN_MS)"),

@@ -2,37 +2,38 @@
 
 from tests.mutations.bug import Bug, Bugs
 
-_LIFETIMES = "core/conversations/lifetimes.py"
+_STEP = "core/conversations/step.py"
+_CONVERSATION = "core/conversations/conversation.py"
 _LOOKING = "core/conversations/looking.py"
 _RECEIVING = "core/conversations/receiving.py"
 _TRANSMITTING = "core/conversations/transmitting.py"
 _CONTEXT = "core/conversations/context.py"
 _SETTINGS = "core/conversations/settings.py"
-_REPEAT_AFTER = "link.resend_after_ms = min(2 * link.resend_after_ms,"
-_TAKE_INCOMING = "    for record, found in incoming:\n        _take_incoming(context, store, record, found, place)\n"
-_SEND_AGAIN = "    _send_again(context, store, news)\n"
+_REPEAT_AFTER = "far.resend_after_ms = min(2 * far.resend_after_ms,"
+_TAKE_INCOMING = "        for record, found in incoming:\n            self._take_said(Source.INCOMING, record, found)\n"
+_SEND_AGAIN = "        self._send_again(news)\n"
 _KEEP = "conversation.closed_ms = max(conversation.closed_ms, context.now_ms)\n"
-_LOOK_AT_DUE = "    rows += _look_at_due(context, shard, topics, partition)\n"
+_LOOK_AT_DUE = "        self._look_at_due()\n"
 
 BUGS: Bugs = {
     "From another instance, in sequence": [
         Bug(
             _TRANSMITTING,
-            "if link is None or not link.owes_acknowledgement:",
-            "if link is None or not link.owes_acknowledgement or link.far_side != TARGET:",
+            "if far is None or not far.owes_acknowledgement:",
+            "if far is None or not far.owes_acknowledgement or far.side != TARGET:",
         ),
         Bug(
             _TRANSMITTING,
-            "receive_sequence=link.received_below,",
-            "receive_sequence=max(0, link.received_below - 1),",
+            "receive_sequence=far.received_below,",
+            "receive_sequence=max(0, far.received_below - 1),",
         ),
     ],
     "A repeat (11218) is dropped": [
-        Bug(_RECEIVING, "    link.owes_acknowledgement = True\n    number =", "    number ="),
+        Bug(_RECEIVING, "        far.owes_acknowledgement = True\n        number =", "        number ="),
         Bug(
             _RECEIVING,
-            "if number < link.received_below:",
-            "if number < link.received_below - 1:",
+            "if number < far.received_below:",
+            "if number < far.received_below - 1:",
         ),
     ],
     "What is ahead of sequence waits": [
@@ -41,12 +42,12 @@ BUGS: Bugs = {
         Bug(_RECEIVING, "conversation.conversation_id, OUT_OF_ORDER)", "conversation.conversation_id, REPEATED)"),
     ],
     "What comes for a closed endpoint": [
-        Bug(_RECEIVING, "context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)", "pass"),
-        Bug(_RECEIVING, "    link.received_below = sequence + 1\n    if kind", "    if kind"),
+        Bug(_RECEIVING, "self.context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)", "pass"),
+        Bug(_RECEIVING, "        far.received_below = sequence + 1\n        if kind", "        if kind"),
         Bug(
             _RECEIVING,
-            "kind == Kind.MESSAGE and _state(conversation, own) is State.CD and not",
-            "kind == Kind.END and _state(conversation, own) is State.CD and not",
+            "kind == Kind.MESSAGE and self.conversation.state(own) is State.CD and not",
+            "kind == Kind.END and self.conversation.state(own) is State.CD and not",
         ),
     ],
     "What belongs to a conversation that is not known": [
@@ -55,23 +56,27 @@ BUGS: Bugs = {
             "        answer_stranger(context, envelope, service.database, REMOTE",
             "        (lambda *_: None)(context, envelope, service.database, REMOTE",
         ),
-        Bug(_RECEIVING, "if own == TARGET and not envelope.first_unacknowledged and", "if own == TARGET and"),
+        Bug(
+            _RECEIVING,
+            "if envelope.is_initiator and not envelope.first_unacknowledged and",
+            "if envelope.is_initiator and",
+        ),
     ],
     "If another instance has acknowledged": [
         Bug(
             _RECEIVING,
-            "(envelope.first_unacknowledged or 0) > link.received",
-            "(envelope.first_unacknowledged or 0) > 1 + link.received",
+            "(envelope.first_unacknowledged or 0) > far.received",
+            "(envelope.first_unacknowledged or 0) > 1 + far.received",
         ),
         Bug(
             _RECEIVING,
-            "    fail(context, conversation, TARGET - link.far_side, REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)\n",
+            "        self.fail(TARGET - far.side, REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)\n",
             "",
         ),
-        Bug(_RECEIVING, "    reset(context, conversation, link, -REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)\n", ""),
+        Bug(_RECEIVING, "        self.reset(far, -REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)\n", ""),
     ],
     "A second target gets": [
-        Bug(_RECEIVING, 'return link.far_instance == (envelope.from_broker_instance or "")', "return True"),
+        Bug(_RECEIVING, 'return far.broker_instance == (sender or "")', "return True"),
         Bug(
             _RECEIVING,
             "        answer_stranger(context, envelope, endpoint.database, SECOND",
@@ -81,38 +86,46 @@ BUGS: Bugs = {
     "What comes for a database that is not here": [
         Bug(
             _RECEIVING,
-            "endpoint is None or (endpoint.database in definitions.databases and not definitions.is_here(endpoint.database))",
-            "endpoint is None",
+            "if endpoint.database in definitions.databases and not definitions.is_here(endpoint.database):",
+            "if False:",
         ),
     ],
     "If no route leads on": [
-        Bug(_RECEIVING, "_drop(context, envelope, offset, decision.number)", "_drop(context, envelope, offset, None)"),
+        Bug(_RECEIVING, "LOOP if is_loop else decision.number", "LOOP if is_loop else None"),
     ],
     "A message is sent on ten times": [
         Bug(_SETTINGS, "max_hops: int = 10", "max_hops: int = 9"),
-        Bug(_RECEIVING, "if hops < 0:", "if hops <= 0:"),
+        Bug(_RECEIVING, "and hops >= 0:", "and hops > 0:"),
     ],
     "Conversations of other instances, and what": [
         Bug(_RECEIVING, "settings.max_conversations // 2", "settings.max_conversations"),
         Bug(_RECEIVING, "context.held < settings.max_held // 2", "context.held < settings.max_held"),
-        Bug(_RECEIVING, "context.incoming_conversations >= settings", "context.incoming_conversations > settings"),
+        Bug(
+            _RECEIVING,
+            "context.incoming_conversations >= context.settings",
+            "context.incoming_conversations > context.settings",
+        ),
     ],
     "A message that can never be sent": [
-        Bug(_LOOKING, "    fail(context, conversation, TARGET - far, 0, reason)\n", ""),
-        Bug(_LOOKING, "or not any(item.sequence == sequence for item in waiting)", "or not waiting"),
+        Bug(_LOOKING, "    looking.fail(TARGET - far.side, 0, reason)\n", ""),
+        Bug(_LOOKING, "any(item.sequence == sequence for item in", "any(True for item in"),
     ],
     "What is not acknowledged is sent again after": [
         Bug(_SETTINGS, "\n    resend_ms: int = 4_000", "\n    resend_ms: int = 5_000"),
         Bug(_SETTINGS, "max_resend_ms: int = 64_000", "max_resend_ms: int = 128_000"),
-        Bug(_TRANSMITTING, _REPEAT_AFTER, "link.resend_after_ms = min(link.resend_after_ms,"),
-        Bug(_TRANSMITTING, "elif context.now_ms >= link.resend_ms:", "elif context.now_ms > link.resend_ms:"),
+        Bug(_TRANSMITTING, _REPEAT_AFTER, "far.resend_after_ms = min(far.resend_after_ms,"),
+        Bug(_TRANSMITTING, "elif now_ms >= sending.resend_ms:", "elif now_ms > sending.resend_ms:"),
     ],
     "It is sent again at once when": [
-        Bug(_TRANSMITTING, "link.next_sequence, link.resend_ms = first, FOREVER_MS\n", "link.resend_ms = FOREVER_MS\n"),
         Bug(
-            _LOOKING,
-            "link.resend_ms, link.resend_after_ms = AT_ONCE, context.settings.resend_ms // 2\n        link.sent",
-            "link.resend_after_ms = context.settings.resend_ms // 2\n        link.sent",
+            _TRANSMITTING,
+            "after_ms\n            far.sending = Sent(first)\n",
+            "after_ms\n            far.sending = Sent(far.sending.next_sequence if isinstance(far.sending, Sent) else first)\n",
+        ),
+        Bug(
+            _CONVERSATION,
+            "            self.sending.resend_ms = now_ms\n",
+            "            pass\n",
         ),
     ],
     "Acknowledgements are cumulative": [
@@ -133,25 +146,29 @@ BUGS: Bugs = {
     ],
     "If acknowledgements take more than 2 s": [
         Bug(_CONTEXT, "min(2 * taken_ms,", "min(taken_ms,"),
-        Bug(_CONTEXT, "share = 2 if self._slowest_ms > self.round_trip_ms else 8", "share = 8"),
+        Bug(_CONTEXT, "share = 2 if self.slowest_ms > self.round_trip_ms else 8", "share = 8"),
     ],
     "Only the first message is repeated": [
-        Bug(_TRANSMITTING, "link.window = first, FOREVER_MS, 1", "link.window = first, FOREVER_MS, 0"),
-        Bug(_TRANSMITTING, "link.window += 1 if link.window else 0", "link.window += 2 if link.window else 0"),
-        Bug(_TRANSMITTING, "link.window += 1 if link.window else 0", "pass"),
+        Bug(_TRANSMITTING, "            far.window = 1\n", "            far.window = None\n"),
+        Bug(_TRANSMITTING, "far.window += 1\n", "far.window += 2\n"),
+        Bug(_TRANSMITTING, "far.window += 1\n", "pass\n"),
     ],
     "A closed conversation is remembered until its far side": [
-        Bug(_RECEIVING, "    link.repeats_below = max(link.repeats_below, number + 1)\n", ""),
-        Bug(_LOOKING, "may_repeat = link is not None and link.repeats_below > 0", "may_repeat = link is not None"),
+        Bug(_RECEIVING, "        far.repeats_below = max(far.repeats_below, number + 1)\n", ""),
+        Bug(
+            _LOOKING,
+            "may_repeat = conversation.far is not None and conversation.far.repeats_below > 0",
+            "may_repeat = conversation.far is not None",
+        ),
         Bug(
             _RECEIVING,
-            "if 0 < link.repeats_below <= (envelope.first_unacknowledged or 0):",
-            "if 0 < link.repeats_below <= 1 + (envelope.first_unacknowledged or 0):",
+            "if 0 < far.repeats_below <= (envelope.first_unacknowledged or 0):",
+            "if 0 < far.repeats_below <= 1 + (envelope.first_unacknowledged or 0):",
         ),
         Bug(_LOOKING, "_GONE_AFTER_MS = 7 *", "_GONE_AFTER_MS = 8 *"),
-        Bug(_RECEIVING, f"be recognised.\n    {_KEEP}", "be recognised.\n"),
-        Bug(_RECEIVING, f"        {_KEEP}", ""),
-        Bug(_LOOKING, "away_ms = context.away.get(link.address, 0)", "away_ms = 0"),
+        Bug(_RECEIVING, f"be recognised.\n        {_KEEP}", "be recognised.\n"),
+        Bug(_RECEIVING, "            conversation.closed_ms = max(conversation.closed_ms, now_ms)\n", ""),
+        Bug(_LOOKING, "away_ms = context.away.get(far.address, 0)", "away_ms = 0"),
         Bug(_LOOKING, "away[address] = min(away[address], now_ms)", "del away[address]"),
     ],
     "A router that was down reads": [
@@ -163,26 +180,30 @@ BUGS: Bugs = {
         ),
     ],
     "What a closed endpoint tells a far side": [
-        Bug(_LOOKING, "context.now_ms >= link.quiet_ms + _GONE", "context.now_ms > link.quiet_ms + _GONE"),
-        Bug(_LOOKING, "        tell_nothing_more(context, conversation, link, _NOT_HEARD_OF)\n", "        pass\n"),
+        Bug(_LOOKING, "self.context.now_ms >= gone_ms", "self.context.now_ms > gone_ms"),
         Bug(
-            _LIFETIMES, "        tell_nothing_more(context, conversation, link, LIFETIME_EXCEEDED)\n", "        pass\n"
+            _LOOKING, "            self.tell_nothing_more(self.conversation.far, _NOT_HEARD_OF)\n", "            pass\n"
         ),
+        Bug(_STEP, "            self.tell_nothing_more(far, LIFETIME_EXCEEDED)\n", "            pass\n"),
         Bug(
             _LOOKING, "if not is_connected and (address in away or", "if not is_connected and address not in away and ("
         ),
     ],
     "An open conversation waits for its far side": [
-        Bug(_LIFETIMES, "endpoint.state not in {State.CD, State.ER}", "endpoint.state is State.ABSENT"),
+        Bug(
+            _CONVERSATION,
+            "self.state(TARGET - far.side) not in {State.CD, State.ER}",
+            "self.state(TARGET - far.side) is State.ABSENT",
+        ),
         Bug(
             "core/conversations/statements.py",
-            "        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=False)\n",
-            "        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=True)\n",
+            "            self.drop_to_far(self.conversation.far, None, is_sent_kept=False)\n",
+            "            self.drop_to_far(self.conversation.far, None, is_sent_kept=True)\n",
         ),
     ],
     "The first acknowledgement fixes": [
         Bug(_RECEIVING, "conversation.to_broker_instance = envelope.from_broker_instance", "pass"),
-        Bug(_RECEIVING, 'return link.far_instance == (envelope.from_broker_instance or "")', "return True"),
+        Bug(_RECEIVING, 'return far.broker_instance == (sender or "")', "return True"),
     ],
     "From then on, the routes for its broker instance": [
         Bug("core/routing/matching.py", "{1: rule_1, 2: rule_2, 3: rule_3", "{2: rule_2, 1: rule_1, 3: rule_3"),
@@ -190,6 +211,6 @@ BUGS: Bugs = {
     ],
     "An Error that ends the far endpoint at once": [
         Bug(_TRANSMITTING, "item.sequence if item.sequence != RESET else None", "item.sequence"),
-        Bug(_TRANSMITTING, "    drop_to_far(context, conversation, link, text, is_sent_kept=False)\n", ""),
+        Bug(_TRANSMITTING, "        self.drop_to_far(far, text, is_sent_kept=False)\n", ""),
     ],
 }

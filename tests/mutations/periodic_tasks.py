@@ -72,8 +72,8 @@ BUGS: Bugs = {
         Bug(_CONNECTION, "now_ms < self.suppressed_until_ms or self.last_error", "now_ms < self.suppressed_until_ms"),
         Bug(
             _LOOKING,
-            "if link is not None and link.resend_ms != FOREVER_MS:",
-            "if link is not None and link.resend_ms == AT_ONCE:",
+            "if far is not None and far.resend_ms is not None:",
+            "if far is not None and far.resend_ms == 0:",
         ),
     ],
     "The transmitter reclassifies dialogs": [
@@ -97,8 +97,8 @@ BUGS: Bugs = {
         Bug(_SETTINGS, "delivery_retry_ms: int = 25_000", "delivery_retry_ms: int = 30_000"),
         Bug(
             "core/conversations/delivering.py",
-            "if context.now_ms < direction.retry_ms:",
-            "if context.now_ms <= direction.retry_ms:",
+            "retry_ms is not None and context.now_ms < retry_ms:",
+            "retry_ms is not None and context.now_ms <= retry_ms:",
         ),
         Bug(_LOOKING, "max(direction.round, round_ + 1)", "max(direction.round, round_)"),
     ],

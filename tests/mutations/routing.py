@@ -58,7 +58,7 @@ BUGS: Bugs = {
     ],
     "After an acknowledgement, the conversation names": [
         Bug(_RECEIVING, "conversation.to_broker_instance = envelope.from_broker_instance", "pass"),
-        Bug(_RECEIVING, 'return link.far_instance == (envelope.from_broker_instance or "")', "return True"),
+        Bug(_RECEIVING, 'return far.broker_instance == (sender or "")', "return True"),
     ],
     "A target's message from outside whose broker instance": [
         Bug(_RESOLVING, "if wanted and not conversation.is_initiator", "if wanted and conversation.is_initiator"),
@@ -195,7 +195,7 @@ BUGS: Bugs = {
     ],
     "Forwarding counts how often": [
         Bug(_RECEIVING, "context.settings.max_hops) - 1", "context.settings.max_hops)"),
-        Bug(_RECEIVING, "if hops < 0:", "if hops <= 0:"),
+        Bug(_RECEIVING, "and hops >= 0:", "and hops > 0:"),
     ],
     "An address that resolves to this instance": [
         Bug(_RESOLVING, "if is_this and not is_outside:", "if False:"),
@@ -209,22 +209,20 @@ BUGS: Bugs = {
         Bug(_MATCHING, "2: rule_2, 3: rule_3, 5", "3: rule_3, 2: rule_2, 5"),
     ],
     "Both addresses are asked which is the principal": [
-        Bug(_MIRRORS, "return None if index is None else place[1 + index]", "return place[1 + (index or 0)]"),
-        Bug(
-            _MIRRORS, "return None if index is None else place[1 + index]", "return None if index is None else place[1]"
-        ),
+        Bug(_MIRRORS, "return None if index is None else pair[1 + index]", "return pair[1 + (index or 0)]"),
+        Bug(_MIRRORS, "return None if index is None else pair[1 + index]", "return None if index is None else pair[1]"),
     ],
     "If it is unreachable or no longer the principal": [
         Bug(
             _MIRRORS, "return self._change(found, address, _NO_ANSWER)", "return self._change([], address, _NO_ANSWER)"
         ),
-        Bug(_TRANSMITTING, "    doubt_principal(context, decision)\n", ""),
+        Bug(_TRANSMITTING, "            context.doubt_principal(decision)\n", ""),
     ],
     "Otherwise nothing is sent": [
         Bug(
             _MIRRORS,
-            "return None if index is None else place[1 + index]",
-            "return place[2 if index is None else 1 + index]",
+            "return None if index is None else pair[1 + index]",
+            "return pair[2 if index is None else 1 + index]",
         ),
     ],
     "Service Broker begins a conversation with the configuration service": [

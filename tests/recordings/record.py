@@ -21,11 +21,11 @@ import msgspec
 import pytest
 
 from streaming.core.conversations.decisions import Decision
-from streaming.core.conversations.restoring import Suspect
 from streaming.core.conversations.settings import ConversationSettings
+from streaming.core.conversations.suspects import Suspect
 from streaming.core.routing.conversation import Instance
 from streaming.spark.routing import run_shard
-from streaming.spark.routing.run_shard import RestoredShard
+from streaming.spark.routing.shard_state import RestoredShard
 from streaming.wire.service_commands import ServiceCommand
 from tests.recordings.backlog import Backlog
 from tests.recordings.recorder import recorded

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from streaming.spark.routing import run_shard as module
 from streaming.spark.routing.checkpoint_layout import plain
-from streaming.spark.routing.run_shard import RestoredShard, StateRow
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.shard_state import RestoredShard, StateRow
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
 from tests.recordings.recording import Restored, Step, plain_result

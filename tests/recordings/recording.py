@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from streaming.spark.routing.run_shard import StateRow
+from streaming.spark.routing.shard_state import StateRow
 from streaming.spark.shard_worker import TakenShard
 from streaming.wire.output_records import Headers
 
@@ -26,7 +26,7 @@ Row = tuple[str, bytes | None, bytes | None, Headers | None, int | None]
 
 
 class Restored(Struct, array_like=True):
-    """The beginning of a restored shard, as run_shard.RestoredShard has it."""
+    """The beginning of a restored shard, as shard_state.RestoredShard has it."""
 
     state: StateRow | None
     ends: tuple[int, int]

@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from streaming.core.conversations.restoring import Suspect
+from streaming.core.conversations.suspects import Suspect
 from streaming.spark.blocks import RECORDS
-from streaming.spark.routing.run_shard import RestoredShard, StateRow, run_shard
+from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.shard_state import RestoredShard, StateRow
 from streaming.spark.shard_worker import TakenShard
 from tests.recordings.recorder import TOPICS
 from tests.recordings.recording import Row, Step, Taken, files_in, plain_result, read

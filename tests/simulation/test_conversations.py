@@ -36,6 +36,7 @@ from tests.support.conversation_programs import (
 from tests.support.conversation_router import Partition
 from tests.support.conversation_truth import ENDINGS
 from tests.support.conversation_world import World
+from tests.support.held import number_of, text_of
 from tests.support.plain_shard import PlainShard
 from tests.support.routing_scene import HERE
 from tests.support.seeds import fresh_seed, seeds
@@ -178,7 +179,7 @@ class Simulation:
             for to in (INITIATOR, TARGET):
                 direction = conversation.directions[to]
                 if direction.waiting:
-                    assert direction.number in LASTING_NUMBERS, f"{name} is held: {direction.reason}"
+                    assert number_of(direction) in LASTING_NUMBERS, f"{name} is held: {text_of(direction)}"
                     held.update(item.offset for item in direction.waiting)
             for side in (INITIATOR, TARGET):
                 endpoint = conversation.endpoints[side]

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable
 
-from streaming.core.conversations.conversation import TARGET, Conversation
+from streaming.core.conversations.conversation import TARGET, Conversation, Why
 from streaming.core.conversations.decisions import Decision, Deliver
 from streaming.core.conversations.delivering import RETURN_AWAITED
 from streaming.core.conversations.mirrors import Mirrors
-from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
+from streaming.core.conversations.transmitting import SENT_AGAIN
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome, Question
 from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
+from tests.support.held import number_of, text_of
 from tests.support.plain_shard import PlainShard
 
 NO_TOPIC = "the topic does not exist"
@@ -46,20 +47,19 @@ def untrue(
     """
     direction = conversation.directions[to]
     now_ms, wake_ms = shard.clock.now_ms, shard.wakes[conversation.conversation_id]
-    is_sent = conversation.is_far(to) and direction.held_since_ms > now_ms
-    if not is_sent and (direction.held_since_ms > now_ms or not direction.reason):
+    is_far, held = conversation.far_at(to) is not None, direction.held
+    is_sent = is_far and held is None
+    if not is_sent and (held is None or not held.text):
         return "held without a reason"
     if wake_ms <= now_ms:
         return None  # is to be looked at
-    if conversation.is_far(to) and (
-        is_sent or direction.reason == SENT_AGAIN or direction.reason.endswith(ON_THEIR_WAY)
-    ):
+    if is_sent or (is_far and held is not None and held.why in {Why.ON_THEIR_WAY, Why.SENT_AGAIN}):
         problem = _unsent(conversation, to) if is_sent else _below_limit(shard, conversation, to)
         return problem or _elsewhere(shard, conversation, to)
-    if direction.retry_ms > now_ms:
-        is_known = direction.reason in {NO_TOPIC, TOO_LARGE} and wake_ms <= direction.retry_ms
-        return None if is_known else f"rests because of {direction.reason!r} until {wake_ms}"
-    if direction.reason == RETURN_AWAITED:
+    if direction.retry_ms is not None and direction.retry_ms > now_ms:
+        is_known = text_of(direction) in {NO_TOPIC, TOO_LARGE} and wake_ms <= direction.retry_ms
+        return None if is_known else f"rests because of {text_of(direction)!r} until {wake_ms}"
+    if text_of(direction) == RETURN_AWAITED:
         wanted = conversation.conversation_id, conversation.begun, to == TARGET, direction.due_sequence
         return None if wanted in to_be_returned() else "awaits what is not to be returned"
     return _untrue_by_definitions(shard, conversation, to)
@@ -67,27 +67,27 @@ def untrue(
 
 def _unsent(conversation: Conversation, to: int) -> str | None:
     """Returns what is wrong with messages that are on their way to another instance."""
-    assert conversation.link is not None
-    is_one_left = conversation.directions[to].waiting[-1].sequence >= conversation.link.sent_below
+    assert conversation.far is not None
+    is_one_left = conversation.directions[to].waiting[-1].sequence >= conversation.far.sent_below
     return "neither sent nor held" if is_one_left else None
 
 
 def _below_limit(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
     """Returns what is wrong with a limit of messages on their way that is the reason."""
-    link, direction = conversation.link, conversation.directions[to]
-    assert link is not None
-    if (direction.reason == SENT_AGAIN) != (link.window > 0):
-        return f"{direction.reason!r} with a window of {link.window}"
-    window = link.window or shard.settings.max_unacknowledged
+    far, direction = conversation.far, conversation.directions[to]
+    assert far is not None
+    if (text_of(direction) == SENT_AGAIN) != (far.window is not None):
+        return f"{text_of(direction)!r} with a window of {far.window}"
+    window = far.window or shard.settings.max_unacknowledged
     return None if len(direction.waiting) > window else f"only {len(direction.waiting)} wait, the limit is {window}"
 
 
 def _elsewhere(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
     """Returns what is wrong with the address to which messages were sent."""
-    link, sender = conversation.link, conversation.endpoints[TARGET - to]
-    assert link is not None
+    far, sender = conversation.far, conversation.endpoints[TARGET - to]
+    assert far is not None
     assert sender is not None
-    asked = routing.Conversation(
+    asked = routing.RoutedMessage(
         conversation.conversation_id,
         conversation.services[to],
         conversation.to_broker_instance,
@@ -97,7 +97,7 @@ def _elsewhere(shard: PlainShard, conversation: Conversation, to: int) -> str | 
     if sender.database not in shard.definitions.databases:
         return None  # the last words of a database that was dropped go where its messages went
     decision = _decided(shard, conversation, to, asked)
-    return None if decision.address == link.address else f"sent to {link.address}, not to {decision.address}"
+    return None if decision.address == far.address else f"sent to {far.address}, not to {decision.address}"
 
 
 def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
@@ -108,35 +108,32 @@ def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: in
     first = direction.waiting[0]
     if (first.offset < 0 and first.body is None) or sender is None:
         return "its service is here" if is_here else None
-    if (
-        conversation.link is not None
-        and conversation.link.far_side == to
-        and conversation.link.far_instance is not None
-    ):
-        instance = conversation.link.far_instance or None
+    if conversation.far is not None and conversation.far.side == to and conversation.far.broker_instance is not None:
+        instance = conversation.far.broker_instance or None
     elif to == TARGET:
         instance = conversation.to_broker_instance
     else:
         database = definitions.databases.get(receiver.database) if receiver is not None else None
         instance = None if database is None else database.broker_instance
-    asked = routing.Conversation(
+    asked = routing.RoutedMessage(
         conversation.conversation_id, conversation.services[to], instance, to == TARGET, sender.database
     )
     decision = _decided(shard, conversation, to, asked)
     if decision.outcome is Outcome.LOCAL:
         return "it can go" if receiver is None or is_here else None
     if decision.outcome is Outcome.REMOTE:
-        return None if str(decision.address) in direction.reason else f"its reason is {decision.address}"
-    return None if decision.number == direction.number else f"{direction.number} should be {decision.number}"
+        return None if str(decision.address) in text_of(direction) else f"its reason is {decision.address}"
+    return None if decision.number == number_of(direction) else f"{number_of(direction)} should be {decision.number}"
 
 
-def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: routing.Conversation) -> routing.Decision:
+def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: routing.RoutedMessage) -> routing.Decision:
     states = dict(shard.questions.states(asked.to_service, was_held=True))
-    if conversation.directions[to].number != ROUTE_ASKED_FOR:
+    if number_of(conversation.directions[to]) != ROUTE_ASKED_FOR:
         # It was matched, and perhaps sent, after an answer. It is matched again after the next one, or when sent again.
         states = dict.fromkeys(states, Question.ANSWERED)
+    far = conversation.far_at(to)
     principal_of = Mirrors(shard.mirrors.snapshot()).principal
-    returned = conversation.link.returned if conversation.link is not None and conversation.is_far(to) else ()
+    returned = () if far is None else far.returned
     return resolve(
         shard.definitions, shard.instance, asked, questions=states, principal_of=principal_of, returned=returned
     )

@@ -14,7 +14,7 @@ from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_decisions import News, NotSentReport, RefusedReport, RetryReport, ServiceReport, encoder
 from tests.support.conversation_truth import Place, Truth
-from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport, Stored
+from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport, Stored, lowest
 
 PARTITIONS = 2
 GENERATION = 1
@@ -194,8 +194,8 @@ class Router:
         fields = [fields_of(each) for each in decisions]
         if partition.batches % _CLEAN_UP_EVERY == 0:
             shard = partition.shard
-            lowest = min((shard.conversation(each).lowest_offset() for each in shard.conversations), default=FOREVER_MS)
-            fields.append(fields_of(CleanUp(min(lowest, partition.reads[0]), 0, 0)))
+            first = min((lowest(shard.conversation(each)) for each in shard.conversations), default=FOREVER_MS)
+            fields.append(fields_of(CleanUp(min(first, partition.reads[0]), 0, 0)))
         return [
             encoder.encode(
                 {

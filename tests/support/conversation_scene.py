@@ -39,6 +39,7 @@ from streaming.wire.service_commands import (
     DropService,
     ServiceCommand,
 )
+from tests.support.held import number_of, text_of
 from tests.support.plain_shard import Batch, PlainShard, Retried, Returned, ShardReport
 from tests.support.routing_scene import IN_A, IN_B, INSTANCE
 
@@ -219,7 +220,7 @@ class Scene:
     def held(self, to: int = TARGET) -> tuple[int, int | None, str]:
         """Returns the number of held messages of a direction, and why."""
         direction = self.direction(to)
-        return len(direction.waiting), direction.number, direction.reason
+        return len(direction.waiting), number_of(direction), text_of(direction)
 
     def reason_of(self, index: int = -1) -> str:
         """Returns the reason of a dead letter of the last batch."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from random import Random
 from zlib import crc32
 
-from streaming.core.conversations.carrying import Carrying, Direction, Failure, Position
+from streaming.core.conversations.carrying import Carrying, Failure, Position, Sender
 from streaming.core.conversations.conversation import TARGET
 from streaming.core.conversations.decisions import Answered, CleanUp, DeadLetter, Deliver, NeedRoute, Transmit
 from streaming.core.conversations.kinds import Kind
@@ -43,7 +43,7 @@ class Transport:
         self._world = world
         self._partition = partition
         self._mark = encoder.encode(mark_of(Position(), 0))
-        self._refusals: dict[Direction, bytes] = {}
+        self._refusals: dict[Sender, bytes] = {}
         self.carrying = Carrying(Position(), {}, 0)
 
     @property
@@ -155,7 +155,8 @@ class Transport:
         self._mark = encoder.encode(mark_of(carrying.position, len(carrying.refusals)))
         carrying.commit(len(self._partition.log))
         if clean_up is not None:
-            below = min(clean_up.messages, carrying.position.held)
+            held = carrying.position.held
+            below = clean_up.messages if held is None else min(clean_up.messages, held)
             self._partition.deleted_below = max(self._partition.deleted_below, below)
 
 

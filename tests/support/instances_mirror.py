@@ -13,6 +13,7 @@ from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.kinds import Kind
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateRoute, CreateService, MirroringRole
+from tests.support.held import text_of
 from tests.support.instances_world import Site
 
 SERVICE, DATABASE = "Accounts", "M"
@@ -97,7 +98,7 @@ class Mirrored:
             states = self._begins.state(name, INITIATOR), *(site.state(name, TARGET) for site in self._copies)
             if name in self._begins.shard.conversations:
                 held = self._begins.shard.conversation(name).directions[TARGET]
-                assert not held.waiting, f"{name}: {held.reason}"
+                assert not held.waiting, f"{name}: {text_of(held)}"
             if name not in self._endings and states[0] is State.CO and State.ER not in states:
                 accepted = [body for body in self._said[name, INITIATOR] if body not in self._begins.dead_letters]
                 # What the mirror has accepted while it was the principal waits there for its next turn.

@@ -90,11 +90,11 @@ class Outages(Simulation):
         here = {
             each.broker_instance for site in self.sites.values() for each in site.shard.definitions.databases.values()
         }
-        link = conversation.link
-        if link is None or conversation.directions[TARGET - link.far_side].waiting:
+        far = conversation.far
+        if far is None or conversation.directions[TARGET - far.side].waiting:
             return False
-        far = link.far_instance or conversation.to_broker_instance
-        return far is not None and far not in here
+        instance = far.broker_instance or conversation.to_broker_instance
+        return instance is not None and instance not in here
 
     def run(self) -> Counter[str]:
         seen = super().run()

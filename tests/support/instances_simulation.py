@@ -23,6 +23,7 @@ from streaming.wire.service_commands import (
     DropRoute,
     ServiceCommand,
 )
+from tests.support.held import text_of
 from tests.support.instances_asking import ConfigurationService
 from tests.support.instances_mirror import Mirrored
 from tests.support.instances_world import MakeShard, Network, Site
@@ -260,7 +261,7 @@ class Simulation:
             if name in site.shard.conversations:
                 held = site.shard.conversation(name)
                 for to in (INITIATOR, TARGET) if not self.is_stranded(held) else ():
-                    assert not held.directions[to].waiting, f"{name} to {to}: {held.directions[to].reason}"
+                    assert not held.directions[to].waiting, f"{name} to {to}: {text_of(held.directions[to])}"
             got = [
                 (delivery, body)
                 for delivery, body in site.delivered

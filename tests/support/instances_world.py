@@ -291,7 +291,7 @@ class Site:
             fields = decode_report(encoder.encode(report_of(0, report)))
             assert isinstance(fields, RefusedReport)
             refused = fields.deliveries()
-            direction, failure = report.direction, report.failure
+            direction, failure = report.sender, report.failure
             self._reports.append(
                 Returned(direction[0], report.begun, direction[1], report.round, refused, failure.reason)
             )

@@ -18,13 +18,14 @@ from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.statements import UNKNOWN, take
-from streaming.core.conversations.transmitting import acknowledge
+from streaming.core.conversations.step import Step
 from streaming.core.routing import snapshot as definitions_snapshot
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import FOREVER_MS, Clock
+from streaming.spark.routing.shard_records import Partition
 from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import ServiceCommand
@@ -112,6 +113,12 @@ class Stored:
     open_questions: list[tuple[str, str, str]]
     mirrors: mirrors.Snapshot
     round_trip_ms: int
+
+
+def lowest(conversation: Conversation) -> int:
+    """Returns the lowest offset in service-messages that a conversation refers to, for sorting."""
+    found = conversation.lowest_offset()
+    return FOREVER_MS if found is None else found
 
 
 @dataclass
@@ -229,7 +236,7 @@ class PlainShard:
                 for instants in (self.wakes, self.dues, self.agains):
                     instants.pop(name, None)
         if self.number == 0:
-            ask_for_routes(context, needed, self, SECRET, (self.number, self.partitions))
+            ask_for_routes(context, needed, self, SECRET, Partition(self.number, self.partitions))
         self.starts = []
         for offset, timestamp_ms, envelope in batch.messages:
             self.starts.append(len(context.decisions))
@@ -240,7 +247,7 @@ class PlainShard:
                 self.touched[name] = after
         self.starts.append(len(context.decisions))
         for _, conversation in sorted(self.touched.items()):
-            acknowledge(context, conversation)
+            Step(context, conversation).acknowledge()
         self._close(now_ms)
         context.close()
         self.held, self.round_trip_ms = context.held, context.round_trip_ms
@@ -253,7 +260,7 @@ class PlainShard:
     def _due(self, left: dict[str, int]) -> list[Conversation]:
         """Returns the conversations of which no time is left, in order."""
         due = [self._open(name) for name, left_ms in left.items() if left_ms <= 0]
-        return sorted(due, key=lambda each: (left[each.conversation_id], each.lowest_offset(), each.conversation_id))
+        return sorted(due, key=lambda each: (left[each.conversation_id], lowest(each), each.conversation_id))
 
     def _define(self, batch: Batch) -> Changes:
         self.definitions.advance(batch.tick_ms)
@@ -298,8 +305,8 @@ class PlainShard:
     def _send_again(self, context: Context, news: Sequence[News]) -> None:
         reached = {each.address for each in news if isinstance(each, ConnectedReport) and each.is_connected}
         for name in {**self.conversations, **self.touched} if reached else ():
-            link = (self.touched.get(name) or self.conversation(name)).link
-            if link is not None and link.address in reached:
+            far = (self.touched.get(name) or self.conversation(name)).far
+            if far is not None and far.address in reached:
                 looking.send_again(context, self._open(name))
 
     def _take_report(self, context: Context, report: ShardReport) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from streaming.core.routing.addresses import LOCAL
-from streaming.core.routing.conversation import Conversation, Decision, Instance, Question
+from streaming.core.routing.conversation import Decision, Instance, Question, RoutedMessage
 from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import MSDB, Definitions
@@ -69,21 +69,21 @@ def own(
     database: str = A,
     conversation_id: str = "c",
     by_target: bool = False,
-) -> Conversation:
+) -> RoutedMessage:
     """Returns the conversation of a message that a service of database A sends."""
-    return Conversation(conversation_id, to_service, instance, not by_target, database)
+    return RoutedMessage(conversation_id, to_service, instance, not by_target, database)
 
 
 def incoming(
     to_service: str = STOCK, instance: str | None = None, *, conversation_id: str = "c", by_target: bool = False
-) -> Conversation:
+) -> RoutedMessage:
     """Returns the conversation of a message from another instance."""
-    return Conversation(conversation_id, to_service, instance, not by_target, None)
+    return RoutedMessage(conversation_id, to_service, instance, not by_target, None)
 
 
 def decide(
     definitions: Definitions,
-    conversation: Conversation,
+    conversation: RoutedMessage,
     at: Instance = INSTANCE,
     *,
     question: Question = Question.NOT_ASKED,
@@ -99,7 +99,7 @@ def decide(
 
 def explain(
     definitions: Definitions,
-    conversation: Conversation,
+    conversation: RoutedMessage,
     at: Instance = INSTANCE,
     *,
     question: Question = Question.NOT_ASKED,

@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from streaming.cli import dead_letters, queue_show
 from streaming.cli.activators import Told
-from streaming.cli.conversations import showing
+from streaming.cli.conversations import lists
 from streaming.cli.conversations.show import ConversationFacts
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.main import app
@@ -138,7 +138,7 @@ def json_output() -> dict[str, list[str]]:
         "dead-letters": dead_letters.decode(Message(key=b"", value=b"", headers=[])),
         "dead-letters --services": dead_letters.of_service(Message(key=b"", value=b"", headers=[])),
         "route explain": json.loads(result.as_json()),
-        "conversation list --counts": showing.counts([endpoint()], 0)[0],
+        "conversation list --counts": lists.counts([endpoint()], 0)[0],
         "conversation show": ConversationFacts("c", {}, [], [], {}).as_json(),
         "diagnose": json.loads(Fault("kind", "where", "problem").as_json()),
     }

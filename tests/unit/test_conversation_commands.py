@@ -11,12 +11,12 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from streaming.cli import options
-from streaming.cli.conversations import commands, ending, showing, views
+from streaming.cli.conversations import commands, ending, lists, views
 from streaming.cli.conversations.ending import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Viewed, idle_before
 from streaming.cli.main import app
-from streaming.cli.routing.explaining import Source
+from streaming.cli.routing.explaining import Origin
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.routing.conversation import Instance
@@ -103,28 +103,28 @@ def test_endpoints_are_counted_by_state_and_idle_time() -> None:
         for state, found in ages.items()
         for days in found
     ]
-    found = showing.counts(rows, NOW_MS)
+    found = lists.counts(rows, NOW_MS)
     assert [tuple(row.values()) for row in found] == [
         ("CO", 3, 2, 2, 1, 0),
         ("DI", 2, 2, 2, 2, 2),
         ("CD", 1, 0, 0, 0, 0),
     ]
-    lines = [line.split() for line in text_of(showing.counts_view(found)).splitlines()]
+    lines = [line.split() for line in text_of(lists.counts_view(found)).splitlines()]
     assert lines[-1] == ["all", "6", "4", "4", "3", "2"]
 
 
 def test_a_state_of_a_newer_router_is_counted() -> None:
-    assert [row["state"] for row in showing.counts([endpoint(state="XX"), endpoint()], NOW_MS)] == ["CO", "XX"]
+    assert [row["state"] for row in lists.counts([endpoint(state="XX"), endpoint()], NOW_MS)] == ["CO", "XX"]
 
 
 def test_names_with_brackets_and_escapes_are_shown_as_they_are() -> None:
-    shown = text_of(showing.list_view({"c/initiator": endpoint(service="[red]\x1b[2J")}, {}, 1))
+    shown = text_of(lists.list_view({"c/initiator": endpoint(service="[red]\x1b[2J")}, {}, 1))
     assert "[red]\\x1b[2J" in shown
 
 
 def test_a_short_list_says_how_many_there_are() -> None:
-    assert "1 of 2 endpoints; --limit shows more" in text_of(showing.list_view({"c/initiator": endpoint()}, {}, 2))
-    shown = text_of(showing.transmissions_view([transmission(), transmission(to_service="//second")], 1))
+    assert "1 of 2 endpoints; --limit shows more" in text_of(lists.list_view({"c/initiator": endpoint()}, {}, 2))
+    shown = text_of(lists.transmissions_view([transmission(), transmission(to_service="//second")], 1))
     assert "1 of 2 rows" in shown
     assert "//second" not in shown
     assert "2 services: 2 messages" in shown
@@ -139,7 +139,7 @@ def test_a_short_list_says_how_many_there_are() -> None:
     ],
 )
 def test_the_next_try_is_shown_of_everything_that_waits(row: Any, expected: str) -> None:
-    assert showing.next_try(row) == expected
+    assert lists.next_try(row) == expected
 
 
 def test_what_waits_is_summed_up_by_reason() -> None:
@@ -148,7 +148,7 @@ def test_what_waits_is_summed_up_by_reason() -> None:
         transmission(messages=3, held_since="2026-01-30T12:00:00.000Z", number=None, reason="topic stock is missing"),
         transmission(messages=4, held_since="2026-01-31T11:00:00.000Z", to_service="Other"),
     ]
-    first, *second = text_of(showing.transmissions_view(rows, 100)).partition("Stock: ")[2].splitlines()
+    first, *second = text_of(lists.transmissions_view(rows, 100)).partition("Stock: ")[2].splitlines()
     assert first == "3 messages since 2026-01-30 12:00:00 UTC. topic stock is missing. Next try within 10 s"
     assert " ".join(" ".join(second).split()) == (
         "2 services: 6 messages since 2026-01-31 11:00:00 UTC. 9796: the service is not here. "
@@ -158,16 +158,16 @@ def test_what_waits_is_summed_up_by_reason() -> None:
 
 
 def test_what_waits_for_a_service_that_is_not_here_says_what_to_do() -> None:
-    [waiting] = showing.reasons([transmission(to_service="Other")])
+    [waiting] = lists.reasons([transmission(to_service="Other")])
     assert "`queue-activation service create SERVICE --database DATABASE --queue QUEUE` creates it" in waiting.why
-    [waiting] = showing.reasons([transmission(number=None, reason="topic stock is missing")])
+    [waiting] = lists.reasons([transmission(number=None, reason="topic stock is missing")])
     assert waiting.why == "topic stock is missing"
 
 
 def test_the_next_try_of_a_reason_is_the_first_one_also_across_midnight() -> None:
     tries = ("2026-02-01T00:00:20.000Z", "2026-01-31T23:59:58.000Z")
     rows = [transmission(next_try=at, held_since="2026-01-31T23:00:00.000Z") for at in tries]
-    summary = " ".join(text_of(showing.transmissions_view(rows, 100)).split())
+    summary = " ".join(text_of(lists.transmissions_view(rows, 100)).split())
     assert summary.endswith("Next try 2026-01-31 23:59:58 UTC")
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_ended_is_named() -> None:
     ]
 
 
-def source() -> Source:
+def source() -> Origin:
     """Returns the definitions of the conversations' scene, of which no service is Later."""
 
     def load() -> Definitions:
@@ -222,7 +222,7 @@ def source() -> Source:
             command.apply(definitions, 0)
         return definitions
 
-    return Source(load, Instance(frozenset()))
+    return Origin(load, Instance(frozenset()))
 
 
 def test_a_conversation_is_shown_with_the_decision_about_what_it_holds() -> None:
@@ -363,20 +363,18 @@ def test_a_beginning_that_only_one_conversation_has_is_enough() -> None:
 def test_a_narrow_table_has_identifiers_on_one_line_that_the_commands_take() -> None:
     ids = ["0b7c4f7e-2c55-4bb6-9d3a-5d1f4a3f2e1d", "0b7c4f7e-2c99-4bb6-9d3a-5d1f4a3f2e1d", "f" * 36]
     rows = {f"{each}/initiator": endpoint(conversation_id=each) for each in ids}
-    shown = {
-        word for word in text_of(showing.list_view(rows, {}, 3, is_narrow=True)).split() if word[:2] in ("0b", "ff")
-    }
+    shown = {word for word in text_of(lists.list_view(rows, {}, 3, is_narrow=True)).split() if word[:2] in ("0b", "ff")}
     assert shown == {"0b7c4f7e-2c5", "0b7c4f7e-2c9", "ffffffff"}
     assert {views.the_one(each, ids) for each in shown} == {*ids}
-    held = showing.transmissions_view([transmission(conversation_id=ids[0])], 10, is_narrow=True)
+    held = lists.transmissions_view([transmission(conversation_id=ids[0])], 10, is_narrow=True)
     assert ids[0][:8] in text_of(held)
     assert ids[0] not in text_of(held).partition("Stock: ")[0]
-    assert ids[0] in text_of(showing.list_view(rows, {}, 3))
+    assert ids[0] in text_of(lists.list_view(rows, {}, 3))
 
 
-@pytest.mark.parametrize("state", list(showing.STATES))
+@pytest.mark.parametrize("state", list(lists.STATES))
 def test_a_list_says_what_its_states_mean(state: str) -> None:
-    shown = text_of(showing.list_view({"c/initiator": endpoint(state=state)}, {}, 1))
+    shown = text_of(lists.list_view({"c/initiator": endpoint(state=state)}, {}, 1))
     assert [line[:4] for line in shown.splitlines() if ": " in line] == [f"{state}: "]
     assert state in State.__members__
 

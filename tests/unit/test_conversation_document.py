@@ -2,7 +2,7 @@
 
 import re
 
-from streaming.core.conversations import decisions, delivering
+from streaming.core.conversations import decisions, delivering, holding
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.transmitting import SENT_AGAIN
@@ -39,6 +39,6 @@ def test_every_limit_is_in_the_document() -> None:
 def test_every_state_and_reason_is_in_the_document() -> None:
     for state in State:
         assert state is State.ABSENT or f"| {state.name} |" in DOCUMENT
-    assert delivering.LET_GO in DOCUMENT
+    assert holding.LET_GO in DOCUMENT
     assert SENT_AGAIN in DOCUMENT
     assert delivering.RETURN_AWAITED.removesuffix(" by the transport") in DOCUMENT

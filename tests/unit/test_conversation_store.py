@@ -5,7 +5,15 @@ from collections import deque
 import pyarrow as pa
 import pytest
 
-from streaming.core.conversations.conversation import Conversation, Direction, Endpoint, Item, Link
+from streaming.core.conversations.conversation import (
+    Conversation,
+    Direction,
+    Endpoint,
+    FarEndpoint,
+    Held,
+    Item,
+    Why,
+)
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
@@ -21,11 +29,9 @@ SETTINGS = ConversationSettings()
 
 def conversation(name: str, waiting: int) -> Conversation:
     items = deque(Item(number, Kind.MESSAGE, number) for number in range(waiting))
-    link = Link(1, address=ADDRESS)
+    far = FarEndpoint(1, address=ADDRESS)
     endpoints = [Endpoint(State.CO, "A", 0, name), None]
-    return Conversation(
-        name, ("S", "T"), None, endpoints, [Direction(), Direction(waiting, 0, waiting=items)], link=link
-    )
+    return Conversation(name, ("S", "T"), None, endpoints, [Direction(), Direction(waiting, 0, waiting=items)], far=far)
 
 
 def test_only_conversations_with_messages_to_an_address_are_taken_up_when_it_is_reached_again() -> None:
@@ -44,7 +50,7 @@ def held(name: str, offset: int, timer_ms: int = FOREVER_MS) -> Conversation:
     found = conversation(name, 0)
     direction = found.directions[1]
     direction.waiting.append(Item(0, Kind.MESSAGE, offset))
-    direction.held_since_ms = NOW_MS
+    direction.held = Held(Why.UNDECIDED, NOW_MS, None, "no route matches")
     assert found.endpoints[0] is not None
     found.endpoints[0].timer_ms = timer_ms
     return found
@@ -101,7 +107,9 @@ def due(name: str, at_ms: int, offset: int, service: str = "T", *, to: int = 1) 
     """Returns a conversation that is due at an instant, and holds one message of this record for a service."""
     services = ("S", service) if to else (service, "T")
     directions = [Direction(), Direction()]
-    directions[to] = Direction(1, 0, waiting=deque([Item(0, Kind.MESSAGE, offset)]), held_since_ms=0)
+    directions[to] = Direction(
+        1, 0, waiting=deque([Item(0, Kind.MESSAGE, offset)]), held=Held(Why.UNDECIDED, 0, None, "no route matches")
+    )
     endpoint = Endpoint(State.CO, "A", 0, name, timer_ms=at_ms)
     endpoints: list[Endpoint | None] = [endpoint, None]
     if not to:

@@ -10,7 +10,7 @@ from streaming.cli import activators
 from streaming.cli.command_sender import send_commands
 from streaming.cli.conversations import ending, retrying, views
 from streaming.cli.routing import diagnosing, service_commands
-from streaming.cli.routing.explaining import Source
+from streaming.cli.routing.explaining import Origin
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
@@ -139,7 +139,7 @@ def test_the_rights_of_a_client_of_services(asked: list[Rights]) -> None:
 def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     definitions = Definitions.of_new_instance()
     definitions.create_service(Service("service", "msdb", "orders"))
-    source = Source(lambda: definitions, Instance(frozenset()))
+    source = Origin(lambda: definitions, Instance(frozenset()))
     with pytest.raises(AskedError):
         diagnosing.faults(source, Cluster("localhost:1"), Topics(), {})
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]

@@ -14,7 +14,7 @@ from rich.text import Text
 import streaming
 from streaming.cli import maintenance, monitors_view, tables
 from streaming.cli.activators import Told
-from streaming.cli.conversations import showing
+from streaming.cli.conversations import lists
 from streaming.cli.conversations.show import ConversationFacts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import show as queue_view
@@ -146,7 +146,7 @@ def held() -> list[Any]:
 
 
 def counts() -> RenderableType:
-    return showing.counts_view(showing.counts(endpoints().values(), NOW_MS))
+    return lists.counts_view(lists.counts(endpoints().values(), NOW_MS))
 
 
 def conversation() -> RenderableType:
@@ -170,13 +170,13 @@ VIEWS: dict[str, tuple[Callable[[], None], list[str]]] = {
     "service list": (lambda: databases.print_rows(definitions()["services"], False), [*SERVICES, QUEUES[0]]),
     "route list": (lambda: databases.print_rows(definitions()["routes"], False), [*SERVICES, *ADDRESSES, *IDS[:2]]),
     "conversation list": (
-        shown(lambda: showing.list_view(endpoints(), {}, 200, is_narrow=True)),
+        shown(lambda: lists.list_view(endpoints(), {}, 200, is_narrow=True)),
         [*SERVICES, *(each[:8] for each in IDS[:2])],
     ),
     "conversation list --counts": (shown(counts), []),
     "conversation show": (shown(conversation), [*SERVICES[:1], *IDS, ADDRESSES[0]]),
     "transmissions": (
-        shown(lambda: showing.transmissions_view(held(), 10, is_narrow=True)),
+        shown(lambda: lists.transmissions_view(held(), 10, is_narrow=True)),
         [*SERVICES[:1], *ADDRESSES, *(each[:8] for each in IDS[:2])],
     ),
     "maintenance": (lambda: maintenance._print_tasks([program()], str), [f"{HOST}:4711", TASK, PATH]),

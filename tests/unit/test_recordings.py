@@ -13,8 +13,8 @@ from streaming.core.routing.conversation import Instance
 from streaming.spark.blocks import RECORDS
 from streaming.spark.routing import run_shard
 from streaming.spark.routing.checkpoint_layout import RULES_VERSION
-from streaming.spark.routing.run_shard import RestoredShard
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.shard_state import RestoredShard, StateRow
 from streaming.spark.routing.sources import RouterSource
 from tests.recordings.record import WORLDS, kinds_of
 from tests.recordings.recorder import recorded
@@ -68,7 +68,7 @@ def history() -> list[Step]:
         for _ in range(2):
             state = run_shard.run_shard(begun, second, 2_000, SETTINGS, 0).state
         run_shard.run_shard(state, batch(), 3_000, SETTINGS, 0)
-        restored = RestoredShard(msgspec.convert(state, run_shard.StateRow), (5, 0), [])
+        restored = RestoredShard(msgspec.convert(state, StateRow), (5, 0), [])
         run_shard.run_shard(None, first, 4_000, replace(SETTINGS, generation=2), 0, restored)
     return steps
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 from streaming.core.conversations.snapshot import FORMAT_VERSION
 from streaming.core.routing.conversation import Instance
 from streaming.spark.blocks import RECORDS
-from streaming.spark.routing.run_shard import STATE_SCHEMA, StateRow, run_shard
+from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.shard_state import STATE_SCHEMA, StateRow
 from streaming.spark.routing.sources import RouterSource
 
 SETTINGS = RouterShardSettings("", 1, 1, Instance(frozenset(["tcp://here:9092"])), secret="s")  # noqa: S106

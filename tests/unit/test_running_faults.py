@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from streaming.cli.routing import diagnosing
-from streaming.cli.routing.explaining import Source
+from streaming.cli.routing.explaining import Origin
 from streaming.cli.routing.running_faults import open_conversations
-from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.wire.topics import Topics
@@ -18,17 +18,17 @@ from tests.support.viewed import endpoint
 EXPIRED_MS = 1_000
 
 
-def sending(count: int = 1, instance: str | None = None, to: str = STOCK) -> Counter[Conversation]:
-    return Counter({Conversation("diagnosed", to, instance, True, A): count})
+def sending(count: int = 1, instance: str | None = None, to: str = STOCK) -> Counter[RoutedMessage]:
+    return Counter({RoutedMessage("diagnosed", to, instance, True, A): count})
 
 
-def expired(definitions: Definitions, conversations: Counter[Conversation]) -> list[str]:
+def expired(definitions: Definitions, conversations: Counter[RoutedMessage]) -> list[str]:
     """Returns the faults about expired routes."""
 
     def load() -> Definitions:
         return definitions
 
-    found = diagnosing.faults(Source(load, INSTANCE), None, Topics(), conversations)
+    found = diagnosing.faults(Origin(load, INSTANCE), None, Topics(), conversations)
     return [f"{each.where}: {each.problem}" for each in found if each.kind == "expired route"]
 
 
@@ -58,9 +58,9 @@ def test_conversations_that_name_another_broker_instance_do_not_need_it() -> Non
 
 @pytest.mark.parametrize(
     "conversations",
-    [sending(1, to="Other"), Counter({Conversation("diagnosed", STOCK, None, True, B): 1})],
+    [sending(1, to="Other"), Counter({RoutedMessage("diagnosed", STOCK, None, True, B): 1})],
 )
-def test_conversations_of_other_services_and_databases_do_not_need_it(conversations: Counter[Conversation]) -> None:
+def test_conversations_of_other_services_and_databases_do_not_need_it(conversations: Counter[RoutedMessage]) -> None:
     [fault] = expired(scene(route("r", STOCK, HOST_1, expires_ms=EXPIRED_MS)), conversations)
     assert "open conversations" not in fault
 
@@ -77,7 +77,7 @@ def test_only_endpoints_that_may_still_send_count() -> None:
     answering = endpoint(is_initiator=False, database=B, far_service="Orders", far_database=A)
     far = endpoint(is_initiator=False, database=B, far_service="Orders", far_broker_instance=ELSEWHERE)
     assert open_conversations([*rows, answering, far], definitions) == {
-        Conversation("diagnosed", "Stock", IN_B, True, A): 2,
-        Conversation("diagnosed", "Orders", IN_A, False, B): 1,
-        Conversation("diagnosed", "Orders", ELSEWHERE, False, B): 1,
+        RoutedMessage("diagnosed", "Stock", IN_B, True, A): 2,
+        RoutedMessage("diagnosed", "Orders", IN_A, False, B): 1,
+        RoutedMessage("diagnosed", "Orders", ELSEWHERE, False, B): 1,
     }

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from streaming.cli import queue_facts
-from streaming.cli.conversations import showing, unknown
+from streaming.cli.conversations import lists, unknown
 from streaming.cli.main import app
 from streaming.cli.routing import databases
 from streaming.core.routing.databases import Service
@@ -140,7 +140,7 @@ def test_the_summary_of_what_is_held_says_when_the_next_try_is() -> None:
         transmission(reason="unknown", held_since=since, next_try=later),
         transmission(reason="unknown", held_since=since, next_try=None),
     ]
-    assert {each.why.partition(". ")[0]: each.next_try for each in showing.reasons(rows)} == {
+    assert {each.why.partition(". ")[0]: each.next_try for each in lists.reasons(rows)} == {
         "9796: away": "2026-01-02 03:04:05",
         "9796: unknown": "within 10 s",
     }

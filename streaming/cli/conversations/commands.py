@@ -111,7 +111,7 @@ def list_conversations(
     A conversation has two endpoints, the initiator and the target. Each one stays until its program ends it.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import showing, unknown, views
+    from streaming.cli.conversations import lists, unknown, views
     from streaming.cli.presence import introduce
 
     if counts and limit is not None:
@@ -121,8 +121,8 @@ def list_conversations(
     viewed = views.read_endpoints(kafka, topics, selection)
     introduce(kafka, topics, "router", as_json=as_json)
     if counts:
-        found = showing.counts(viewed.endpoints.values(), wall_clock.now_ms())
-        tables.print_rows(found, showing.counts_view, "no endpoints", as_json)
+        found = lists.counts(viewed.endpoints.values(), wall_clock.now_ms())
+        tables.print_rows(found, lists.counts_view, "no endpoints", as_json)
     elif not as_json and not viewed.endpoints:
         say("no endpoints")
     else:
@@ -130,7 +130,7 @@ def list_conversations(
     if as_json:
         return
     if viewed.endpoints:
-        say(showing.where_delivered())
+        say(lists.where_delivered())
     else:
         unknown.warn(kafka, topics, service, viewed.services)
         unknown.warn(kafka, topics, far_service, viewed.services)
@@ -138,16 +138,16 @@ def list_conversations(
 
 def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> None:
     from streaming.cli import tables
-    from streaming.cli.conversations import showing
+    from streaming.cli.conversations import lists
 
-    keys = [*viewed.endpoints][: limit if limit or as_json else showing.TABLE_ROWS]
+    keys = [*viewed.endpoints][: limit if limit or as_json else lists.TABLE_ROWS]
     if as_json:
         for key in keys:
             typer.echo(json.dumps(viewed.fields(key)))
     else:
         endpoints = {key: viewed.endpoints[key] for key in keys}
         total, is_narrow = len(viewed.endpoints), tables.is_narrow()
-        tables.print_view(showing.list_view(endpoints, viewed.held, total, is_narrow=is_narrow))
+        tables.print_view(lists.list_view(endpoints, viewed.held, total, is_narrow=is_narrow))
 
 
 @conversations.command("show")
@@ -268,7 +268,7 @@ def retry(
 
     Deliveries that failed do not wait for their next try, and the router decides again about all others.
     """
-    from streaming.cli.conversations import retrying, showing, unknown, views
+    from streaming.cli.conversations import lists, retrying, unknown, views
     from streaming.cli.routing.router_waits import router_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
@@ -296,7 +296,7 @@ def retry(
             shows = f"`{hints.command('transmissions')}` shows it"
             say(f"{what}: on the way. If the delivery fails again, {shows}")
         else:
-            say(f"{what}: still held. {showing.why(after.number, after.reason)}")
+            say(f"{what}: still held. {lists.why(after.number, after.reason)}")
 
 
 def transmissions(
@@ -312,7 +312,7 @@ def transmissions(
     A row is one side of a conversation. A summary by reason follows the table.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import showing, unknown, views
+    from streaming.cli.conversations import lists, unknown, views
     from streaming.cli.presence import introduce
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
@@ -323,12 +323,12 @@ def transmissions(
         for _, fields in rows[:limit]:
             typer.echo(json.dumps(fields))
     elif rows:
-        shown, most = [row for row, _ in rows], limit or showing.TABLE_ROWS
-        tables.print_view(showing.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
+        shown, most = [row for row, _ in rows], limit or lists.TABLE_ROWS
+        tables.print_view(lists.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
         say("nothing waits")
         if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
-            say(showing.where_delivered())
+            say(lists.where_delivered())
 
 
 def _selection(

@@ -8,7 +8,7 @@ from typing import Literal
 from confluent_kafka import Message
 
 from streaming.cli.command_sender import Record, send_records
-from streaming.cli.conversations.showing import plural
+from streaming.cli.conversations.lists import plural
 from streaming.cli.dead_letters import decode
 from streaming.cli.lines import say
 from streaming.cli.routing.router_waits import Patience

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.conversations.showing import SIDES, held_messages, next_try, why
+from streaming.cli.conversations.lists import SIDES, held_messages, next_try, why
 from streaming.cli.conversations.views import Viewed
-from streaming.cli.routing.explaining import Result, Source, one_case, results
+from streaming.cli.routing.explaining import Origin, Result, one_case, results
 from streaming.core.routing.definitions import Definitions
 from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
@@ -105,7 +105,7 @@ def facts(
     conversation_id: str,
     viewed: Viewed,
     held: list[tuple[TransmissionRow, dict[str, Any]]],
-    source: Source,
+    source: Origin,
 ) -> ConversationFacts:
     """Returns all that is known about a conversation.
 
@@ -126,7 +126,7 @@ def facts(
 
 
 def _explained(
-    source: Source,
+    source: Origin,
     definitions: Definitions,
     row: TransmissionRow,
     endpoints: Mapping[bool, tuple[EndpointRow, dict[str, Any]]],

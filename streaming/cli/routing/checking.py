@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming.cli.routing.explaining import Result, Source, read_json, results
+from streaming.cli.routing.explaining import Origin, Result, read_json, results
 from streaming.errors import UserError
 from streaming.system import hints, wall_clock
 from streaming.system.logs import printable
@@ -55,7 +55,7 @@ def _has_definitions(path: Path) -> bool:
     return True
 
 
-def check(source: Source, cases: list[Case]) -> Report:
+def check(source: Origin, cases: list[Case]) -> Report:
     """Compares the decision about each case with what it expects; raises UserError for an unknown field."""
     lines = []
     failures = 0

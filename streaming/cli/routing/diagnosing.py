@@ -7,9 +7,9 @@ from itertools import islice
 
 from confluent_kafka.admin import AclOperation
 
-from streaming.cli.routing.explaining import Source
+from streaming.cli.routing.explaining import Origin
 from streaming.core.routing.addresses import LOCAL
-from streaming.core.routing.conversation import Conversation, Outcome
+from streaming.core.routing.conversation import Outcome, RoutedMessage
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError, require_valid_route
 from streaming.core.routing.definitions import MSDB, Definitions
@@ -50,7 +50,7 @@ class Fault:
 
 
 def faults(
-    source: Source, kafka: Cluster | None, topics: Topics, open_conversations: Mapping[Conversation, int]
+    source: Origin, kafka: Cluster | None, topics: Topics, open_conversations: Mapping[RoutedMessage, int]
 ) -> list[Fault]:
     """Returns all faults of the definitions as they are now.
 
@@ -145,14 +145,14 @@ def _routes_to_nowhere(definitions: Definitions) -> Iterator[Fault]:
 
 
 def _expired_routes_that_are_needed(
-    source: Source, definitions: Definitions, open_conversations: Mapping[Conversation, int]
+    source: Origin, definitions: Definitions, open_conversations: Mapping[RoutedMessage, int]
 ) -> Iterator[Fault]:
     for route in _routes(definitions):
         if route.name in definitions.tables[route.database].live or route.service_name is None:
             continue
         if not definitions.is_here(route.database):
             continue  # its messages wait for another reason
-        asked = Conversation("diagnosed", route.service_name, route.broker_instance, True, route.database)
+        asked = RoutedMessage("diagnosed", route.service_name, route.broker_instance, True, route.database)
         needed_by = {each: count for each, count in open_conversations.items() if _would_match(route, each)}
         decisions = {each: resolve(definitions, source.instance, each) for each in (asked, *needed_by)}
         numbers = [each.number for each in decisions.values() if each.outcome is Outcome.DELAYED]
@@ -166,13 +166,13 @@ def _expired_routes_that_are_needed(
             yield Fault("expired route", _name(route), problem)
 
 
-def _would_match(route: Route, conversation: Conversation) -> bool:
+def _would_match(route: Route, conversation: RoutedMessage) -> bool:
     """Returns whether a route would match a message of a conversation if it had not expired."""
     is_for = conversation.from_database == route.database and conversation.to_service == route.service_name
     return is_for and route.broker_instance in (None, conversation.to_broker_instance)
 
 
-def _replies_without_a_way(source: Source, definitions: Definitions) -> Iterator[Fault]:
+def _replies_without_a_way(source: Origin, definitions: Definitions) -> Iterator[Fault]:
     """Yields services whose replies do not reach a database that can send to them; looks at _MAX_PAIRS pairs."""
     services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
     senders: dict[str, Service] = {}
@@ -182,11 +182,11 @@ def _replies_without_a_way(source: Source, definitions: Definitions) -> Iterator
     for sender, target in islice(pairs, _MAX_PAIRS):
         if sender.database == target.database:
             continue
-        there = Conversation("diagnosed", target.name, None, True, sender.database)
+        there = RoutedMessage("diagnosed", target.name, None, True, sender.database)
         if resolve(definitions, source.instance, there).service != target:
             continue
         instance = definitions.databases[sender.database].broker_instance
-        reply = Conversation("diagnosed", sender.name, instance, False, target.database)
+        reply = RoutedMessage("diagnosed", sender.name, instance, False, target.database)
         back = resolve(definitions, source.instance, reply)
         if back.service != sender:
             problem = (

@@ -34,7 +34,7 @@ RESULT = "=>"
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """The definitions to explain, and the instance that they belong to.
 
     Attributes:
@@ -118,7 +118,7 @@ def source(
     topics: Topics,
     addresses: list[str],
     is_forwarding: bool,
-) -> Source:
+) -> Origin:
     """Returns the definitions of a file, or those in Kafka.
 
     Raises:
@@ -129,12 +129,12 @@ def source(
     try:
         if definitions is not None:
             definitions.definitions()
-            return Source(definitions.definitions, definitions.instance.instance())
+            return Origin(definitions.definitions, definitions.instance.instance())
     except InvalidRecordError as error:
         raise UserError(f"The definitions are invalid: {error}") from None
     cluster, instance = kafka(), instance_of(addresses, is_forwarding)
     commands = read_commands(cluster, topics)
-    return Source(lambda: fold(commands), instance)
+    return Origin(lambda: fold(commands), instance)
 
 
 def instance_of(addresses: list[str], is_forwarding: bool) -> Instance:
@@ -182,7 +182,7 @@ def read_json(path: Path, decoder: Decoder[T]) -> T:
         raise UserError(f"{path}: {error}") from None
 
 
-def results(source_of: Source, cases: list[Case]) -> Iterator[Result]:
+def results(source_of: Origin, cases: list[Case]) -> Iterator[Result]:
     """Yields the decision about each case, in their order.
 
     Raises:

@@ -6,14 +6,14 @@ from functools import partial
 
 from confluent_kafka.admin import OffsetSpec
 
-from streaming.cli.conversations import showing, views
+from streaming.cli.conversations import lists, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.presence import absence, last_sign, lateness, starting
 from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.numbers import plural
-from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
@@ -52,7 +52,7 @@ class RunningInstance:
         self._warn = warn
         self._at_ms = at_ms
 
-    def open_conversations(self, definitions: Definitions) -> Counter[Conversation]:
+    def open_conversations(self, definitions: Definitions) -> Counter[RoutedMessage]:
         """Returns the conversations in which endpoints may still send, by what matters to routing.
 
         Raises:
@@ -138,7 +138,7 @@ class RunningInstance:
 
     def _held_messages(self) -> Iterator[Fault]:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
-        for each in showing.reasons(rows)[:_MAX_REASONS]:
+        for each in lists.reasons(rows)[:_MAX_REASONS]:
             where = f"service {each.to}" if len(each.services) == 1 else each.to
             problem = f"{each.what}. {each.why}. All of them: `{hints.command('transmissions')}`"
             yield Fault("held messages", where, problem)
@@ -168,14 +168,14 @@ def has_services(kafka: Cluster, topics: Topics) -> bool:
     return name in Admin(kafka).find_topics(rights(reads=[name]))
 
 
-def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) -> Counter[Conversation]:
+def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) -> Counter[RoutedMessage]:
     """Returns the conversations in which these endpoints may still send, by what matters to routing."""
-    found: Counter[Conversation] = Counter()
+    found: Counter[RoutedMessage] = Counter()
     for row in rows:
         if after(State.__members__.get(row.state, State.ABSENT), Trigger.SEND) is None:
             continue
         # A target's messages name the initiator's broker instance.
         far = None if row.is_initiator else definitions.databases.get(row.far_database or "")
         instance = row.far_broker_instance if far is None else far.broker_instance
-        found[Conversation("diagnosed", row.far_service, instance, row.is_initiator, row.database)] += 1
+        found[RoutedMessage("diagnosed", row.far_service, instance, row.is_initiator, row.database)] += 1
     return found

@@ -1,1 +1,21 @@
-"""Conversations: endpoints, the order of their messages, and what is held until it can go. Pure; time is passed in."""
+"""Conversations: endpoints, the order of their messages, and what is held. docs/conversations.md has the rules.
+
+To read the router's part, begin at the top:
+
+    endpoint_states   the states of an endpoint, as one table
+    conversation      the state: endpoints, directions with the messages that wait, the far endpoint
+    context           the facts of a batch, and the decisions so far
+    holding           a conversation in a batch: where its messages go, and why they are held
+    transmitting      the same, with the messages to its far endpoint
+    delivering        the same, with sending, delivering, dropping and ending by an error
+    step              the same, with lifetimes and timers: all that may be done with a conversation
+    statements        what a program says
+    receiving         what the far endpoint says; `answering`: what belongs to no endpoint here
+    looking           what is due, what the transport reports, and when to look again
+    suspects          what ends because the router was restored
+    questions         the questions to the configuration service; `asking`: their conversations
+    mirrors           which address of a mirrored route has the principal
+    snapshot          a conversation as plain values
+
+`decisions` are what the router tells the transport, which carries them out by `carrying` and `marks`.
+"""

@@ -1,11 +1,11 @@
 """Asks the configuration service for a route."""
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.delivering import send
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, Item
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import NEEDED_FOR_MS, missing_route
+from streaming.core.conversations.step import Step
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
@@ -23,16 +23,11 @@ def begin_question(
         broker_instance: The broker instance that is asked for; None: any.
     """
     context.conversations += 1
-    conversation = Conversation(
-        conversation_id,
-        (ROUTERS_SERVICE, BROKER_CONFIGURATION),
-        None,
-        [Endpoint(State.CO, database, 0, service, context.broker_ms + NEEDED_FOR_MS), None],
-        [Direction(), Direction()],
-        is_view_stale=True,
-    )
+    endpoint = Endpoint(State.CO, database, 0, service, context.broker_ms + NEEDED_FOR_MS)
+    services = ROUTERS_SERVICE, BROKER_CONFIGURATION
+    conversation = Conversation(conversation_id, services, None, [endpoint, None], is_view_stale=True)
     context.questions.begin((database, service), conversation_id)
-    send(context, conversation, TARGET, Kind.MESSAGE, -1, body=missing_route(service, broker_instance))
+    Step(context, conversation).send(TARGET, Item(-1, Kind.MESSAGE, -1, body=missing_route(service, broker_instance)))
     return conversation
 
 

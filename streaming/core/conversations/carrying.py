@@ -21,16 +21,15 @@ from streaming.core.conversations.decisions import CleanUp, Decision, Deliver
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.marks import Marks, Verdict
 
-# Higher than any offset.
-NO_OFFSET = 2**63
-# Nothing of service-messages was returned, but something of service-incoming. Then nothing is deleted there.
-ANY_INCOMING = NO_OFFSET - 1
+# Nothing of service-messages was returned, but something of service-incoming. Then nothing is deleted there. It is
+# higher than any offset; marks of partitions have it.
+ANY_INCOMING = 2**63 - 1
 
 # The most deliveries in a report. One whose names are so long that Kafka would not take it is split when it is encoded.
 MAX_RETURNED = 200
 
 # A conversation and the side that sends.
-Direction = tuple[str, bool]
+Sender = tuple[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +88,14 @@ class Report:
     """Deliveries that are returned to the router.
 
     Attributes:
-        direction: The conversation and the side that sends.
+        sender: The conversation and the side that sends.
         begun: As in the deliveries.
         round: Their round.
         failure: The failure that began the refusal.
         returned: The deliveries, in order, as they were decided.
     """
 
-    direction: Direction
+    sender: Sender
     begun: int | None
     round: int
     failure: Failure
@@ -112,13 +111,13 @@ class Position:
         offset: The offset of the next record to take.
         done: The number of decisions of the record after the marks' that have been carried out already.
         held: The lowest offset in service-messages of what was returned and the router may not know about, which no
-            CLEAN_UP may delete yet; ANY_INCOMING: only of service-incoming; NO_OFFSET: there is none.
+            CLEAN_UP may delete yet; ANY_INCOMING: only of service-incoming; None: there is none.
     """
 
     marks: Marks = field(default_factory=Marks)
     offset: int = 0
     done: int = 0
-    held: int = NO_OFFSET
+    held: int | None = None
 
     def copy(self) -> "Position":
         """Returns a copy."""
@@ -153,7 +152,7 @@ class Carrying:
         passed_over: Verdict -> number of records that the open transaction passes over.
     """
 
-    def __init__(self, position: Position, refusals: Mapping[Direction, Refusal], end: int) -> None:
+    def __init__(self, position: Position, refusals: Mapping[Sender, Refusal], end: int) -> None:
         """Begins with what was stored last.
 
         Args:
@@ -167,12 +166,12 @@ class Carrying:
         self.passed_over: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self._stored = position.copy()
         # The refusals, before the open transaction, of the directions that it has changed.
-        self._before: dict[Direction, Refusal | None] = {}
-        self._open: dict[Direction, Report] = {}
-        self._holds = [_Hold(position.held, end)] if position.held < NO_OFFSET else []
+        self._before: dict[Sender, Refusal | None] = {}
+        self._open: dict[Sender, Report] = {}
+        self._holds = [] if position.held is None else [_Hold(position.held, end)]
         self._stored_holds = self._holds
         # The lowest offset of what the open transaction returns.
-        self._returned_from = NO_OFFSET
+        self._returned_from: int | None = None
 
     def take(self, record: DecisionBatch) -> Iterator[Decision]:
         """Yields the decisions to carry out, in order.
@@ -197,7 +196,7 @@ class Carrying:
         for index in range(position.done, len(decisions)):
             position.done = index + 1
             decision = decisions[index]
-            if position.held < NO_OFFSET and isinstance(decision, CleanUp):
+            if position.held is not None and isinstance(decision, CleanUp):
                 # A later record of the same transaction may release what this CLEAN_UP does not know about.
                 decision = replace(decision, messages=min(decision.messages, position.held), incoming=0)
             if not (self.refusals and isinstance(decision, Deliver) and self._is_refused(decision)):
@@ -212,17 +211,17 @@ class Carrying:
 
     def fail(self, delivery: Deliver, failure: Failure) -> None:
         """Refuses the rest of the round of a delivery that was yielded and has failed."""
-        direction = delivery.conversation_id, delivery.is_initiator
+        sender = delivery.conversation_id, delivery.is_initiator
         if delivery.sequence is None:
-            self.reports.append(Report(direction, delivery.begun, delivery.round, failure, [delivery]))
+            self.reports.append(Report(sender, delivery.begun, delivery.round, failure, [delivery]))
             return
-        self._change(direction, Refusal(delivery.begun, delivery.round, failure))
+        self._change(sender, Refusal(delivery.begun, delivery.round, failure))
         # The message of a lasting failure is in service-dead-letters, so it is not returned.
-        self._report(direction, delivery, is_returned=not failure.is_lasting)
+        self._report(sender, delivery, is_returned=not failure.is_lasting)
 
-    def changed_refusals(self) -> dict[Direction, Refusal | None]:
+    def changed_refusals(self) -> dict[Sender, Refusal | None]:
         """Returns the refusals that the open transaction has changed; None: it has ended."""
-        return {direction: self.refusals.get(direction) for direction in self._before}
+        return {sender: self.refusals.get(sender) for sender in self._before}
 
     def commit(self, end: int) -> None:
         """Notes that what was carried out is committed.
@@ -230,61 +229,65 @@ class Carrying:
         Args:
             end: The present end of service-decisions. It matters only if there were reports.
         """
-        if self._returned_from < NO_OFFSET:
+        if self._returned_from is not None:
             self._holds = [*self._holds, _Hold(self._returned_from, end)]
         self._stored, self._stored_holds = self.position.copy(), self._holds
         self._close()
 
     def roll_back(self) -> None:
         """Goes back to what was committed last."""
-        for direction, refusal in self._before.items():
+        for sender, refusal in self._before.items():
             if refusal is None:
-                self.refusals.pop(direction, None)
+                self.refusals.pop(sender, None)
             else:
-                self.refusals[direction] = refusal
+                self.refusals[sender] = refusal
         self.position, self._holds = self._stored.copy(), self._stored_holds
         self._close()
 
     def _begin_generation(self, generation: int) -> None:
-        for direction in [*self.refusals]:
-            self._change(direction, None)
+        for sender in [*self.refusals]:
+            self._change(sender, None)
         self.position.marks.carried_out(generation, 0, 0, (0, 0))
         self.position.done = 0
 
     def _is_refused(self, delivery: Deliver) -> bool:
-        direction = delivery.conversation_id, delivery.is_initiator
-        refusal = self.refusals.get(direction)
+        sender = delivery.conversation_id, delivery.is_initiator
+        refusal = self.refusals.get(sender)
         if refusal is None or delivery.sequence is None:
             return False
         if _order(delivery) > _order(refusal):
-            self._change(direction, None)
+            self._change(sender, None)
             return False
-        self._report(direction, delivery, is_returned=True)
+        self._report(sender, delivery, is_returned=True)
         return True
 
-    def _report(self, direction: Direction, delivery: Deliver, *, is_returned: bool) -> None:
-        refusal = self.refusals[direction]
+    def _report(self, sender: Sender, delivery: Deliver, *, is_returned: bool) -> None:
+        refusal = self.refusals[sender]
         begun, round_ = delivery.begun, delivery.round
-        report = self._open.get(direction)
+        report = self._open.get(sender)
         if report is None or (report.begun, report.round) != (begun, round_) or len(report.returned) == MAX_RETURNED:
-            report = self._open[direction] = Report(direction, begun, round_, refusal.failure)
+            report = self._open[sender] = Report(sender, begun, round_, refusal.failure)
             self.reports.append(report)
         if is_returned:
             report.returned.append(delivery)
             if delivery.offset is not None:
                 lowest = delivery.offset if delivery.source == Source.MESSAGES else ANY_INCOMING
-                self._returned_from = min(self._returned_from, lowest)
+                before = self._returned_from
+                self._returned_from = lowest if before is None else min(before, lowest)
                 self._note_held()
 
-    def _change(self, direction: Direction, refusal: Refusal | None) -> None:
-        self._before.setdefault(direction, self.refusals.get(direction))
+    def _change(self, sender: Sender, refusal: Refusal | None) -> None:
+        self._before.setdefault(sender, self.refusals.get(sender))
         if refusal is None:
-            del self.refusals[direction]
+            del self.refusals[sender]
         else:
-            self.refusals[direction] = refusal
+            self.refusals[sender] = refusal
 
     def _note_held(self) -> None:
-        self.position.held = min([self._returned_from, *[hold.lowest_offset for hold in self._holds]])
+        held = [hold.lowest_offset for hold in self._holds]
+        if self._returned_from is not None:
+            held.append(self._returned_from)
+        self.position.held = min(held, default=None)
 
     def _release(self, record: DecisionBatch) -> None:
         batch = record.generation, record.first
@@ -300,11 +303,11 @@ class Carrying:
     def _close(self) -> None:
         self._before = {}
         self._open = {}
-        self._returned_from = NO_OFFSET
+        self._returned_from = None
         self.reports = []
         self.passed_over = dict.fromkeys(Verdict, 0)
 
 
 def _order(of: Deliver | Refusal) -> tuple[int, int]:
-    """Returns the place of a round among those of all conversations with its identifier."""
+    """Returns what orders the rounds of all conversations with an identifier."""
     return (-1 if of.begun is None else of.begun), of.round

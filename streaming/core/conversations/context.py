@@ -1,26 +1,27 @@
-"""The context of a step: the facts that it needs besides its conversation, and its decisions."""
+"""The context of a batch: the facts that each of its steps needs besides the conversation, and the decisions so far."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from streaming.core.conversations.decisions import Answered, DeadLetter, Decision
+from streaming.core.conversations.decisions import Answered, AskRole, DeadLetter, Decision, NeedRoute
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.routing.conversation import Instance
+from streaming.core.routing import conversation as routing
+from streaming.core.routing.conversation import Instance, Outcome, Pair
 from streaming.core.routing.definitions import Definitions
-from streaming.core.times import NEVER_MS
-
-_NOBODY: Mapping[str, int] = {}
+from streaming.core.routing.resolving import resolve
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 
 class Envelope(Protocol):
-    """The statement of a program, with the fields of wire/envelope.py."""
+    """The statement of a program, or a message between instances, with the fields of wire/envelope.py."""
 
     @property
     def type(self) -> str:
-        """Returns MESSAGE, END, ERROR, CLEANUP or TIMER."""
+        """Returns MESSAGE, END, ERROR, CLEANUP or TIMER; between instances also ACK."""
         ...
 
     conversation_id: str
@@ -34,10 +35,21 @@ class Envelope(Protocol):
     lifetime_s: int | None
     error_code: int | None
     timer_ms: int | None
+    from_broker_instance: str | None
+    message_sequence_number: int | None
+    first_unacknowledged: int | None
+    receive_sequence_number: int | None
+    hops_remaining: int | None
 
 
+def end_of_lifetime(envelope: Envelope, timestamp_ms: int) -> int:
+    """Returns the end of the lifetime of the conversation that a message begins; FOREVER_MS: it has none."""
+    return FOREVER_MS if envelope.lifetime_s is None else timestamp_ms + envelope.lifetime_s * 1000
+
+
+@dataclass(slots=True, eq=False)
 class Context:
-    """The facts that a step needs besides the conversation, and its decisions.
+    """The facts that a step needs besides the conversation, and the decisions.
 
     Attributes:
         definitions: Databases, services and routes.
@@ -52,69 +64,85 @@ class Context:
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
         round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
-        decisions: The decisions so far, in order.
         read_ms: The instant of the brokers' clock up to which everything that was said has been read before this batch;
             NEVER_MS: not known. Lifetimes and timers that end later wait for the next batch.
+        decisions: The decisions so far, in order.
+        slowest_ms: The slowest acknowledgement of the batch; None: there was none.
         let_go: The number of held messages that may still be let go in this batch.
     """
 
-    __slots__ = (
-        "_slowest_ms",
-        "away",
-        "broker_ms",
-        "conversations",
-        "decisions",
-        "definitions",
-        "held",
-        "incoming_conversations",
-        "instance",
-        "let_go",
-        "mirrors",
-        "now_ms",
-        "questions",
-        "read_ms",
-        "round_trip_ms",
-        "settings",
-    )
+    definitions: Definitions
+    instance: Instance
+    settings: ConversationSettings
+    now_ms: int
+    broker_ms: int
+    held: int
+    conversations: int
+    incoming_conversations: int
+    away: Mapping[str, int] = field(default_factory=dict)
+    questions: Questions = field(default_factory=Questions)
+    mirrors: Mirrors = field(default_factory=Mirrors)
+    round_trip_ms: int = 0
+    read_ms: int = NEVER_MS
+    decisions: list[Decision] = field(default_factory=list)
+    slowest_ms: int | None = None
+    let_go: int = field(init=False)
 
-    def __init__(  # noqa: PLR0913, PLR0917  (all of them are needed)
-        self,
-        definitions: Definitions,
-        instance: Instance,
-        settings: ConversationSettings,
-        now_ms: int,
-        broker_ms: int,
-        held: int,
-        conversations: int,
-        incoming_conversations: int,
-        away: Mapping[str, int] = _NOBODY,
-        questions: Questions | None = None,
-        mirrors: Mirrors | None = None,
-        round_trip_ms: int = 0,
-        read_ms: int = NEVER_MS,
-    ) -> None:
-        self.definitions = definitions
-        self.instance = instance
-        self.settings = settings
-        self.now_ms = now_ms
-        self.broker_ms = broker_ms
-        self.read_ms = read_ms
-        self.held = held
-        self.conversations = conversations
-        self.incoming_conversations = incoming_conversations
-        self.away = away
-        self.questions = Questions() if questions is None else questions
-        self.mirrors = Mirrors() if mirrors is None else mirrors
-        self.round_trip_ms = round_trip_ms
-        # The slowest acknowledgement of the batch; -1: there was none.
-        self._slowest_ms = -1
-        self.decisions: list[Decision] = []
-        self.let_go = settings.max_let_go
+    def __post_init__(self) -> None:
+        self.let_go = self.settings.max_let_go
 
     def refuse(self, offset: int, number: int | None, reason: str, source: Source = Source.MESSAGES) -> None:
         """Makes a record a dead letter. A message of the router itself has none."""
         if offset >= 0:
             self.decisions.append(DeadLetter(source, offset, reason, number))
+
+    def answer(self, database: str, service: str, *, is_error: bool) -> None:
+        """Tells all shards that the configuration service has ended a question."""
+        self.decisions.append(Answered(database, service, is_error))
+
+    def decide(
+        self, conversation: routing.RoutedMessage, *, was_held: bool = False, returned: Collection[str] = ()
+    ) -> routing.Decision:
+        """Decides where a message goes now, and asks for what that lacks: a route, or the principal of a mirrored one.
+
+        Args:
+            conversation: The conversation, as the message names it.
+            was_held: Whether its messages are held already.
+            returned: The addresses from which its messages have come back to this instance.
+
+        Returns:
+            The decision. The address of a mirrored route is that of the principal.
+        """
+        service = conversation.to_service
+        decision = resolve(
+            self.definitions,
+            self.instance,
+            conversation,
+            questions=self.questions.states(service, was_held=was_held or conversation.from_database is None),
+            is_literal=self.settings.is_literal and not was_held,
+            principal_of=self.mirrors.principal,
+            returned=returned,
+        )
+        table = decision.table
+        if decision.asks and table is not None and self.questions.need((table, service), self.now_ms):
+            self.decisions.append(NeedRoute(table, service, conversation.to_broker_instance))
+        pair = _pair_of(decision)
+        if pair is not None and decision.outcome is not Outcome.REMOTE:
+            self.mirrors.wait(pair)
+            self.ask(pair)
+        return decision
+
+    def doubt_principal(self, decision: routing.Decision) -> None:
+        """Asks whether the principal of a mirrored route is still one, because it seems not to answer."""
+        pair = _pair_of(decision)
+        if pair is not None:
+            self.ask(pair)
+
+    def ask(self, pair: Pair) -> None:
+        """Asks the addresses of a mirrored route which is the principal, unless they were asked a moment ago."""
+        asked = self.mirrors.ask(pair, self.now_ms)
+        if asked is not None:
+            self.decisions.append(AskRole(*asked))
 
     def resend_after_ms(self) -> int:
         """Returns the time after which a message is sent again for the first time.
@@ -123,20 +151,23 @@ class Context:
         take even longer.
         """
         settings = self.settings
-        taken_ms = max(self.round_trip_ms, self._slowest_ms)
+        taken_ms = max(self.round_trip_ms, self.slowest_ms or 0)
         return max(settings.resend_ms, min(2 * taken_ms, settings.max_resend_ms))
 
     def note_round_trip(self, sent_ms: int) -> None:
         """Notes that what was sent at an instant is acknowledged."""
         taken_ms = min(self.now_ms - sent_ms, self.settings.max_resend_ms)
-        self._slowest_ms = max(self._slowest_ms, taken_ms)
+        self.slowest_ms = max(self.slowest_ms or 0, taken_ms)
 
     def close(self) -> None:
         """Ends the batch: its slowest acknowledgement changes the smoothed time, upwards fast, downwards slowly."""
-        if self._slowest_ms >= 0:
-            share = 2 if self._slowest_ms > self.round_trip_ms else 8
-            self.round_trip_ms += (self._slowest_ms - self.round_trip_ms) // share
+        if self.slowest_ms is not None:
+            share = 2 if self.slowest_ms > self.round_trip_ms else 8
+            self.round_trip_ms += (self.slowest_ms - self.round_trip_ms) // share
 
-    def answer(self, database: str, service: str, *, is_error: bool) -> None:
-        """Tells all shards that the configuration service has ended a question."""
-        self.decisions.append(Answered(database, service, is_error))
+
+def _pair_of(decision: routing.Decision) -> Pair | None:
+    """Returns the pair to which a mirrored route leads; None: the route has no mirror."""
+    if decision.mirror_address is None or decision.route_address is None:
+        return None
+    return decision.broker_instance or "", decision.route_address, decision.mirror_address

@@ -3,25 +3,24 @@
 Messages are numbered per direction in the order of their records. A direction delivers them in the order of their
 numbers; while one is held, all later ones of its direction wait behind it.
 
-If the far endpoint is in another instance, the conversation has a link. The messages to the far side are then kept
-until it acknowledges them. Those from the far side have the numbers that it gave them.
+If the far endpoint is in another instance, the conversation has a `FarEndpoint`. The messages to it are then kept until
+it acknowledges them. Those from it have the numbers that it gave them.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
+from enum import IntEnum
 
-from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
+from streaming.core.conversations.endpoint_states import CLOSED, ENDED, State, Trigger, after
 from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 INITIATOR, TARGET = 0, 1
 
-# The number of an Error that ends the far endpoint at once, whatever it has received. No message gets as far.
+# The number of an Error that ends the far endpoint at once, whatever it has received. No message gets as far. Instances
+# also tell each other by it that they have received such an Error, so it may not change.
 RESET = 2**62
-
-# The value of `Link.resend_ms` if the destination can be reached again, or somebody asks.
-AT_ONCE = 0
 
 # How exactly the views show the last statement. If they were exact, each statement would write two rows.
 SPOKEN_STEP_MS = 600_000
@@ -55,7 +54,7 @@ class Item:
     """A message that has a number and is to be delivered.
 
     Attributes:
-        sequence: Its number in its direction.
+        sequence: Its number in its direction; -1: it has none yet.
         kind: Its kind.
         offset: Its record, in the topic of `Conversation.source_to`; -1: the router sends it.
         error_code: For an error that the router sends.
@@ -69,6 +68,78 @@ class Item:
     error_code: int | None = None
     error_text: str | None = None
     body: str | None = None
+
+
+class Why(IntEnum):
+    """The reasons for which messages are held; a checkpoint keeps these values."""
+
+    UNDECIDED = 0  # it is not known where they go
+    LET_GO = 1  # they go in the next batches
+    RETURN_AWAITED = 2  # an earlier one is to be returned by the transport
+    FAILED = 3  # a delivery has failed, and is tried again later
+    ON_THEIR_WAY = 4  # too many are on their way to the far side
+    SENT_AGAIN = 5  # the same, while earlier ones are sent again
+
+
+@dataclass(slots=True)
+class Held:
+    """The reason for which messages are held.
+
+    Attributes:
+        why: The reason.
+        since_ms: The instant since which messages have been held.
+        number: The number of Service Broker's message that says it; None: there is none.
+        text: The reason in words, for people.
+        retry_ms: The instant before which nothing is tried, after a failed delivery; None: there was none.
+    """
+
+    why: Why
+    since_ms: int
+    number: int | None
+    text: str
+    retry_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Returned:
+    """The deliveries that had failed last.
+
+    Attributes:
+        below: Messages with lower numbers were held then.
+        since_ms: The instant since which they have been held, unless they have arrived meanwhile.
+    """
+
+    below: int
+    since_ms: int
+
+
+@dataclass(slots=True)
+class Direction:
+    """The messages to one endpoint.
+
+    Attributes:
+        next_sequence: The number of the next message to be sent.
+        due_sequence: The number of the next message to be delivered; to a far endpoint: to be acknowledged.
+        waiting: The messages that are held, by number. A number that is missing is still to be returned by the
+            transport. To a far endpoint: those that it has not acknowledged.
+        held: Why they are held; None: they are not.
+        round: The current round of deliveries.
+        dropped_below: Messages with lower numbers that the transport returns are not delivered again.
+        returned: What the transport has returned last; None: nothing.
+    """
+
+    next_sequence: int = 0
+    due_sequence: int = 0
+    waiting: deque[Item] = field(default_factory=deque)
+    held: Held | None = None
+    round: int = 1
+    dropped_below: int = 0
+    returned: Returned | None = None
+
+    @property
+    def retry_ms(self) -> int | None:
+        """Returns the instant before which no delivery is tried; None: it is tried now."""
+        return None if self.held is None else self.held.retry_ms
 
 
 @dataclass(slots=True)
@@ -87,81 +158,104 @@ class Ahead:
 
 
 @dataclass(slots=True)
-class Link:
-    """The connection of a conversation to its far endpoint, which is in another instance.
-
-    Attributes:
-        far_side: The side of the far endpoint.
-        far_instance: The broker instance of the far endpoint, empty if its database has none; None: the far side has
-            not been heard of.
-        address: The address to which messages were sent last; empty: none was, or its route is gone.
-        next_sequence: The number of the next message to send. It goes back when messages are sent again.
-        sent_below: Messages with lower numbers have been sent at least once.
-        received_below: Messages of the far side with lower numbers have been received, which it is told.
-        resend_ms: The instant at which what is not acknowledged is sent again; AT_ONCE: now.
-        resend_after_ms: The time after which it is sent again; it doubles each time.
-        sent_ms: The instant since which the far side has owed an acknowledgement; NEVER_MS: not known.
-        window: Messages that may be on their way, after one was sent again; 0: as many as the settings allow.
-        quiet_ms: The instant since which messages have waited for the far side and nothing of it has come; FOREVER_MS:
-            none waits.
-        repeats_below: The far side may repeat its messages with lower numbers: it has not shown that it knows that they
-            have arrived. 0: it repeats none.
-        has_told_end: Whether the far side has acknowledged that this side has ended.
-        returned: The addresses from which messages have come back to this instance. Routes to them are passed over, and
-            if no other is left, they are tried again from time to time.
-        ahead: Number -> message from the far side that cannot be accepted yet: an earlier one is missing, or its
-            delivery cannot be made.
-        owes_acknowledgement: Whether the far side must be told what has been received. Not part of the stored state.
-    """
-
-    far_side: int
-    far_instance: str | None = None
-    address: str = ""
-    next_sequence: int = 0
-    sent_below: int = 0
-    received_below: int = 0
-    resend_ms: int = FOREVER_MS
-    resend_after_ms: int = 0
-    sent_ms: int = NEVER_MS
-    window: int = 0
-    quiet_ms: int = FOREVER_MS
-    repeats_below: int = 0
-    has_told_end: bool = False
-    ahead: dict[int, Ahead] = field(default_factory=dict)
-    returned: list[str] = field(default_factory=list)
-    owes_acknowledgement: bool = False
+class Idle:
+    """Nothing waits for the far endpoint."""
 
 
 @dataclass(slots=True)
-class Direction:
-    """The deliveries to one endpoint.
+class Unrouted:
+    """Messages wait, and no route leads to the far endpoint.
 
     Attributes:
-        next_sequence: The number of the next message to be sent.
-        due_sequence: The number of the next message to be delivered.
-        round: The current round.
-        dropped_below: Messages with lower numbers that the transport returns are not delivered again.
-        waiting: The messages that are held, by number. A number that is missing is still to be returned by the
-            transport. To a far endpoint: those that it has not acknowledged.
-        held_since_ms: The instant since which messages have been held; FOREVER_MS: none is held.
-        number: The number of Service Broker's message that says why they are held; None: there is none.
-        reason: Why they are held, in words.
-        retry_ms: The instant before which nothing is tried, after a failed delivery.
-        returned_below: Messages with lower numbers were held when a delivery had failed last.
-        returned_since_ms: The instant since which they have been held, unless they have arrived meanwhile.
+        retry_ms: The instant at which the addresses from which they have come back are tried again; None: there are
+            none.
     """
 
-    next_sequence: int = 0
-    due_sequence: int = 0
-    round: int = 1
-    dropped_below: int = 0
-    waiting: deque[Item] = field(default_factory=deque)
-    held_since_ms: int = FOREVER_MS
-    number: int | None = None
-    reason: str = ""
-    retry_ms: int = 0
-    returned_below: int = 0
-    returned_since_ms: int = FOREVER_MS
+    retry_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Sent:
+    """Messages are on their way to the far endpoint's address, or are about to be sent there.
+
+    Attributes:
+        next_sequence: The number of the next message to send. It goes back when messages are sent again.
+        resend_ms: The instant at which what is not acknowledged is sent again; None: not all that may go has been sent.
+    """
+
+    next_sequence: int
+    resend_ms: int | None = None
+
+
+@dataclass(slots=True)
+class FarEndpoint:
+    """The end of a conversation that is in another instance: what it was sent, and what has been received of it.
+
+    Attributes:
+        side: Its side.
+        broker_instance: The broker instance of its database, empty if that has none; None: it has not been heard of.
+        address: The address to which messages were sent last; empty: none was, or its route is gone.
+        returned: The addresses from which messages have come back to this instance. Routes to them are passed over, and
+            if no other is left, they are tried again from time to time.
+        sending: The state of sending.
+        sent_below: Messages with lower numbers have been sent at least once.
+        sent_ms: The instant since which it has owed an acknowledgement; None: not known.
+        resend_after_ms: The time after which messages are sent again; it doubles each time. 0: none was sent.
+        window: Messages that may be on their way, after one was sent again; None: as many as the settings allow.
+        silent_ms: The instant since which messages have waited for it and nothing of it has come; None: none waits.
+        has_told_end: Whether it has acknowledged that this side has ended.
+        received_below: Its messages with lower numbers have been received, which it is told.
+        repeats_below: It may repeat its messages with lower numbers: it has not shown that it knows that they have
+            arrived. 0: it repeats none.
+        ahead: Number -> message of it that cannot be accepted yet: an earlier one is missing, or its delivery cannot be
+            made.
+        owes_acknowledgement: Whether it must be told what has been received. Not part of the stored state.
+    """
+
+    side: int
+    broker_instance: str | None = None
+    address: str = ""
+    returned: list[str] = field(default_factory=list)
+    sending: Idle | Unrouted | Sent = field(default_factory=Idle)
+    sent_below: int = 0
+    sent_ms: int | None = None
+    resend_after_ms: int = 0
+    window: int | None = None
+    silent_ms: int | None = None
+    has_told_end: bool = False
+    received_below: int = 0
+    repeats_below: int = 0
+    ahead: dict[int, Ahead] = field(default_factory=dict)
+    owes_acknowledgement: bool = False
+
+    @property
+    def is_gone(self) -> bool:
+        """Returns whether it has said by an Error that it takes nothing more."""
+        return self.received_below > RESET
+
+    @property
+    def resend_ms(self) -> int | None:
+        """Returns the instant at which messages are sent again; None: none is set."""
+        if isinstance(self.sending, Sent):
+            return self.sending.resend_ms
+        return self.sending.retry_ms if isinstance(self.sending, Unrouted) else None
+
+    def rest(self) -> None:
+        """Notes that nothing waits for it."""
+        self.sending, self.silent_ms = Idle(), None
+
+    def send_again(self, now_ms: int, after_ms: int) -> None:
+        """Makes the messages that wait for it due to be sent again.
+
+        Args:
+            now_ms: The present instant.
+            after_ms: Half of the time after which they are sent once more, as it doubles each time.
+        """
+        self.sent_ms, self.resend_after_ms = None, after_ms
+        if isinstance(self.sending, Sent):
+            self.sending.resend_ms = now_ms
+        elif isinstance(self.sending, Unrouted):
+            self.sending.retry_ms = now_ms
 
 
 @dataclass(slots=True)
@@ -173,15 +267,15 @@ class Conversation:
         services: The names of the initiator's and the target's service.
         to_broker_instance: The broker instance that the initiator's messages name: the program's choice, or the one of
             the first delivery.
-        endpoints: The initiator and the target; None: there is none yet.
-        directions: The deliveries to the initiator and to the target.
+        endpoints: The initiator and the target; None: there is none yet, or it is in another instance.
+        directions: The messages to the initiator and to the target.
         begun: The offset of the record that began it. It tells the conversation from an earlier one with this
             identifier, whose deliveries the transport may still return.
-        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none; NEVER_MS: it is over, and both
-            sides have been ended.
+        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none, or it is over.
+        is_lifetime_over: Whether its lifetime has ended both sides.
         closed_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
         spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
-        link: The connection to the far endpoint; None: there is none in another instance.
+        far: The endpoint in another instance; None: there is none.
         is_view_stale: Whether the views must be written. Not part of the stored state.
     """
 
@@ -189,18 +283,27 @@ class Conversation:
     services: tuple[str, str]
     to_broker_instance: str | None
     endpoints: list[Endpoint | None]
-    directions: list[Direction]
+    directions: list[Direction] = field(default_factory=lambda: [Direction(), Direction()])
     begun: int = 0
     ends_ms: int = FOREVER_MS
+    is_lifetime_over: bool = False
     closed_ms: int = FOREVER_MS
     spoken_ms: int = NEVER_MS
-    link: Link | None = None
+    far: FarEndpoint | None = None
     is_view_stale: bool = False
+
+    def state(self, side: int) -> State:
+        """Returns the state of an endpoint; ABSENT: there is none in this instance."""
+        endpoint = self.endpoints[side]
+        return State.ABSENT if endpoint is None else endpoint.state
 
     def has_ended(self, side: int) -> bool:
         """Returns whether an endpoint takes no more messages."""
-        endpoint = self.endpoints[side]
-        return endpoint is not None and endpoint.state in ENDED
+        return self.state(side) in ENDED
+
+    def is_closed(self, side: int) -> bool:
+        """Returns whether an endpoint takes no more messages of the far program."""
+        return self.state(side) in CLOSED
 
     def apply(self, side: int, trigger: Trigger) -> None:
         """Changes the state of an endpoint by a delivery."""
@@ -214,73 +317,58 @@ class Conversation:
             endpoint.timer_ms = FOREVER_MS
         self.is_view_stale = True
 
-    def is_closed(self, side: int) -> bool:
-        """Returns whether an endpoint takes no more messages of the far program."""
-        endpoint = self.endpoints[side]
-        return endpoint is not None and (endpoint.state in ENDED or endpoint.state is State.ER)
-
-    def is_far(self, side: int) -> bool:
-        """Returns whether a side's endpoint is in another instance."""
-        return self.link is not None and self.link.far_side == side
+    def far_at(self, side: int) -> FarEndpoint | None:
+        """Returns the endpoint of a side if it is in another instance."""
+        far = self.far
+        return far if far is not None and far.side == side else None
 
     def is_incoming(self) -> bool:
         """Returns whether another instance began it."""
-        return self.link is not None and self.link.far_side == INITIATOR
+        return self.far_at(INITIATOR) is not None
 
     def source_to(self, side: int) -> Source:
         """Returns the topic that has the messages to a side."""
-        return Source.MESSAGES if self.link is None or self.link.far_side == side else Source.INCOMING
+        return Source.MESSAGES if self.far is None or self.far.side == side else Source.INCOMING
 
-    def next_try_ms(self, side: int) -> int:
-        """Returns the instant at which what waits for a side is tried again; FOREVER_MS: none is set."""
-        if self.link is not None and self.link.far_side == side:
-            return self.link.resend_ms
-        return self.directions[side].retry_ms or FOREVER_MS
+    def next_try_ms(self, side: int) -> int | None:
+        """Returns the instant at which what waits for a side is tried again; None: none is set."""
+        far = self.far_at(side)
+        return self.directions[side].retry_ms if far is None else far.resend_ms
 
     def due_ms(self) -> int:
         """Returns the instant of the brokers' clock at which its lifetime is over or a timer is due."""
-        due_ms = FOREVER_MS if self.is_lifetime_over else self.ends_ms
-        return min([due_ms, *(each.timer_ms for each in self.endpoints if each is not None)])
-
-    @property
-    def is_lifetime_over(self) -> bool:
-        """Returns whether its lifetime has ended both sides."""
-        return self.ends_ms == NEVER_MS
+        return min([self.ends_ms, *(each.timer_ms for each in self.endpoints if each is not None)])
 
     def references(self) -> int:
         """Returns the number of messages that are held."""
         held = len(self.directions[INITIATOR].waiting) + len(self.directions[TARGET].waiting)
-        return held if self.link is None else held + len(self.link.ahead)
+        return held if self.far is None else held + len(self.far.ahead)
 
-    def lowest_offset(self) -> int:
-        """Returns the lowest offset in service-messages that it refers to; FOREVER_MS if it refers to none."""
-        # The numbers of a direction follow the offsets, so its first message has the lowest.
-        lowest = FOREVER_MS
+    def lowest_offset(self, source: Source = Source.MESSAGES) -> int | None:
+        """Returns the lowest offset in a topic that it refers to; None: it refers to none."""
+        lowest = None
         for side in (INITIATOR, TARGET):
-            if self.link is None or self.link.far_side == side:
-                for item in self.directions[side].waiting:
-                    if item.offset >= 0:
-                        lowest = min(lowest, item.offset)
-                        break
+            for item in self.directions[side].waiting if self.source_to(side) == source else ():
+                if item.offset >= 0:
+                    lowest = item.offset if lowest is None else min(lowest, item.offset)
+                    if source == Source.MESSAGES:
+                        break  # the numbers follow the offsets; but a message that was sent again has a higher offset
+        if self.far is not None and source == Source.INCOMING:
+            for message in self.far.ahead.values():
+                lowest = message.offset if lowest is None else min(lowest, message.offset)
         return lowest
 
-    def lowest_incoming(self) -> int:
-        """Returns the lowest offset in service-incoming that it refers to; FOREVER_MS if it refers to none."""
-        lowest = FOREVER_MS
-        if self.link is not None:
-            # A message that was sent again has a higher offset than later ones.
-            for item in self.directions[TARGET - self.link.far_side].waiting:
-                if item.offset >= 0:
-                    lowest = min(lowest, item.offset)
-            for message in self.link.ahead.values():
-                lowest = min(lowest, message.offset)
-        return lowest
+    def is_only_telling(self) -> bool:
+        """Returns whether the own endpoint is closed or in error, and something still waits for the far one."""
+        far = self.far
+        if far is None or self.state(TARGET - far.side) not in {State.CD, State.ER}:
+            return False
+        return bool(self.directions[far.side].waiting)
 
     def is_over(self) -> bool:
         """Returns whether both sides are closed and nothing is left to deliver."""
         for side in (INITIATOR, TARGET):
-            endpoint = self.endpoints[side]
-            if self.directions[side].waiting or (endpoint is not None and endpoint.state is not State.CD):
+            if self.directions[side].waiting or self.state(side) not in {State.ABSENT, State.CD}:
                 return False
         return True
 
@@ -296,5 +384,5 @@ class Conversation:
             self.closed_ms = FOREVER_MS
         elif self.closed_ms == FOREVER_MS:
             self.closed_ms = now_ms
-            self.ends_ms = FOREVER_MS
+            self.ends_ms, self.is_lifetime_over = FOREVER_MS, False
             self.is_view_stale = True

@@ -84,8 +84,9 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
 # By number, for speed: each message looks one up.
 _BY_STATE = [[TRANSITIONS.get((state, trigger)) for trigger in Trigger] for state in State]
 
-# Endpoints in these states take no more messages.
+# Endpoints in these states take no more messages, and in these ones none of the far program.
 ENDED = frozenset((State.DO, State.CD))
+CLOSED = ENDED | {State.ER}
 
 
 def after(state: State, trigger: Trigger) -> State | None:

@@ -1,8 +1,7 @@
 """Notes that messages of a conversation are held, and why; finds out where they go."""
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
-from streaming.core.conversations.deciding import decide
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint, Held, Why
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.questions import QUESTION_FAILED
 from streaming.core.routing import conversation as routing
@@ -13,82 +12,118 @@ from streaming.core.routing.explanation import NUMBERS
 from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
 from streaming.core.routing.resolving import LOOP, ROUTE_ASKED_FOR
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
-from streaming.core.times import FOREVER_MS
 
+# The sentences for people.
 LET_GO = "it is being let go"
 NO_PRINCIPAL = "neither of the two addresses of its route says that it has the newest principal of the database"
 ASKED_IN_VAIN = f"the configuration service could not tell a route ({QUESTION_FAILED}); it will be asked again"
 
 
-def hold(context: Context, conversation: Conversation, direction: Direction, number: int | None, reason: str) -> None:
-    """Notes that the messages of a direction are held, since when, and why."""
-    if direction.held_since_ms == FOREVER_MS:
-        direction.held_since_ms = context.now_ms
-        conversation.is_view_stale = True
-    if (direction.number, direction.reason) != (number, reason):
-        direction.number, direction.reason = number, reason
-        conversation.is_view_stale = True
+class Holding:
+    """A conversation in a batch: where its messages go now, and why they are held.
 
-
-def hold_undecided(context: Context, conversation: Conversation, to: int, decision: Decision) -> None:
-    """Notes that the messages to a side are held because of the decision about their route."""
-    number = decision.number
-    reason = NO_PRINCIPAL if number is None else NUMBERS[number]
-    if number == ROUTE_ASKED_FOR and context.questions.has_failed(conversation.services[to]):
-        reason = ASKED_IN_VAIN
-    link = conversation.link
-    if number == LOOP and link is not None and link.returned:
-        reason += f": it came back to this instance from {link.returned[-1]}"
-    hold(context, conversation, conversation.directions[to], number, reason)
-
-
-def nothing_is_held(conversation: Conversation, direction: Direction) -> None:
-    """Notes that no message of a direction is held any more."""
-    direction.retry_ms = 0
-    if direction.held_since_ms != FOREVER_MS:
-        direction.held_since_ms = FOREVER_MS
-        direction.number, direction.reason = None, ""
-        conversation.is_view_stale = True
-
-
-def route(context: Context, conversation: Conversation, to: int, database: str) -> Decision:
-    """Decides where messages to a side go, which a service of this database sends.
-
-    The routes of a database are dropped with it. What its services still have to tell another instance goes where
-    messages went last.
+    Attributes:
+        context: The facts of the batch, and its decisions.
+        conversation: The conversation, which is changed.
     """
-    link = conversation.link
-    if database not in context.definitions.databases and link is not None and link.far_side == to and link.address:
-        return Decision(Outcome.REMOTE, address=link.address)
-    named = routing.Conversation(
-        conversation.conversation_id,
-        conversation.services[to],
-        far_broker_instance(context, conversation, to),
-        to == TARGET,
-        database,
-    )
-    was_held = conversation.directions[to].held_since_ms != FOREVER_MS
-    returned = conversation.link.returned if conversation.link is not None and conversation.is_far(to) else ()
-    return decide(context, named, was_held=was_held, returned=returned)
 
+    def __init__(self, context: Context, conversation: Conversation) -> None:
+        self.context = context
+        self.conversation = conversation
 
-def far_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
-    """Returns the broker instance that messages to this side name."""
-    if side == TARGET:
-        return conversation.to_broker_instance
-    link = conversation.link
-    if link is not None and link.far_side == INITIATOR:
-        return link.far_instance or None
-    return own_broker_instance(context, conversation, INITIATOR)
+    def hold(
+        self, direction: Direction, why: Why, text: str, number: int | None = None, retry_ms: int | None = None
+    ) -> Held:
+        """Notes that the messages of a direction are held, since when, and why. Returns that."""
+        held = direction.held
+        if held is None or (held.number, held.text) != (number, text):
+            self.conversation.is_view_stale = True
+        since_ms = self.context.now_ms if held is None else held.since_ms
+        direction.held = Held(why, since_ms, number, text, retry_ms)
+        return direction.held
 
+    def nothing_is_held(self, direction: Direction) -> None:
+        """Notes that no message of a direction is held any more."""
+        if direction.held is not None:
+            direction.held = None
+            self.conversation.is_view_stale = True
 
-def own_broker_instance(context: Context, conversation: Conversation, side: int) -> str | None:
-    """Returns the broker instance with which an endpoint speaks."""
-    endpoint = conversation.endpoints[side]
-    known = None if endpoint is None else endpoint.broker_instance
-    if known is None and endpoint is not None:
-        known = broker_instance_of(context.definitions, endpoint.database)
-    return known or None
+    def hold_undecided(self, to: int, decision: Decision) -> None:
+        """Notes that the messages to a side are held because of the decision about their route."""
+        number, far = decision.number, self.conversation.far
+        text = NO_PRINCIPAL if number is None else NUMBERS[number]
+        if number == ROUTE_ASKED_FOR and self.context.questions.has_failed(self.conversation.services[to]):
+            text = ASKED_IN_VAIN
+        if number == LOOP and far is not None and far.returned:
+            text += f": it came back to this instance from {far.returned[-1]}"
+        self.hold(self.conversation.directions[to], Why.UNDECIDED, text, number)
+
+    def may_let_go(self, direction: Direction) -> bool:
+        """Returns whether one more held message may be let go in this batch, and counts it; if not, notes that."""
+        if self.context.let_go <= 0:
+            self.hold(direction, Why.LET_GO, LET_GO)
+            return False
+        self.context.let_go -= 1
+        return True
+
+    def route(self, to: int, database: str) -> Decision:
+        """Decides where messages to a side go, which a service of this database sends.
+
+        The routes of a database are dropped with it. What its services still have to tell another instance goes where
+        messages went last.
+        """
+        conversation, far = self.conversation, self.conversation.far_at(to)
+        if far is not None and far.address and database not in self.context.definitions.databases:
+            return Decision(Outcome.REMOTE, address=far.address)
+        named = routing.RoutedMessage(
+            conversation.conversation_id,
+            conversation.services[to],
+            self.named_broker_instance(to),
+            to == TARGET,
+            database,
+        )
+        was_held = conversation.directions[to].held is not None
+        return self.context.decide(named, was_held=was_held, returned=() if far is None else far.returned)
+
+    def named_broker_instance(self, to: int) -> str | None:
+        """Returns the broker instance that messages to a side name."""
+        if to == TARGET:
+            return self.conversation.to_broker_instance
+        far = self.conversation.far_at(INITIATOR)
+        return self.own_broker_instance(INITIATOR) if far is None else far.broker_instance or None
+
+    def own_broker_instance(self, side: int) -> str | None:
+        """Returns the broker instance with which an endpoint speaks."""
+        endpoint = self.conversation.endpoints[side]
+        known = None if endpoint is None else endpoint.broker_instance
+        if known is None and endpoint is not None:
+            known = broker_instance_of(self.context.definitions, endpoint.database)
+        return known or None
+
+    def find_own_service(self, side: int) -> Service | int:
+        """Returns an endpoint's own service; the number of the reason if it is not here.
+
+        A service that is found for the first time is the endpoint's own from now on; a later one of its name is not.
+        """
+        definitions, endpoint = self.context.definitions, self.conversation.endpoints[side]
+        name = self.conversation.services[side]
+        if endpoint is not None and name == ROUTERS_SERVICE:
+            return Service(ROUTERS_SERVICE, endpoint.database, "")
+        service = None if endpoint is None else definitions.service(endpoint.database, name)
+        if endpoint is None or service is None or endpoint.service_created not in (0, service.created):
+            return NO_SERVICE  # `look` is about to end an endpoint whose service is gone
+        if not definitions.is_here(service.database):
+            return NO_BROKER_INSTANCE
+        note_own_service(definitions, endpoint, service)
+        return service
+
+    def own_service(self, side: int) -> Service | None:
+        """Returns an endpoint's own service; None, and holds the messages to it, if it is not here."""
+        found = self.find_own_service(side)
+        if isinstance(found, int):
+            self.hold(self.conversation.directions[side], Why.UNDECIDED, NUMBERS[found], found)
+            return None
+        return found
 
 
 def broker_instance_of(definitions: Definitions, database: str) -> str | None:
@@ -97,41 +132,15 @@ def broker_instance_of(definitions: Definitions, database: str) -> str | None:
     return None if found is None else found.broker_instance or ""
 
 
-def new_endpoint(context: Context, service: Service, group_id: str) -> Endpoint:
+def new_endpoint(definitions: Definitions, service: Service, group_id: str) -> Endpoint:
     """Returns the endpoint of a service that has got its first message."""
     endpoint = Endpoint(State.CO, service.database, service.created, group_id)
-    note_own_service(context, endpoint, service)
+    note_own_service(definitions, endpoint, service)
     return endpoint
 
 
-def note_own_service(context: Context, endpoint: Endpoint, service: Service) -> None:
+def note_own_service(definitions: Definitions, endpoint: Endpoint, service: Service) -> None:
     """Notes that a service is an endpoint's own, and with which broker instance the endpoint speaks."""
     endpoint.service_created = service.created
     if endpoint.broker_instance is None:
-        endpoint.broker_instance = broker_instance_of(context.definitions, endpoint.database)
-
-
-def find_own_service(context: Context, conversation: Conversation, side: int) -> Service | int:
-    """Returns an endpoint's own service; the number of the reason if it is not here.
-
-    A service that is found for the first time is the endpoint's own from now on; a later one of its name is not.
-    """
-    definitions, endpoint = context.definitions, conversation.endpoints[side]
-    if endpoint is not None and conversation.services[side] == ROUTERS_SERVICE:
-        return Service(ROUTERS_SERVICE, endpoint.database, "")
-    service = None if endpoint is None else definitions.service(endpoint.database, conversation.services[side])
-    if endpoint is None or service is None or endpoint.service_created not in (0, service.created):
-        return NO_SERVICE  # `look` is about to end an endpoint whose service is gone
-    if not definitions.is_here(service.database):
-        return NO_BROKER_INSTANCE
-    note_own_service(context, endpoint, service)
-    return service
-
-
-def own_service(context: Context, conversation: Conversation, side: int) -> Service | None:
-    """Returns an endpoint's own service; None, and holds the messages to it, if it is not here."""
-    found = find_own_service(context, conversation, side)
-    if isinstance(found, int):
-        hold(context, conversation, conversation.directions[side], found, NUMBERS[found])
-        return None
-    return found
+        endpoint.broker_instance = broker_instance_of(definitions, endpoint.database)

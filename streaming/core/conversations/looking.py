@@ -4,13 +4,14 @@ from collections import deque
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import (
-    AT_ONCE,
     INITIATOR,
     TARGET,
     Conversation,
     Direction,
     Endpoint,
     Item,
+    Returned,
+    Why,
 )
 from streaming.core.conversations.decisions import (
     ENDPOINT_CLOSED,
@@ -18,14 +19,11 @@ from streaming.core.conversations.decisions import (
     REMOTE_SERVICE_DROPPED,
     Deliver,
 )
-from streaming.core.conversations.delivering import deliver_what_can_go, drop_waiting, fail
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.conversations.holding import LET_GO, broker_instance_of, hold, note_own_service
+from streaming.core.conversations.holding import broker_instance_of, note_own_service
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.lifetimes import fail_both, is_only_telling, pass_time
-from streaming.core.conversations.receiving import accept_what_can_be, drop_stale
+from streaming.core.conversations.receiving import Receiving
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import reset, tell_nothing_more
 from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -63,62 +61,25 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         reason: Why the first of them failed.
         is_lasting: Whether the message that failed can never be delivered. The transport has made it a dead letter.
     """
+    looking = _Looking(context, conversation)
     to = TARGET if is_initiator else INITIATOR
     direction = conversation.directions[to]
     numbered = [(each.sequence, each) for each in refused if each.sequence is not None]
     for each in refused:
-        if each.kind != Kind.TIMER:
-            continue
-        if is_lasting:
-            fail_both(context, conversation, to, number or 0, reason)
-        else:
-            _set_timer_again(context, conversation, to)
+        if each.kind == Kind.TIMER and is_lasting:
+            looking.fail_both(to, number or 0, reason)
+        elif each.kind == Kind.TIMER:
+            looking.set_timer_again(to)
     # A failure of what has no number concerns nothing else, so it does not change the round.
     if numbered or not refused:
         direction.round = max(direction.round, round_ + 1)
-        _take_back_messages(context, direction, numbered)
+        looking.take_back_messages(direction, numbered)
         if is_lasting:
-            fail_both(context, conversation, to, number or 0, reason)
+            looking.fail_both(to, number or 0, reason)
         elif direction.waiting:
-            direction.retry_ms = next_turn_ms(context.now_ms, context.settings.delivery_retry_ms)
-            hold(context, conversation, direction, number, reason)
-            _note_returned(direction, numbered)
-        deliver_what_can_go(context, conversation, to)
-    conversation.settle(context.now_ms)
-
-
-def _note_returned(direction: Direction, returned: list[tuple[int, Deliver]]) -> None:
-    """Notes since when messages have been held: those of an attempt that was not the first, since before it."""
-    if any(sequence < direction.returned_below for sequence, _ in returned):
-        direction.held_since_ms = min(direction.held_since_ms, direction.returned_since_ms)
-    direction.returned_below = direction.next_sequence
-    direction.returned_since_ms = direction.held_since_ms
-
-
-def _take_back_messages(context: Context, direction: Direction, refused: list[tuple[int, Deliver]]) -> None:
-    items = {item.sequence: item for item in direction.waiting}
-    for sequence, each in refused:
-        offset = -1 if each.offset is None else each.offset
-        if direction.dropped_below <= sequence < direction.next_sequence and sequence not in items:
-            items[sequence] = Item(sequence, each.kind, offset, each.error_code, each.error_text, each.body)
-            direction.due_sequence = min(direction.due_sequence, sequence)
-        elif each.kind == Kind.MESSAGE:
-            reason = "the conversation ended before it could be delivered"
-            context.refuse(offset, ENDPOINT_CLOSED, reason, each.source)
-    context.held += len(items) - len(direction.waiting)
-    direction.waiting = deque(sorted(items.values(), key=_sequence))
-
-
-def _sequence(item: Item) -> int:
-    return item.sequence
-
-
-def _set_timer_again(context: Context, conversation: Conversation, side: int) -> None:
-    """Sets a DialogTimer that was returned, unless the program has set another one or gets nothing more."""
-    endpoint = conversation.endpoints[side]
-    if endpoint is not None and not conversation.is_closed(side) and endpoint.timer_ms == FOREVER_MS:
-        endpoint.timer_ms = next_turn_ms(context.broker_ms, context.settings.delivery_retry_ms)
-        conversation.is_view_stale = True
+            looking.rest(direction, numbered, number, reason)
+        looking.deliver(to)
+    looking.settle()
 
 
 def note_reachable(away: dict[str, int], address: str, now_ms: int, *, is_connected: bool) -> None:
@@ -145,11 +106,10 @@ def forget_reachable(away: dict[str, int], now_ms: int, settings: ConversationSe
 
 def send_again(context: Context, conversation: Conversation) -> None:
     """Sends what is not acknowledged at once, because its destination can be reached again."""
-    link = conversation.link
-    if link is not None and link.resend_ms != FOREVER_MS:
-        link.resend_ms, link.resend_after_ms = AT_ONCE, context.settings.resend_ms // 2
-        link.sent_ms = NEVER_MS
-        deliver_what_can_go(context, conversation, link.far_side, is_limited=True)
+    far = conversation.far
+    if far is not None and far.resend_ms is not None:
+        far.send_again(context.now_ms, context.settings.resend_ms // 2)
+        _Looking(context, conversation).deliver(far.side, is_limited=True)
 
 
 def end_unsendable(
@@ -166,46 +126,49 @@ def end_unsendable(
         sequence: Its number. If the far side has received it meanwhile, nothing is done.
         reason: Why it cannot be sent.
     """
-    link, far = conversation.link, TARGET if is_initiator else INITIATOR
-    waiting = conversation.directions[far].waiting
-    if link is None or link.far_side != far or not any(item.sequence == sequence for item in waiting):
+    far = conversation.far_at(TARGET if is_initiator else INITIATOR)
+    if far is None or not any(item.sequence == sequence for item in conversation.directions[far.side].waiting):
         return
-    reset(context, conversation, link, 0, reason)
-    deliver_what_can_go(context, conversation, far)
-    fail(context, conversation, TARGET - far, 0, reason)
-    conversation.settle(context.now_ms)
+    looking = _Looking(context, conversation)
+    looking.reset(far, 0, reason)
+    looking.deliver(far.side)
+    looking.fail(TARGET - far.side, 0, reason)
+    looking.settle()
 
 
 def retry(context: Context, conversation: Conversation) -> None:
     """Decides about what is held now, also about deliveries that have failed and rest. The views show the result."""
+    looking = _Looking(context, conversation)
     for side in (INITIATOR, TARGET):
-        direction = conversation.directions[side]
+        direction, far = conversation.directions[side], conversation.far_at(side)
         if direction.waiting:
-            direction.retry_ms = 0
             conversation.is_view_stale = True
-            if conversation.link is not None:
-                conversation.link.resend_ms, conversation.link.sent_ms = AT_ONCE, NEVER_MS
-                conversation.link.resend_after_ms = context.settings.resend_ms // 2
-            deliver_what_can_go(context, conversation, side, is_limited=True)
-    conversation.settle(context.now_ms)
+            if direction.held is not None:
+                direction.held.retry_ms = None
+            if far is not None:
+                far.send_again(context.now_ms, context.settings.resend_ms // 2)
+            looking.deliver(side, is_limited=True)
+    looking.settle()
 
 
 def look(context: Context, conversation: Conversation) -> bool:
     """Does what is due because time has passed or definitions have changed. Returns whether it is still kept."""
+    looking = _Looking(context, conversation)
     for side in (INITIATOR, TARGET):
-        _end_if_dropped(context, conversation, side)
-    pass_time(context, conversation, context.read_ms)
-    _end_if_silent(context, conversation)
+        looking.end_if_dropped(side)
+    looking.pass_time(context.read_ms)
+    looking.end_if_silent()
     for side in (INITIATOR, TARGET):
-        deliver_what_can_go(context, conversation, side, is_limited=True)
-    if conversation.link is not None and conversation.link.ahead:
-        accept_what_can_be(context, conversation, conversation.link)
-        drop_stale(context, conversation, conversation.link)
-    conversation.settle(context.now_ms)
-    link = conversation.link
-    if link is not None and conversation.closed_ms < context.now_ms:
+        looking.deliver(side, is_limited=True)
+    far = conversation.far
+    if far is not None and far.ahead:
+        looking.accept_what_can_be(far)
+        looking.drop_stale(far)
+    looking.settle()
+    far = conversation.far
+    if far is not None and conversation.closed_ms < context.now_ms:
         # The far side may still repeat what it has sent. Only connected time counts.
-        away_ms = context.away.get(link.address, 0)
+        away_ms = context.away.get(far.address, 0)
         conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
     return not _is_forgotten(context, conversation)
 
@@ -227,38 +190,91 @@ def _remembered_until_ms(conversation: Conversation, settings: ConversationSetti
 
     A far side that does not know that its messages have arrived repeats them, which must not begin a conversation.
     """
-    link = conversation.link
-    may_repeat = link is not None and link.repeats_below > 0
+    may_repeat = conversation.far is not None and conversation.far.repeats_below > 0
     return conversation.closed_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
 
 
-def _end_if_silent(context: Context, conversation: Conversation) -> None:
-    """Ends what a closed endpoint still tells a far side that was not heard of for a week."""
-    link = conversation.link
-    if link is not None and is_only_telling(conversation) and context.now_ms >= link.quiet_ms + _GONE_AFTER_MS:
-        tell_nothing_more(context, conversation, link, _NOT_HEARD_OF)
+class _Looking(Receiving):
+    """A conversation in a batch: what is due, and what the transport reports."""
+
+    def rest(self, direction: Direction, refused: list[tuple[int, Deliver]], number: int | None, reason: str) -> None:
+        """Notes that deliveries have failed, and are tried again later.
+
+        They have been held since then; those of an attempt that was not the first, since before it.
+        """
+        retry_ms = next_turn_ms(self.context.now_ms, self.context.settings.delivery_retry_ms)
+        held = self.hold(direction, Why.FAILED, reason, number, retry_ms)
+        before = direction.returned
+        if before is not None and any(sequence < before.below for sequence, _ in refused):
+            held.since_ms = min(held.since_ms, before.since_ms)
+        direction.returned = Returned(direction.next_sequence, held.since_ms)
+
+    def take_back_messages(self, direction: Direction, refused: list[tuple[int, Deliver]]) -> None:
+        """Puts messages that were returned back into their direction, unless it was dropped."""
+        items = {item.sequence: item for item in direction.waiting}
+        for sequence, each in refused:
+            offset = -1 if each.offset is None else each.offset
+            if direction.dropped_below <= sequence < direction.next_sequence and sequence not in items:
+                items[sequence] = Item(sequence, each.kind, offset, each.error_code, each.error_text, each.body)
+                direction.due_sequence = min(direction.due_sequence, sequence)
+            elif each.kind == Kind.MESSAGE:
+                reason = "the conversation ended before it could be delivered"
+                self.context.refuse(offset, ENDPOINT_CLOSED, reason, each.source)
+        self.context.held += len(items) - len(direction.waiting)
+        direction.waiting = deque(sorted(items.values(), key=_sequence))
+
+    def set_timer_again(self, side: int) -> None:
+        """Sets a DialogTimer that was returned, unless the program has set another one or gets nothing more."""
+        context, conversation, endpoint = self.context, self.conversation, self.conversation.endpoints[side]
+        if endpoint is not None and not conversation.is_closed(side) and endpoint.timer_ms == FOREVER_MS:
+            endpoint.timer_ms = next_turn_ms(context.broker_ms, context.settings.delivery_retry_ms)
+            conversation.is_view_stale = True
+
+    def end_if_silent(self) -> None:
+        """Ends what a closed endpoint still tells a far side that was not heard of for a week."""
+        gone_ms = _gone_ms(self.conversation)
+        if self.conversation.far is not None and gone_ms is not None and self.context.now_ms >= gone_ms:
+            self.tell_nothing_more(self.conversation.far, _NOT_HEARD_OF)
+
+    def end_if_dropped(self, side: int) -> None:
+        """Ends an endpoint whose service was dropped, and tells the far side."""
+        definitions, conversation = self.context.definitions, self.conversation
+        endpoint, name = conversation.endpoints[side], conversation.services[side]
+        if endpoint is None or endpoint.state is State.CD:
+            return
+        service = definitions.service(endpoint.database, name)
+        if service is not None and endpoint.service_created in (0, service.created):
+            note_own_service(definitions, endpoint, service)
+            if not conversation.is_closed(side):
+                self._end_if_renamed(side, endpoint)
+            return
+        if endpoint.service_created == 0:
+            return
+        reason = f"service {name!r} of database {endpoint.database!r} was dropped"
+        endpoint.state, endpoint.timer_ms = State.CD, FOREVER_MS
+        conversation.is_view_stale = True
+        # The Error comes first: otherwise dropping what waits would end the far endpoint with another Error.
+        self.fail(TARGET - side, REMOTE_SERVICE_DROPPED, reason)
+        self.drop(side, reason)
+
+    def _end_if_renamed(self, side: int, endpoint: Endpoint) -> None:
+        """Ends both endpoints if the database of one has another broker instance than when it began there."""
+        known = endpoint.broker_instance
+        if known and known != broker_instance_of(self.context.definitions, endpoint.database):
+            reason = f"the broker instance of database {endpoint.database!r} was changed"
+            self.fail_both(side, REMOTE_ENDPOINT_GONE, reason)
 
 
-def _end_if_dropped(context: Context, conversation: Conversation, side: int) -> None:
-    """Ends an endpoint whose service was dropped, and tells the far side."""
-    endpoint = conversation.endpoints[side]
-    if endpoint is None or endpoint.state is State.CD:
-        return
-    name = conversation.services[side]
-    service = context.definitions.service(endpoint.database, name)
-    if service is not None and endpoint.service_created in (0, service.created):
-        note_own_service(context, endpoint, service)
-        if not conversation.is_closed(side):
-            _end_if_renamed(context, conversation, side, endpoint)
-        return
-    if endpoint.service_created == 0:
-        return
-    reason = f"service {name!r} of database {endpoint.database!r} was dropped"
-    endpoint.state, endpoint.timer_ms = State.CD, FOREVER_MS
-    conversation.is_view_stale = True
-    # The Error comes first: otherwise dropping what waits would end the far endpoint with another Error.
-    fail(context, conversation, TARGET - side, REMOTE_SERVICE_DROPPED, reason)
-    drop_waiting(context, conversation, side, reason)
+def _sequence(item: Item) -> int:
+    return item.sequence
+
+
+def _gone_ms(conversation: Conversation) -> int | None:
+    """Returns the instant at which a far side that is only told of an end counts as gone; None: there is none."""
+    far = conversation.far
+    if far is None or far.silent_ms is None or not conversation.is_only_telling():
+        return None
+    return far.silent_ms + _GONE_AFTER_MS
 
 
 def again_ms(conversation: Conversation, now_ms: int) -> int:
@@ -266,16 +282,8 @@ def again_ms(conversation: Conversation, now_ms: int) -> int:
 
     All of a shard are looked at on the same notification, as in the original. FOREVER_MS: none is held.
     """
-    is_held = any(each.waiting and each.held_since_ms != FOREVER_MS for each in conversation.directions)
+    is_held = any(each.waiting and each.held is not None for each in conversation.directions)
     return next_turn_ms(now_ms, _LOOK_AGAIN_MS) if is_held else FOREVER_MS
-
-
-def _end_if_renamed(context: Context, conversation: Conversation, side: int, endpoint: Endpoint) -> None:
-    """Ends both endpoints if the database of one has another broker instance than when the conversation began there."""
-    known = endpoint.broker_instance
-    if known and known != broker_instance_of(context.definitions, endpoint.database):
-        reason = f"the broker instance of database {endpoint.database!r} was changed"
-        fail_both(context, conversation, side, REMOTE_ENDPOINT_GONE, reason)
 
 
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
@@ -283,20 +291,15 @@ def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
 
     It is of the shard's clock. Lifetimes and timers are of another one: `Conversation.due_ms`.
     """
-    wake = FOREVER_MS
+    instants = [
+        0 if each.held.why is Why.LET_GO else each.held.retry_ms
+        for each in conversation.directions
+        if each.waiting and each.held is not None
+    ]
     if conversation.closed_ms != FOREVER_MS:
-        wake = min(wake, _remembered_until_ms(conversation, settings))
-    for side in (INITIATOR, TARGET):
-        direction = conversation.directions[side]
-        if direction.waiting and direction.reason == LET_GO:
-            return 0
-        if direction.waiting and direction.retry_ms:
-            wake = min(wake, direction.retry_ms)
-    link = conversation.link
-    if link is not None:
-        wake = min(wake, link.resend_ms)
-        if is_only_telling(conversation):
-            wake = min(wake, link.quiet_ms + _GONE_AFTER_MS)
-        for message in link.ahead.values():
-            wake = min(wake, message.received_ms + settings.stale_ms)
-    return wake
+        instants.append(_remembered_until_ms(conversation, settings))
+    far = conversation.far
+    if far is not None:
+        instants += [far.resend_ms, _gone_ms(conversation)]
+        instants += [message.received_ms + settings.stale_ms for message in far.ahead.values()]
+    return min([each for each in instants if each is not None], default=FOREVER_MS)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from streaming.core.routing.conversation import Place
+from streaming.core.routing.conversation import Pair
 from streaming.core.routing.databases import PRINCIPAL
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
@@ -29,8 +29,8 @@ _NO_ANSWER: Answer = (None, 0)
 
 
 @dataclass(slots=True)
-class _Pair:
-    """The knowledge about a place.
+class _Knowledge:
+    """The knowledge about a pair.
 
     Attributes:
         answers: The last answers of the address and of its mirror.
@@ -60,121 +60,121 @@ class _Pair:
             self.believed = self.answers[index][1]
 
 
-Snapshot = list[tuple[Place, list[Answer], int, bool, int, int]]
+Snapshot = list[tuple[Pair, list[Answer], int, bool, int, int]]
 
 
 class Mirrors:
-    """The mirrored places that a shard has used. All instants are of the shard's clock."""
+    """The mirrored pairs that a shard has used. All instants are of the shard's clock."""
 
     def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
         """Restores what `snapshot` has returned, also with lists for tuples; without it, none has been used."""
-        self._pairs: dict[Place, _Pair] = {}
-        # Address -> broker instance -> the places that have both, in the order in which they were used first.
-        self._places: dict[str, dict[str, dict[Place, None]]] = {}
-        for place, answers, asked_ms, is_awaited, *later in snapshot:
-            instance, address, mirror = place
+        self._known: dict[Pair, _Knowledge] = {}
+        # Address -> broker instance -> the pairs that have both, in the order in which they were used first.
+        self._by_address: dict[str, dict[str, dict[Pair, None]]] = {}
+        for pair, answers, asked_ms, is_awaited, *later in snapshot:
+            instance, address, mirror = pair
             found: list[Answer] = [(answer[0], answer[1]) for answer in answers]
             # The first versions had neither the epoch of the last principal nor the instant of the last doubt.
-            pair = self._add((instance, address, mirror), _Pair(found, asked_ms, is_awaited, *later))
-            pair.believe()
+            known = self._add((instance, address, mirror), _Knowledge(found, asked_ms, is_awaited, *later))
+            known.believe()
 
     def __bool__(self) -> bool:
         """Returns whether any has been used."""
-        return bool(self._pairs)
+        return bool(self._known)
 
     def snapshot(self) -> Snapshot:
-        """Returns the places as plain values."""
+        """Returns the pairs as plain values."""
         return [
-            (place, pair.answers, pair.asked_ms, pair.is_awaited, pair.believed, pair.doubted_ms)
-            for place, pair in sorted(self._pairs.items(), key=itemgetter(0))
+            (pair, known.answers, known.asked_ms, known.is_awaited, known.believed, known.doubted_ms)
+            for pair, known in sorted(self._known.items(), key=itemgetter(0))
         ]
 
-    def principal(self, place: Place) -> str | None:
+    def principal(self, pair: Pair) -> str | None:
         """Returns the address of the principal; None if none is known. Then messages wait for one."""
-        pair = self._pair(place)
-        index = pair.principal()
-        pair.is_awaited = index is None
-        return None if index is None else place[1 + index]
+        known = self._know(pair)
+        index = known.principal()
+        known.is_awaited = index is None
+        return None if index is None else pair[1 + index]
 
-    def wait(self, place: Place) -> None:
+    def wait(self, pair: Pair) -> None:
         """Notes that messages wait for another principal, because they cannot go to the one that is known."""
-        self._pair(place).is_awaited = True
+        self._know(pair).is_awaited = True
 
-    def ask(self, place: Place, now_ms: int) -> Place | None:
-        """Notes that a place is to be asked for its principal, because none is known or the known one does not answer.
+    def ask(self, pair: Pair, now_ms: int) -> Pair | None:
+        """Notes that a pair is to be asked for its principal, because none is known or the known one does not answer.
 
-        Returns the place, if it was not asked a moment ago. If only the known principal is to be asked, both of its
+        Returns the pair, if it was not asked a moment ago. If only the known principal is to be asked, both of its
         addresses are that one's.
         """
-        pair = self._pair(place)
-        if now_ms < pair.asked_ms + ASK_AGAIN_MS:
+        known = self._know(pair)
+        if now_ms < known.asked_ms + ASK_AGAIN_MS:
             return None
-        pair.asked_ms = now_ms
-        index = pair.principal()
+        known.asked_ms = now_ms
+        index = known.principal()
         if index is None:
-            return place
-        if now_ms >= pair.doubted_ms + ASK_PARTNER_AGAIN_MS:
-            pair.doubted_ms = now_ms
-            return place
-        return place[0], place[1 + index], place[1 + index]
+            return pair
+        if now_ms >= known.doubted_ms + ASK_PARTNER_AGAIN_MS:
+            known.doubted_ms = now_ms
+            return pair
+        return pair[0], pair[1 + index], pair[1 + index]
 
-    def take_answer(self, instance: str, address: str, answer: Answer) -> list[Place]:
+    def take_answer(self, instance: str, address: str, answer: Answer) -> list[Pair]:
         """Takes what an address says about a broker instance.
 
-        Returns the places that have another principal now. Those that had one before may be asked at once.
+        Returns the pairs that have another principal now. Those that had one before may be asked at once.
         """
-        return self._change(self._places.get(address, {}).get(instance, ()), address, answer)
+        return self._change(self._by_address.get(address, {}).get(instance, ()), address, answer)
 
-    def lose(self, address: str) -> list[Place]:
+    def lose(self, address: str) -> list[Pair]:
         """Forgets what an address has answered, because it cannot be reached.
 
-        Returns the places that have another principal now. They may be asked at once.
+        Returns the pairs that have another principal now. They may be asked at once.
         """
-        found = [place for places in self._places.get(address, {}).values() for place in places]
+        found = [pair for pairs in self._by_address.get(address, {}).values() for pair in pairs]
         return self._change(found, address, _NO_ANSWER)
 
-    def due(self, now_ms: int) -> list[Place]:
-        """Returns the places that are to be asked again, because messages wait for a principal."""
+    def due(self, now_ms: int) -> list[Pair]:
+        """Returns the pairs that are to be asked again, because messages wait for a principal."""
         return [
-            place for place, pair in self._pairs.items() if pair.is_awaited and now_ms >= pair.asked_ms + ASK_AGAIN_MS
+            pair for pair, known in self._known.items() if known.is_awaited and now_ms >= known.asked_ms + ASK_AGAIN_MS
         ]
 
-    def rest(self, place: Place) -> None:
+    def rest(self, pair: Pair) -> None:
         """Notes that no message waits for a principal any more."""
-        self._pairs[place].is_awaited = False
+        self._known[pair].is_awaited = False
 
     def next_ms(self) -> int:
-        """Returns the instant at which a place is due."""
-        awaited = (pair.asked_ms + ASK_AGAIN_MS for pair in self._pairs.values() if pair.is_awaited)
+        """Returns the instant at which a pair is due."""
+        awaited = (known.asked_ms + ASK_AGAIN_MS for known in self._known.values() if known.is_awaited)
         return min(awaited, default=FOREVER_MS)
 
-    def keep_only(self, places: Collection[Place]) -> None:
-        """Forgets the places that no route names any more."""
-        for place in [place for place in self._pairs if place not in places]:
-            del self._pairs[place]
-            for address in place[1:]:
-                del self._places[address][place[0]][place]
+    def keep_only(self, pairs: Collection[Pair]) -> None:
+        """Forgets the pairs that no route names any more."""
+        for pair in [pair for pair in self._known if pair not in pairs]:
+            del self._known[pair]
+            for address in pair[1:]:
+                del self._by_address[address][pair[0]][pair]
 
-    def _pair(self, place: Place) -> _Pair:
-        """Returns the knowledge about a place, also about a new one."""
-        pair = self._pairs.get(place)
-        return self._add(place, _Pair()) if pair is None else pair
+    def _know(self, pair: Pair) -> _Knowledge:
+        """Returns the knowledge about a pair, also about a new one."""
+        known = self._known.get(pair)
+        return self._add(pair, _Knowledge()) if known is None else known
 
-    def _add(self, place: Place, pair: _Pair) -> _Pair:
-        self._pairs[place] = pair
-        for address in place[1:]:
-            self._places.setdefault(address, {}).setdefault(place[0], {})[place] = None
-        return pair
+    def _add(self, pair: Pair, known: _Knowledge) -> _Knowledge:
+        self._known[pair] = known
+        for address in pair[1:]:
+            self._by_address.setdefault(address, {}).setdefault(pair[0], {})[pair] = None
+        return known
 
-    def _change(self, places: Iterable[Place], address: str, answer: Answer) -> list[Place]:
+    def _change(self, pairs: Iterable[Pair], address: str, answer: Answer) -> list[Pair]:
         changed = []
-        for place in places:
-            pair = self._pairs[place]
-            before = pair.principal()
-            pair.answers[place.index(address, 1) - 1] = answer
-            pair.believe()
-            if pair.principal() != before:
-                changed.append(place)
+        for pair in pairs:
+            known = self._known[pair]
+            before = known.principal()
+            known.answers[pair.index(address, 1) - 1] = answer
+            known.believe()
+            if known.principal() != before:
+                changed.append(pair)
                 if before is not None:
-                    pair.asked_ms = NEVER_MS
+                    known.asked_ms = NEVER_MS
         return changed

@@ -9,14 +9,31 @@ from collections import deque
 from itertools import accumulate
 from typing import Any
 
-from streaming.core.conversations.conversation import TARGET, Ahead, Conversation, Direction, Endpoint, Item, Link
+from streaming.core.conversations.conversation import (
+    TARGET,
+    Ahead,
+    Conversation,
+    Direction,
+    Endpoint,
+    FarEndpoint,
+    Held,
+    Idle,
+    Item,
+    Returned,
+    Sent,
+    Unrouted,
+    Why,
+)
+from streaming.core.conversations.delivering import RETURN_AWAITED
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.holding import LET_GO
 from streaming.core.conversations.kinds import Kind
-from streaming.core.times import FOREVER_MS, NEVER_MS
+from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
+from streaming.core.times import FOREVER_MS, NEVER_MS, instant_or_none
 
 # 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes. 4: the broker
-# instance with which an endpoint speaks, since when a far side is silent and what it knows, open questions, and since
-# when messages have been held whose delivery failed more than once.
+# instance with which an endpoint speaks, since when a far side is silent and what it knows, open questions, since when
+# messages have been held whose delivery failed more than once, and why messages are held as a number.
 FORMAT_VERSION = 4
 
 Snapshot = list[Any]
@@ -25,7 +42,7 @@ Snapshot = list[Any]
 _PARTS = 4
 
 # By number, for speed: a call of State runs Python code.
-_STATES, _KINDS = tuple(State), tuple(Kind)
+_STATES, _WHYS, _KINDS = tuple(State), tuple(Why), tuple(Kind)
 
 
 def take(conversation: Conversation) -> Snapshot:
@@ -35,22 +52,23 @@ def take(conversation: Conversation) -> Snapshot:
         *conversation.services,
         conversation.to_broker_instance,
         conversation.begun,
-        conversation.ends_ms,
+        # NEVER_MS: its lifetime has ended both sides.
+        NEVER_MS if conversation.is_lifetime_over else conversation.ends_ms,
         conversation.closed_ms,
         conversation.spoken_ms,
         *[_take_endpoint(endpoint) for endpoint in conversation.endpoints],
         *[_take_direction(direction) for direction in conversation.directions],
-        *([] if conversation.link is None else [_take_link(conversation.link)]),
+        *([] if conversation.far is None else [_take_far(conversation.far)]),
     ]
 
 
 def restore(snapshot: Snapshot) -> Conversation:
     """Returns the conversation of a snapshot of this FORMAT_VERSION."""
     conversation_id, service, to_service, instance, begun, ends_ms, closed_ms, *parts = snapshot
-    # Snapshots of the first routers have no instant of the last statement, and no link.
+    # Snapshots of the first routers have no instant of the last statement, and no far endpoint.
     spoken_ms = parts.pop(0) if len(parts) > _PARTS else NEVER_MS
-    link = parts[_PARTS] if len(parts) > _PARTS else None
     directions = [_restore_direction(part) for part in parts[2:_PARTS]]
+    is_lifetime_over = ends_ms == NEVER_MS
     return Conversation(
         conversation_id,
         (service, to_service),
@@ -58,10 +76,11 @@ def restore(snapshot: Snapshot) -> Conversation:
         [_restore_endpoint(part) for part in parts[:2]],
         directions,
         begun,
-        ends_ms,
+        FOREVER_MS if is_lifetime_over else ends_ms,
+        is_lifetime_over,
         closed_ms,
         spoken_ms,
-        _restore_link(link, directions),
+        _restore_far(parts[_PARTS], directions) if len(parts) > _PARTS else None,
     )
 
 
@@ -86,63 +105,69 @@ def _restore_endpoint(taken: Snapshot | None) -> Endpoint | None:
     return Endpoint(_STATES[state], *others)
 
 
-def _take_link(link: Link) -> Snapshot:
+def _take_far(far: FarEndpoint) -> Snapshot:
     ahead = [
         [sequence, _KINDS.index(message.kind), message.offset, message.received_ms]
-        for sequence, message in link.ahead.items()
+        for sequence, message in far.ahead.items()
     ]
     return [
-        link.far_side,
-        link.far_instance,
-        link.address,
-        link.next_sequence,
-        link.sent_below,
-        link.resend_ms,
-        link.resend_after_ms,
-        link.has_told_end,
+        far.side,
+        far.broker_instance,
+        far.address,
+        far.sending.next_sequence if isinstance(far.sending, Sent) else 0,
+        far.sent_below,
+        far.resend_ms,
+        far.resend_after_ms,
+        far.has_told_end,
         ahead,
-        link.sent_ms,
-        link.window,
-        link.quiet_ms,
-        link.repeats_below,
-        link.returned,
-        link.received_below,
+        far.sent_ms,
+        far.window,
+        far.silent_ms,
+        far.repeats_below,
+        far.returned,
+        far.received_below,
     ]
 
 
-def _restore_link(taken: Snapshot | None, directions: list[Direction]) -> Link | None:
-    if taken is None:
-        return None
-    far_side, far_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
+def _restore_far(taken: Snapshot, directions: list[Direction]) -> FarEndpoint:
+    side, broker_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
     # The first versions had no instant of sending, the next ones no window. Before format 4 closed conversations were
     # forgotten whatever their far side knew, nothing was noted of messages that come back, and an Error of the router
     # counted as received.
-    later = [NEVER_MS, 0, FOREVER_MS, 0, [], directions[TARGET - far_side].next_sequence]
-    has_told_end, ahead, sent_ms, window, quiet_ms, repeats_below, returned, received_below = (
+    later = [None, None, None, 0, [], directions[TARGET - side].next_sequence]
+    has_told_end, ahead, sent_ms, window, silent_ms, repeats_below, returned, received_below = (
         rest + later[len(rest) - 2 :]
     )
-    return Link(
-        far_side,
-        far_instance,
+    resend_ms = _or_none(resend_ms)
+    sending: Idle | Unrouted | Sent = Idle()
+    if directions[side].waiting:
+        sending = Sent(next_sequence, resend_ms) if address else Unrouted(resend_ms)
+    return FarEndpoint(
+        side,
+        broker_instance,
         address,
-        next_sequence,
-        sent_below,
-        received_below,
-        resend_ms,
-        resend_after_ms,
-        sent_ms,
-        window,
-        quiet_ms,
-        repeats_below,
-        has_told_end,
-        {sequence: Ahead(_KINDS[kind], offset, received_ms) for sequence, kind, offset, received_ms in ahead},
         [*returned],
+        sending,
+        sent_below,
+        _or_none(sent_ms),
+        resend_after_ms,
+        window or None,
+        _or_none(silent_ms),
+        has_told_end,
+        received_below,
+        repeats_below,
+        {sequence: Ahead(_KINDS[kind], offset, received_ms) for sequence, kind, offset, received_ms in ahead},
     )
+
+
+def _or_none(instant_ms: int | None) -> int | None:
+    """Returns an instant. Earlier builds of format 4, and older formats, have FOREVER_MS or NEVER_MS for None."""
+    return None if instant_ms is None else instant_or_none(instant_ms)
 
 
 def _take_direction(direction: Direction) -> Snapshot | int:
     """Returns a direction; only its next number, if nothing has ever gone wrong and nothing is held."""
-    waiting = direction.waiting
+    waiting, held, returned = direction.waiting, direction.held, direction.returned
     next_sequence = direction.next_sequence
     is_even = direction.due_sequence == next_sequence and direction.round == 1 and not direction.dropped_below
     if is_even and not waiting:
@@ -154,12 +179,9 @@ def _take_direction(direction: Direction) -> Snapshot | int:
         direction.due_sequence,
         direction.round,
         direction.dropped_below,
-        direction.held_since_ms,
-        direction.number,
-        direction.reason,
-        direction.retry_ms,
-        direction.returned_below,
-        direction.returned_since_ms,
+        *([None, None, "", None] if held is None else [held.since_ms, held.number, held.text, held.retry_ms]),
+        *([0, None] if returned is None else [returned.below, returned.since_ms]),
+        None if held is None else int(held.why),
         _differences(sequences),
         _differences(offsets),
         [
@@ -174,26 +196,32 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
     if isinstance(taken, int):
         return Direction(taken, taken)
     *fields, sequences, offsets, others = taken
-    # Before format 4 nothing is noted of what was returned before.
-    next_sequence, due_sequence, round_, dropped_below, held_since_ms, number, reason, retry_ms, *returned = fields
+    # Before format 4 nothing is noted of what was returned before; at first it had no number of the reason either.
+    next_sequence, due_sequence, round_, dropped_below, since_ms, number, text, retry_ms, *later = fields
+    missing: list[Any] = [0, None, None]
+    below, returned_ms, why = later + missing[len(later) :]
+    since_ms, returned_ms, retry_ms = _or_none(since_ms), _or_none(returned_ms), retry_ms or None
+    held = None
+    if since_ms is not None:
+        held = Held(_why_of(text, retry_ms) if why is None else _WHYS[why], since_ms, number, text, retry_ms)
     numbers = zip(accumulate(sequences), accumulate(offsets), strict=True)
     items = [Item(sequence, Kind.MESSAGE, offset) for sequence, offset in numbers]
     # Before format 3 there are no bodies.
     for index, kind, error_code, error_text, *body in others:
         item = items[index]
         items[index] = Item(item.sequence, _KINDS[kind], item.offset, error_code, error_text, *body)
-    return Direction(
-        next_sequence,
-        due_sequence,
-        round_,
-        dropped_below,
-        deque(items),
-        held_since_ms,
-        number,
-        reason,
-        retry_ms,
-        *returned,
-    )
+    returned = None if returned_ms is None else Returned(below, returned_ms)
+    return Direction(next_sequence, due_sequence, deque(items), held, round_, dropped_below, returned)
+
+
+def _why_of(text: str, retry_ms: int | None) -> Why:
+    """Returns the reason that is stored as a sentence alone."""
+    if retry_ms is not None:
+        return Why.FAILED
+    if text.endswith(ON_THEIR_WAY):
+        return Why.ON_THEIR_WAY
+    known = {LET_GO: Why.LET_GO, RETURN_AWAITED: Why.RETURN_AWAITED, SENT_AGAIN: Why.SENT_AGAIN}
+    return known.get(text, Why.UNDECIDED)
 
 
 def _differences(values: list[int]) -> list[int]:

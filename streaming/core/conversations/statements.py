@@ -1,14 +1,13 @@
 """Takes the statements of programs: BEGIN, SEND, END and timers of a conversation."""
 
-from streaming.core.conversations.context import Context, Envelope
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint
+from streaming.core.conversations.context import Context, Envelope, end_of_lifetime
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, Item
 from streaming.core.conversations.decisions import REMOTE_ENDPOINT_GONE, UNKNOWN_CONVERSATION, WRONG_STATE, Deliver
-from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE, deliver_what_can_go, drop_unsent, fail, send
+from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.conversations.holding import note_own_service
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.lifetimes import pass_time
-from streaming.core.conversations.transmitting import drop_to_far
+from streaming.core.conversations.step import Step
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 
@@ -38,42 +37,21 @@ def take(
     Returns:
         The conversation; None if there is none.
     """
-    side = INITIATOR if envelope.is_initiator else TARGET
-    if (mistake := _mistake(envelope)) is not None:
+    mistake = _mistake(envelope)
+    if mistake is not None:
         context.refuse(offset, None, mistake)
-        return conversation
-    if conversation is None:
-        if not envelope.begin or side == TARGET:
-            _refuse_stranger(context, envelope, offset, UNKNOWN_CONVERSATION, UNKNOWN)
-            return None
-        conversation = _begin(context, envelope, offset, timestamp_ms)
-        if conversation is None:
-            return None
-    elif envelope.begin:
+    elif conversation is not None and envelope.begin:
         context.refuse(offset, None, "a conversation with this conversation_id has begun already")
-        return conversation
-    else:
-        pass_time(context, conversation, timestamp_ms)
-    endpoint = conversation.endpoints[side]
-    if endpoint is None:
+    elif conversation is not None:
+        step = _Statement(context, conversation, envelope, offset)
+        step.pass_time(timestamp_ms)
+        step.take(timestamp_ms)
+    elif not envelope.begin or not envelope.is_initiator:
         _refuse_stranger(context, envelope, offset, UNKNOWN_CONVERSATION, UNKNOWN)
-        return conversation
-    trigger = _TRIGGERS[envelope.type]
-    state = after(endpoint.state, trigger)
-    problem = _problem(conversation, side, endpoint, envelope)
-    if problem is None and state is not None:
-        group_id = envelope.conversation_group_id
-        if group_id is not None and group_id != endpoint.group_id:
-            endpoint.group_id = group_id
-            conversation.is_view_stale = True
-        _execute(context, conversation, side, trigger, state, offset, timestamp_ms + (envelope.timer_ms or 0))
-        conversation.note_statement(context.now_ms)
-        conversation.settle(context.now_ms)
-    elif problem is not None:
-        context.refuse(offset, None, problem)
     else:
-        reason = f"the endpoint is in state {endpoint.state.name}, which does not allow {envelope.type}"
-        context.refuse(offset, WRONG_STATE, reason)
+        conversation = _begin(context, envelope, offset, timestamp_ms)
+        if conversation is not None:
+            _Statement(context, conversation, envelope, offset).take(timestamp_ms)
     return conversation
 
 
@@ -91,19 +69,16 @@ def _begin(context: Context, envelope: Envelope, offset: int, timestamp_ms: int)
     context.conversations += 1
     endpoint = Endpoint(State.SO, envelope.from_database, 0, envelope.conversation_id)
     if service is not None:
-        note_own_service(context, endpoint, service)
-    conversation = Conversation(
+        note_own_service(context.definitions, endpoint, service)
+    return Conversation(
         envelope.conversation_id,
         (envelope.from_service, envelope.to_service),
         envelope.to_broker_instance and envelope.to_broker_instance.lower(),
         [endpoint, None],
-        [Direction(), Direction()],
-        offset,
+        begun=offset,
+        ends_ms=end_of_lifetime(envelope, timestamp_ms),
+        is_view_stale=True,
     )
-    if envelope.lifetime_s is not None:
-        conversation.ends_ms = timestamp_ms + envelope.lifetime_s * 1000
-    conversation.is_view_stale = True
-    return conversation
 
 
 def _mistake(envelope: Envelope) -> str | None:
@@ -139,61 +114,94 @@ def _refuse_stranger(context: Context, envelope: Envelope, offset: int, number: 
     )
 
 
-def _problem(conversation: Conversation, side: int, endpoint: Endpoint, envelope: Envelope) -> str | None:
-    """Returns why the statement is not a valid one of this endpoint; None if it is."""
-    service, far_service = conversation.services[side], conversation.services[TARGET - side]
-    if envelope.from_service != service or envelope.from_database != endpoint.database:
-        name = "initiator" if side == INITIATOR else "target"
-        return f"the conversation's {name} is service {service!r} of database {endpoint.database!r}"
-    if envelope.to_service != far_service:
-        return f"the conversation's far service is {far_service!r}"
-    return None
+class _Statement(Step):
+    """A statement of a program in a conversation that is known.
 
+    Attributes:
+        envelope: The statement.
+        offset: Its record in service-messages.
+        side: The side that makes it.
+        far_side: The other one.
+    """
 
-def _execute(  # noqa: PLR0913, PLR0917  (the statement and its effect)
-    context: Context, conversation: Conversation, side: int, trigger: Trigger, state: State, offset: int, timer_ms: int
-) -> None:
-    """Executes a statement that the endpoint's state allows."""
-    endpoint = conversation.endpoints[side]
-    assert endpoint is not None  # noqa: S101 - told to the type checker
-    far_side = TARGET - side
-    if trigger is Trigger.SET_TIMER:
-        endpoint.timer_ms = timer_ms
-        conversation.is_view_stale = True
-        return
-    was_closed = endpoint.state is State.CD
-    if state is not endpoint.state or trigger is Trigger.END_WITH_CLEANUP:
-        endpoint.state = state
-        conversation.is_view_stale = True
-    if trigger is Trigger.SEND:
-        send(context, conversation, far_side, Kind.MESSAGE, offset)
-        return
-    endpoint.timer_ms = FOREVER_MS
-    # Nothing more is delivered to an endpoint that has ended.
-    deliver_what_can_go(context, conversation, side)
-    if trigger is Trigger.END:
-        if state is State.DO:
-            send(context, conversation, far_side, Kind.END, offset)
-        return
-    if trigger is Trigger.END_WITH_CLEANUP:
-        _clean_up(context, conversation, side, was_closed=was_closed)
-        return
-    drop_unsent(context, conversation, far_side)
-    if state is State.DO:
-        if conversation.endpoints[far_side] is None and not conversation.is_far(far_side):
-            conversation.apply(side, Trigger.END_DELIVERED)
+    def __init__(self, context: Context, conversation: Conversation, envelope: Envelope, offset: int) -> None:
+        super().__init__(context, conversation)
+        self.envelope, self.offset = envelope, offset
+        self.side = INITIATOR if envelope.is_initiator else TARGET
+        self.far_side = TARGET - self.side
+
+    def take(self, timestamp_ms: int) -> None:
+        """Executes the statement, if it is valid and the endpoint's state allows it."""
+        context, conversation, envelope = self.context, self.conversation, self.envelope
+        endpoint = conversation.endpoints[self.side]
+        if endpoint is None:
+            _refuse_stranger(context, envelope, self.offset, UNKNOWN_CONVERSATION, UNKNOWN)
+            return
+        trigger = _TRIGGERS[envelope.type]
+        state, problem = after(endpoint.state, trigger), self._problem(endpoint)
+        if problem is not None:
+            context.refuse(self.offset, None, problem)
+        elif state is None:
+            reason = f"the endpoint is in state {endpoint.state.name}, which does not allow {envelope.type}"
+            context.refuse(self.offset, WRONG_STATE, reason)
         else:
-            send(context, conversation, far_side, Kind.ERROR, offset)
+            group_id = envelope.conversation_group_id
+            if group_id is not None and group_id != endpoint.group_id:
+                endpoint.group_id = group_id
+                conversation.is_view_stale = True
+            if trigger is Trigger.SET_TIMER:
+                endpoint.timer_ms = timestamp_ms + (envelope.timer_ms or 0)
+                conversation.is_view_stale = True
+            else:
+                self._execute(endpoint, trigger, state)
+            conversation.note_statement(context.now_ms)
+            self.settle()
 
+    def _problem(self, endpoint: Endpoint) -> str | None:
+        """Returns why the statement is not a valid one of this endpoint; None if it is."""
+        envelope, services = self.envelope, self.conversation.services
+        service, far_service = services[self.side], services[self.far_side]
+        if envelope.from_service != service or envelope.from_database != endpoint.database:
+            name = "initiator" if self.side == INITIATOR else "target"
+            return f"the conversation's {name} is service {service!r} of database {endpoint.database!r}"
+        if envelope.to_service != far_service:
+            return f"the conversation's far service is {far_service!r}"
+        return None
 
-def _clean_up(context: Context, conversation: Conversation, side: int, *, was_closed: bool) -> None:
-    """Drops what a side still has to tell. A closed side has told a far side in this instance, if it was to be told."""
-    far_side = TARGET - side
-    if conversation.link is not None:
-        drop_to_far(context, conversation, conversation.link, None, is_sent_kept=False)
-    if was_closed:
-        return
-    drop_unsent(context, conversation, far_side)
-    if conversation.services[far_side] == ROUTERS_SERVICE:
-        # The router says nothing more, so it would never learn that its question has ended.
-        fail(context, conversation, far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+    def _execute(self, endpoint: Endpoint, trigger: Trigger, state: State) -> None:
+        """Sends a message, or ends the endpoint."""
+        conversation, far_side = self.conversation, self.far_side
+        was_closed = endpoint.state is State.CD
+        if state is not endpoint.state or trigger is Trigger.END_WITH_CLEANUP:
+            endpoint.state = state
+            conversation.is_view_stale = True
+        if trigger is Trigger.SEND:
+            self.send(far_side, Item(-1, Kind.MESSAGE, self.offset))
+            return
+        endpoint.timer_ms = FOREVER_MS
+        # Nothing more is delivered to an endpoint that has ended.
+        self.deliver(self.side)
+        if trigger is Trigger.END_WITH_CLEANUP:
+            self._clean_up(was_closed=was_closed)
+            return
+        if trigger is Trigger.END_WITH_ERROR:
+            self.drop_unsent(far_side)
+        if state is not State.DO:
+            return
+        if trigger is Trigger.END:
+            self.send(far_side, Item(-1, Kind.END, self.offset))
+        elif conversation.endpoints[far_side] is None and conversation.far_at(far_side) is None:
+            conversation.apply(self.side, Trigger.END_DELIVERED)
+        else:
+            self.send(far_side, Item(-1, Kind.ERROR, self.offset))
+
+    def _clean_up(self, *, was_closed: bool) -> None:
+        """Drops what a side still has to tell. A closed side has told a far side in this instance, if it had to."""
+        if self.conversation.far is not None:
+            self.drop_to_far(self.conversation.far, None, is_sent_kept=False)
+        if was_closed:
+            return
+        self.drop_unsent(self.far_side)
+        if self.conversation.services[self.far_side] == ROUTERS_SERVICE:
+            # The router says nothing more, so it would never learn that its question has ended.
+            self.fail(self.far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
-from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.routing_table import Route, RouteGroup
 from streaming.core.routing.stable_hash import Spread
 
@@ -20,7 +20,7 @@ def kind(route: Route) -> int:
     return IS_TRANSPORT if route.address == TRANSPORT else NETWORK
 
 
-def in_order(group: RouteGroup, conversation: Conversation) -> Iterator[Route]:
+def in_order(group: RouteGroup, conversation: RoutedMessage) -> Iterator[Route]:
     """Yields routes that match together in the order in which they are tried.
 
     Routes with the same broker instance, service, address and mirror address are one. First come routes with a mirror

@@ -6,7 +6,7 @@ from enum import Enum, StrEnum
 from streaming.core.routing.databases import Service
 
 # A broker instance, and the address and the mirror address of routes to it.
-Place = tuple[str, str, str]
+Pair = tuple[str, str, str]
 
 
 class Outcome(StrEnum):
@@ -27,8 +27,8 @@ class Question(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    """A conversation, as the message to route names it.
+class RoutedMessage:
+    """A message to route, as its envelope names the conversation.
 
     Attributes:
         conversation_id: The identifier, which spreads conversations over equal destinations.

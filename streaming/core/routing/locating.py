@@ -1,6 +1,6 @@
 """Step 3 of a routing decision: which service a message for this instance is delivered to."""
 
-from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
@@ -9,7 +9,7 @@ NO_BROKER_INSTANCE = 9795
 NO_SERVICE = 9796
 
 
-def locate(definitions: Definitions, conversation: Conversation, route: Route) -> Service | int:
+def locate(definitions: Definitions, conversation: RoutedMessage, route: Route) -> Service | int:
     """Returns the service, or the number of the message that says why there is none.
 
     A broker instance in the conversation, or else in the route, names the database. Without one, the sender's database

@@ -13,7 +13,7 @@
 from collections.abc import Callable
 
 from streaming.core.routing.addresses import LOCAL
-from streaming.core.routing.conversation import Conversation, Question
+from streaming.core.routing.conversation import Question, RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, NO_ROUTES, Route, RouteGroup, RoutingTable
 
@@ -39,7 +39,7 @@ class Case:
         self,
         definitions: Definitions,
         table: RoutingTable,
-        conversation: Conversation,
+        conversation: RoutedMessage,
         question: Question,
         is_literal: bool,
     ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
 from streaming.core.routing.choosing import in_order, kind
-from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Place, Question
+from streaming.core.routing.conversation import Decision, Instance, Outcome, Pair, Question, RoutedMessage
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import Explanation
 from streaming.core.routing.locating import NO_SERVICE, locate
@@ -33,11 +33,11 @@ _NO_QUESTIONS: Mapping[str, Question] = {}
 def resolve(  # noqa: PLR0913  (three of them are rare)
     definitions: Definitions,
     instance: Instance,
-    conversation: Conversation,
+    conversation: RoutedMessage,
     *,
     questions: Mapping[str, Question] = _NO_QUESTIONS,
     is_literal: bool = False,
-    principal_of: Callable[[Place], str | None] | None = None,
+    principal_of: Callable[[Pair], str | None] | None = None,
     returned: Collection[str] = (),
     explanation: Explanation | None = None,
 ) -> Decision:
@@ -78,10 +78,10 @@ class _Resolution:
         self,
         definitions: Definitions,
         instance: Instance,
-        conversation: Conversation,
+        conversation: RoutedMessage,
         questions: Mapping[str, Question],
         is_literal: bool,
-        principal_of: Callable[[Place], str | None] | None,
+        principal_of: Callable[[Pair], str | None] | None,
         returned: Collection[str],
         explanation: Explanation | None,
     ) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 
 from streaming.core.conversations.decisions import Deliver
-from streaming.core.conversations.restoring import Suspect
+from streaming.core.conversations.suspects import Suspect
 from streaming.daemons.router.traces import Traces
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S
@@ -25,8 +25,8 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark import progress_files
 from streaming.spark.routing.checkpoint_layout import RouterLayout
-from streaming.spark.routing.restoration import Restoration, ShardFields
-from streaming.spark.routing.run_shard import StateRow, number_of
+from streaming.spark.routing.restored_file import Restoration, ShardFields
+from streaming.spark.routing.shard_state import StateRow, number_of
 from streaming.system import hints
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.envelope import decode_envelope

@@ -37,10 +37,10 @@ from streaming.kafka.periodic_tasks import Work, counted, published
 from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import progress_files, query_failure
 from streaming.spark.query_listener import Listener
-from streaming.spark.routing import checkpoint_layout, restoration
+from streaming.spark.routing import checkpoint_layout, restored_file
 from streaming.spark.routing.checkpoint_layout import RouterLayout, Wanted
 from streaming.spark.routing.query import MAX_KEY_BYTES, MAX_VALUE_BYTES, QUERY_NAME, prepare_query
-from streaming.spark.routing.restoration import Restoration
+from streaming.spark.routing.restored_file import Restoration
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.spark.row_counts import counter
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
@@ -251,7 +251,7 @@ def _is_ready(
     spark: SparkSession, location: str, layout: RouterLayout, restored: Restoration | None, query: StreamingQuery
 ) -> bool:
     if restored is not None:
-        return restoration.end(spark, location, len(layout.shard_keys), query)
+        return restored_file.end(spark, location, len(layout.shard_keys), query)
     return query.lastProgress is not None
 
 
@@ -275,7 +275,7 @@ def _begin(  # noqa: PLR0913  (the parts of the router)
     """
     traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
     if settings.restore is None or is_there or not traces.generation:
-        restored = restoration.read(spark, location)
+        restored = restored_file.read(spark, location)
         begun = restored.offsets if restored is not None else {}
         _refuse_older(spark, kafka, location, layout if is_there else None, traces, begun)
         return layout, restored
@@ -283,7 +283,7 @@ def _begin(  # noqa: PLR0913  (the parts of the router)
     restored = gather(kafka.cluster, kafka.topics, len(layout.shard_keys), traces, copy)
     ended = sum(len(shard.suspects) for shard in restored.shards)
     _log.warning("Restoring. %d conversations may have gone on since the copy, and end with an Error", ended)
-    restoration.save(spark, location, restored)
+    restored_file.save(spark, location, restored)
     return structs.replace(layout, generation=restored.generation), restored
 
 

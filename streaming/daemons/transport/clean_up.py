@@ -36,7 +36,9 @@ class CleanUps:
             clean_up: The decision.
         """
         topics, number = self._topics, partition.number
-        self._delete(topics.service_messages, number, min(clean_up.messages, partition.carrying.position.held))
+        held = partition.carrying.position.held
+        limit = clean_up.messages if held is None else min(clean_up.messages, held)
+        self._delete(topics.service_messages, number, limit)
         self._delete(topics.service_incoming, number, clean_up.incoming)
         # The decisions of the last batches stay in any case, because they say how far the router had read.
         if partition.cleaned_up_to is not None and clean_up.decided_ms > 0:

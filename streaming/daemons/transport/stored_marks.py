@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.core.conversations.carrying import Direction, Position, Refusal
+from streaming.core.conversations.carrying import Position, Refusal, Sender
 from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.clients import Cluster
@@ -30,7 +30,7 @@ _AT_ONCE = 1_000
 _FIRST_DISTANCE = 100
 
 # The position and the refusals of a partition.
-Stored = tuple[Position, dict[Direction, Refusal]]
+Stored = tuple[Position, dict[Sender, Refusal]]
 
 
 class MarksReader:
@@ -46,7 +46,7 @@ class MarksReader:
         self._position: Position | None = None
         # The number of refusals that the last mark says are in force.
         self._expected = 0
-        self._refusals: dict[Direction, Refusal] = {}
+        self._refusals: dict[Sender, Refusal] = {}
 
     def read(self, timeout_s: float) -> Stored | None:
         """Reads on for a moment; returns what is stored, or None if it is not known yet.

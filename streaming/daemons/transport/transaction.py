@@ -183,7 +183,7 @@ class Transaction:
             carrying = self._context.share.partitions[number].carrying
             for report in carrying.reports:
                 for record in encoded_reports(number, report):
-                    produce(topics.service_reports, record, report.direction[0].encode())
+                    produce(topics.service_reports, record, report.sender[0].encode())
             for direction, refusal in carrying.changed_refusals().items():
                 value = None if refusal is None else encoder.encode(refusal_record(refusal))
                 produce(topics.service_marks, value, refusal_key(*direction), (), number)

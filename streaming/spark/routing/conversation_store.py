@@ -16,12 +16,16 @@ import pyarrow.compute as pc
 
 from streaming.core.conversations import snapshot
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.looking import again_ms, wake_ms
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.stable_hash import stable_hash
 from streaming.core.times import FOREVER_MS
 from streaming.spark.columns import pack_columns, unpack_columns
+
+# In the columns of offsets: a conversation refers to no record. Higher than any offset.
+NO_OFFSET = 10**15
 
 # Three instants: `wake_ms`, by the shard's clock, at which the conversation is due, 0 for at once; `due_ms`, by the
 # brokers' clock, at which its lifetime is over or a timer is due; `again_ms`, by the shard's clock, at which what it
@@ -46,7 +50,7 @@ COLUMNS = pa.schema(
     ]
 )
 # The columns that older routers do not write. Their `wake_ms` has lifetimes and timers, too, and what they hold is due.
-_ADDED = {"lowest_incoming": FOREVER_MS, "address": 0, "is_incoming": 0, "due_ms": FOREVER_MS, "again_ms": 0}
+_ADDED = {"lowest_incoming": NO_OFFSET, "address": 0, "is_incoming": 0, "due_ms": FOREVER_MS, "again_ms": 0}
 _NONE = pa.RecordBatch.from_pylist([], COLUMNS)
 _codec = pa.Codec("zstd", 1)
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,13 +65,24 @@ class _Instants(NamedTuple):
     again_ms: int
 
 
+class Shown(NamedTuple):
+    """The part of a conversation that the views show, for the initiator and for the target.
+
+    Attributes:
+        held: The numbers of messages that are held.
+        tries_ms: The instants at which these are tried again.
+    """
+
+    held: tuple[int, int]
+    tries_ms: tuple[int | None, int | None]
+
+
 class ConversationStore:
     """The conversations of a shard.
 
     Attributes:
         taken: The conversations taken up as Python objects, by id.
-        held_before: For each of them the number of messages that each direction held when it was taken up.
-        tries_before: For each of them the instants at which these were to be tried again.
+        shown: For each of them what the views showed when it was taken up.
     """
 
     def __init__(self, stored: bytes = b"") -> None:
@@ -79,8 +94,7 @@ class ConversationStore:
         self._due: set[str] = set()
         self._looked_at: set[str] = set()
         self.taken: dict[str, Conversation] = {}
-        self.held_before: dict[str, tuple[int, int]] = {}
-        self.tries_before: dict[str, tuple[int, int]] = {}
+        self.shown: dict[str, Shown] = {}
 
     def __len__(self) -> int:
         return len(self._resting) + len(self.taken)
@@ -121,7 +135,7 @@ class ConversationStore:
             return []
         hashes = _hashes((address,) for address in sorted(wanted))
         self._take_up(pa.array(np.isin(self._numbers("address"), hashes)))
-        return [each for each in self.taken.values() if each.link is not None and each.link.address in wanted]
+        return [each for each in self.taken.values() if each.far is not None and each.far.address in wanted]
 
     def take_up(self, ids: Iterable[str]) -> None:
         """Takes up the conversations with these ids."""
@@ -169,7 +183,7 @@ class ConversationStore:
             self._take_up(pa.array(is_taken))
         left = {name: left_ms(at) for name, at in self._instants.items() if name in self.taken}
         found = [self.taken[name] for name, each in left.items() if each <= 0]
-        found.sort(key=lambda each: (left[each.conversation_id], each.lowest_offset(), each.conversation_id))
+        found.sort(key=lambda each: (left[each.conversation_id], _lowest(each, Source.MESSAGES), each.conversation_id))
         return found
 
     def _take_up(self, is_taken: pa.BooleanArray) -> None:
@@ -183,7 +197,7 @@ class ConversationStore:
             name = conversation.conversation_id
             self.taken[name] = conversation
             self._instants[name] = _Instants(wake, due, again)
-            self.held_before[name], self.tries_before[name] = held_by(conversation), _tries_of(conversation)
+            self.shown[name] = shown_of(conversation)
 
     def looked_at(self, conversation: Conversation) -> None:
         """Notes that a conversation that was due has been looked at."""
@@ -198,8 +212,7 @@ class ConversationStore:
     def add(self, conversation: Conversation) -> None:
         """Adds a new conversation."""
         self.taken[conversation.conversation_id] = conversation
-        self.held_before[conversation.conversation_id] = (0, 0)
-        self.tries_before[conversation.conversation_id] = (FOREVER_MS, FOREVER_MS)
+        self.shown[conversation.conversation_id] = Shown((0, 0), (None, None))
 
     def remove(self, conversation: Conversation) -> None:
         """Removes a conversation that was taken up."""
@@ -218,7 +231,7 @@ class ConversationStore:
             taken = [pa.array(column, field.type) for column, field in columns]
             table = pa.concat_batches([table, pa.RecordBatch.from_arrays(taken, schema=COLUMNS)])
         if not len(table):
-            return b"", (FOREVER_MS, FOREVER_MS), (FOREVER_MS, FOREVER_MS)
+            return b"", (FOREVER_MS, FOREVER_MS), (NO_OFFSET, NO_OFFSET)
         return (
             pack_columns(table, _codec),
             (
@@ -243,18 +256,20 @@ class ConversationStore:
         return numbers
 
 
-def held_by(conversation: Conversation) -> tuple[int, int]:
-    """Returns the number of messages that are held for the initiator and for the target."""
-    return len(conversation.directions[INITIATOR].waiting), len(conversation.directions[TARGET].waiting)
+def shown_of(conversation: Conversation) -> Shown:
+    """Returns what the views show of a conversation besides its own facts."""
+    to_initiator, to_target = conversation.directions
+    tries = conversation.next_try_ms(INITIATOR), conversation.next_try_ms(TARGET)
+    return Shown((len(to_initiator.waiting), len(to_target.waiting)), tries)
 
 
-def _tries_of(conversation: Conversation) -> tuple[int, int]:
-    """Returns the instants at which what waits for the initiator and for the target is tried again."""
-    return conversation.next_try_ms(INITIATOR), conversation.next_try_ms(TARGET)
+def _lowest(conversation: Conversation, source: Source) -> int:
+    found = conversation.lowest_offset(source)
+    return NO_OFFSET if found is None else found
 
 
 def _row(conversation: Conversation, wake: int, again: int) -> tuple[Any, ...]:
-    link = conversation.link
+    far = conversation.far
     held = [
         _hash((conversation.services[side],)) if conversation.directions[side].waiting else 0
         for side in (INITIATOR, TARGET)
@@ -266,12 +281,12 @@ def _row(conversation: Conversation, wake: int, again: int) -> tuple[Any, ...]:
     return (
         conversation.conversation_id.encode(),
         wake,
-        conversation.lowest_offset(),
+        _lowest(conversation, Source.MESSAGES),
         *held,
         *services,
         _encode(snapshot.take(conversation)),
-        conversation.lowest_incoming(),
-        0 if link is None or not conversation.directions[link.far_side].waiting else _hash((link.address,)),
+        _lowest(conversation, Source.INCOMING),
+        0 if far is None or not conversation.directions[far.side].waiting else _hash((far.address,)),
         int(conversation.is_incoming()),
         conversation.due_ms(),
         again,
@@ -291,7 +306,6 @@ def _hashes(names: Iterable[tuple[str, ...]]) -> npt.NDArray[np.int64]:
 def views_of(store: ConversationStore) -> Iterator[tuple[Conversation, tuple[int, int]]]:
     """Yields the conversations whose views must be written, with the numbers of messages that they held before."""
     for name, conversation in store.taken.items():
-        before = store.held_before[name]
-        is_shown = before == held_by(conversation) and store.tries_before[name] == _tries_of(conversation)
-        if conversation.is_view_stale or not is_shown:
-            yield conversation, before
+        before = store.shown[name]
+        if conversation.is_view_stale or before != shown_of(conversation):
+            yield conversation, before.held

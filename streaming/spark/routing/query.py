@@ -15,9 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql.streaming import DataStreamWriter
 
 from streaming.spark.blocks import COPY_TO_EVERY_SHARD
-from streaming.spark.routing.restoration import Restoration
-from streaming.spark.routing.run_shard import STATE_SCHEMA, run_shard
+from streaming.spark.routing.restored_file import Restoration
+from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.shard_state import STATE_SCHEMA
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
 from streaming.spark.sharded_query import PART, Content, KafkaSource, QuerySettings, WorkerReports, sharded_query

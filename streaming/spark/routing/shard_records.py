@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from confluent_kafka import murmur2
 
 from streaming.core.times import NEVER_MS
 from streaming.spark.routing.sources import RouterSource
@@ -23,6 +24,22 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     value_bytes: int
+
+
+class Partition(NamedTuple):
+    """The partition of service-messages that a shard is.
+
+    Attributes:
+        number: Its number.
+        partitions: The number of partitions.
+    """
+
+    number: int
+    partitions: int
+
+    def has(self, key: bytes) -> bool:
+        """Returns whether records with a key belong to it."""
+        return murmur2(key, self.partitions) == self.number
 
 
 def by_source(batch: pa.Table) -> list[list[Record]]:

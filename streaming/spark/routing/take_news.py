@@ -7,17 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Protocol
 
-from confluent_kafka import murmur2
-
 from streaming.core.conversations.asking import begin_question, keep_question
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
-from streaming.core.conversations.deciding import ask
 from streaming.core.conversations.looking import forget_reachable, note_reachable
 from streaming.core.conversations.questions import Missing
-from streaming.core.routing.conversation import Place
+from streaming.core.routing.conversation import Pair
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions
+from streaming.spark.routing.shard_records import Partition
 from streaming.wire.service_decisions import AnsweredReport, ConnectedReport, NeedRouteReport, News, RoleReport
 
 
@@ -57,7 +55,7 @@ def take_news(
         The routes that are to be asked for now.
     """
     if changes and context.mirrors:
-        context.mirrors.keep_only({place for place, _ in _mirrored(context.definitions)})
+        context.mirrors.keep_only({pair for pair, _ in _mirrored(context.definitions)})
     # An answer and the next need may stand in one batch. One question is enough.
     needed: dict[Missing, NeedRouteReport] = {}
     forget_reachable(away, context.now_ms, context.settings)
@@ -65,7 +63,7 @@ def take_news(
     routed = context.questions.expire(context.now_ms)
     # If there was no room for a question, it is not known which services have waited for room.
     is_all = changes.is_all or (was_full and not context.questions.is_full)
-    changed: list[Place] = []
+    changed: list[Pair] = []
     for report in news:
         if isinstance(report, NeedRouteReport):
             if context.questions.ask((report.database, report.service), context.now_ms):
@@ -76,38 +74,36 @@ def take_news(
         else:
             changed += _take_role(context, report, away)
     services = _services_at(context.definitions, [*changed, *context.mirrors.due(context.now_ms)])
-    routed.update(*[services[place] for place in changed if place in services])
+    routed.update(*[services[pair] for pair in changed if pair in services])
     store.mark(Changes(changes.services, changes.routed | routed, is_all))
     _ask_for_principals(context, store, changed, services)
     return [*needed.values()]
 
 
-def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dict[str, int]) -> list[Place]:
-    """Takes what is known about an address. Returns the places that have another principal now."""
+def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dict[str, int]) -> list[Pair]:
+    """Takes what is known about an address. Returns the pairs that have another principal now."""
     if isinstance(report, RoleReport):
         return context.mirrors.take_answer(report.broker_instance, report.address, (report.role, report.epoch))
     note_reachable(away, report.address, context.now_ms, is_connected=report.is_connected)
     return [] if report.is_connected else context.mirrors.lose(report.address)
 
 
-def _ask_for_principals(
-    context: Context, store: Store, changed: list[Place], services: Mapping[Place, set[str]]
-) -> None:
+def _ask_for_principals(context: Context, store: Store, changed: list[Pair], services: Mapping[Pair, set[str]]) -> None:
     """Asks for the principals that were lost, and again for those for which messages wait."""
-    for place in dict.fromkeys(changed):
-        if context.mirrors.principal(place) is None:
-            ask(context, place)
+    for pair in dict.fromkeys(changed):
+        if context.mirrors.principal(pair) is None:
+            context.ask(pair)
     due = context.mirrors.due(context.now_ms)
-    held = store.held_of({name for place in due for name in services.get(place, ())})
-    for place in due:
-        if not held.isdisjoint(services.get(place, ())):
-            ask(context, place)
+    held = store.held_of({name for pair in due for name in services.get(pair, ())})
+    for pair in due:
+        if not held.isdisjoint(services.get(pair, ())):
+            context.ask(pair)
         else:
-            context.mirrors.rest(place)
+            context.mirrors.rest(pair)
 
 
 def ask_for_routes(
-    context: Context, needed: Iterable[NeedRouteReport], store: Store, secret: str, place: tuple[int, int]
+    context: Context, needed: Iterable[NeedRouteReport], store: Store, secret: str, partition: Partition
 ) -> None:
     """Begins the questions of this shard, which asks for all.
 
@@ -116,7 +112,7 @@ def ask_for_routes(
         needed: The routes.
         store: The conversations, which get the new ones.
         secret: The secret of the checkpoint.
-        place: The shard's partition, and the number of partitions.
+        partition: The shard's partition.
     """
     for report in needed:
         asked = context.questions.conversation_about((report.database, report.service))
@@ -127,34 +123,34 @@ def ask_for_routes(
         if context.conversations >= context.settings.max_conversations:
             context.answer(report.database, report.service, is_error=True)
             continue
-        name = _question_id(secret, f"{report.database}\0{report.service}\0{context.now_ms}", *place)
+        name = _question_id(secret, f"{report.database}\0{report.service}\0{context.now_ms}", partition)
         store.add(begin_question(context, name, report.database, report.service, report.broker_instance))
 
 
-def _question_id(secret: str, about: str, partition: int, partitions: int) -> str:
+def _question_id(secret: str, about: str, partition: Partition) -> str:
     """Returns an identifier that only this checkpoint can know, is the same if the batch is done again, and is here."""
     for number in count():
         digest = hmac.digest(secret.encode(), f"{about}\0{number}".encode(), hashlib.sha256)
         found = str(uuid.UUID(bytes=digest[:16]))
-        if murmur2(found.encode(), partitions) == partition:
+        if partition.has(found.encode()):
             return found
     raise AssertionError  # never: `count` has no end
 
 
-def _mirrored(definitions: Definitions) -> Iterable[tuple[Place, str]]:
-    """Yields each mirrored route's place and service."""
+def _mirrored(definitions: Definitions) -> Iterable[tuple[Pair, str]]:
+    """Yields each mirrored route's pair and service."""
     for table in definitions.tables.values():
         for route in table.routes.values():
             if route.mirror_address is not None:
                 yield (route.broker_instance or "", route.address, route.mirror_address), route.service_name or ""
 
 
-def _services_at(definitions: Definitions, places: Collection[Place]) -> dict[Place, set[str]]:
-    """Returns the services that routes lead to each place."""
-    found: dict[Place, set[str]] = {}
-    if places:
-        wanted = {*places}
-        for place, service in _mirrored(definitions):
-            if place in wanted:
-                found.setdefault(place, set()).add(service)
+def _services_at(definitions: Definitions, pairs: Collection[Pair]) -> dict[Pair, set[str]]:
+    """Returns the services that routes lead to each pair."""
+    found: dict[Pair, set[str]] = {}
+    if pairs:
+        wanted = {*pairs}
+        for pair, service in _mirrored(definitions):
+            if pair in wanted:
+                found.setdefault(pair, set()).add(service)
     return found

@@ -11,7 +11,7 @@ from streaming.core.conversations.conversation import INITIATOR, TARGET, Convers
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import Clock, instant_or_none, iso_time
-from streaming.spark.routing.conversation_store import held_by
+from streaming.spark.routing.conversation_store import shown_of
 from streaming.wire.output_records import OutputRow
 from streaming.wire.service_definitions import view_of
 from streaming.wire.topics import Topics
@@ -56,13 +56,14 @@ def conversation_rows(
         clock: The shard's clock.
     """
     rows: list[OutputRow] = []
+    held_now = shown_of(conversation).held
     for side in (INITIATOR, TARGET):
         key = view_key(conversation.conversation_id, side)
         if conversation.is_view_stale and conversation.endpoints[side] is not None:
             value = _encode(_endpoint_fields(conversation, side, clock))
             rows.append((topics.service_conversations, key, value, None, partition))
         # Messages to a side are held by the endpoint of the other one.
-        sender_key, held = view_key(conversation.conversation_id, TARGET - side), held_by(conversation)[side]
+        sender_key, held = view_key(conversation.conversation_id, TARGET - side), held_now[side]
         if held:
             value = _encode(_transmission_fields(conversation, side, held, clock))
             rows.append((topics.service_transmissions, sender_key, value, None, partition))
@@ -122,12 +123,12 @@ def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dic
     }
 
 
-def _transmission_fields(conversation: Conversation, to: int, held: int, clock: Clock) -> dict[str, Any]:
+def _transmission_fields(conversation: Conversation, to: int, messages: int, clock: Clock) -> dict[str, Any]:
     """Returns a row of sys.transmission_queue: the messages of one direction that are held, and why."""
-    direction, sender = conversation.directions[to], conversation.endpoints[TARGET - to]
-    link, reason = conversation.link, direction.reason
-    if link is not None and link.far_side == to and not reason:
-        reason = f"sent to {link.address}, which has not acknowledged it yet"
+    held, sender, far = conversation.directions[to].held, conversation.endpoints[TARGET - to], conversation.far_at(to)
+    reason = "" if held is None else held.text
+    if far is not None and held is None:
+        reason = f"sent to {far.address}, which has not acknowledged it yet"
     return {
         "conversation_id": conversation.conversation_id,
         "is_initiator": to == TARGET,
@@ -135,9 +136,9 @@ def _transmission_fields(conversation: Conversation, to: int, held: int, clock: 
         "from_database": None if sender is None else sender.database,
         "to_service": conversation.services[to],
         "to_broker_instance": _far_broker_instance(conversation, to),
-        "messages": held,
-        "held_since": _time(direction.held_since_ms, clock),
-        "number": direction.number,
+        "messages": messages,
+        "held_since": _time(None if held is None else held.since_ms, clock),
+        "number": None if held is None else held.number,
         "reason": reason,
         "next_try": _time(conversation.next_try_ms(to), clock),
         "update_time": iso_time(clock.batch_ms),
@@ -148,10 +149,10 @@ def _far_broker_instance(conversation: Conversation, side: int) -> str | None:
     """Returns the broker instance that messages to a side name; None to an initiator in this instance."""
     if side == TARGET:
         return conversation.to_broker_instance
-    return (conversation.link.far_instance or None) if conversation.link is not None else None
+    return (conversation.far.broker_instance or None) if conversation.far is not None else None
 
 
-def _time(instant_ms: int, clock: Clock | None = None) -> str | None:
+def _time(instant_ms: int | None, clock: Clock | None = None) -> str | None:
     """Returns an instant of the shard's clock, without which it is one of the brokers' clock."""
-    found = instant_or_none(instant_ms)
+    found = None if instant_ms is None else instant_or_none(instant_ms)
     return None if found is None else iso_time(found if clock is None else clock.wall_ms(found))

@@ -207,9 +207,9 @@ def test_what_another_instance_has_said_after_the_end_is_refused_after_a_downtim
 
 def test_an_error_of_the_router_takes_no_number_of_the_far_side() -> None:
     _, scene = south_reads_late("MESSAGE", 29 * MINUTE)
-    link = scene.south.shard.conversation(C).link
-    assert link is not None
-    assert link.received_below == 2, "a message on its way would count as received, and nobody would hear of it"
+    far = scene.south.shard.conversation(C).far
+    assert far is not None
+    assert far.received_below == 2, "a message on its way would count as received, and nobody would hear of it"
 
 
 @pytest.mark.parametrize("is_known", [False, True])

@@ -43,6 +43,7 @@ from tests.support.conversation_scene import (
     envelope,
     open_scene,
 )
+from tests.support.held import held_since, number_of
 from tests.support.routing_scene import ELSEWHERE as NOWHERE
 from tests.support.routing_scene import FORWARDING, HERE, IN_A, IN_B, INSTANCE
 
@@ -72,7 +73,7 @@ def test_a_message_is_held_with_a_number_until_its_reason_ends(
     scene = Scene(*before)
     assert scene.send(begin=True, **fields) == (["need Stock in A"] if number == 9770 else [])
     assert scene.held() == (1, number, NUMBERS[number])
-    assert scene.direction().held_since_ms == scene.shard.clock.now_ms
+    assert held_since(scene.direction()) == scene.shard.clock.now_ms
     assert scene.shard.held == 1
     assert scene.conversation.lowest_offset() == 0
     # What follows waits behind it, even a batch later.
@@ -80,7 +81,7 @@ def test_a_message_is_held_with_a_number_until_its_reason_ends(
     assert scene.held() == (3, number, NUMBERS[number])
     assert scene.define(*after) == ["target 0 @0", "target 1 @1", "target END 2 @2"]
     assert scene.held() == (0, None, "")
-    assert scene.direction().held_since_ms == FOREVER_MS
+    assert held_since(scene.direction()) is None
     assert scene.shard.held == 0
 
 
@@ -95,7 +96,7 @@ def test_what_was_sent_to_another_instance_is_delivered_here_if_its_route_leads_
     scene = Scene(ELSEWHERE)
     assert scene.send(begin=True) == ["to tcp://elsewhere:1 target 0 @0 (0, 0)"]
     assert scene.define(NO_ELSEWHERE) == ["target 0 @0"]
-    assert scene.conversation.link is None
+    assert scene.conversation.far is None
 
 
 def test_a_message_goes_at_the_instant_at_which_the_route_in_its_way_expires() -> None:
@@ -110,12 +111,12 @@ def test_a_message_goes_at_the_instant_at_which_the_route_in_its_way_expires() -
 def test_the_reason_changes_with_the_definitions() -> None:
     scene = Scene(*NO_WAY)
     scene.send(begin=True)
-    since_ms = scene.direction().held_since_ms
+    since_ms = held_since(scene.direction())
     scene.define(A_OFF)
     assert scene.held()[1] == 9791
     scene.define(A_ON)
     assert scene.held()[1] == 9750
-    assert scene.direction().held_since_ms == since_ms
+    assert held_since(scene.direction()) == since_ms
 
 
 def test_a_conversation_stays_with_the_database_of_its_first_delivery() -> None:
@@ -280,7 +281,7 @@ def test_messages_do_not_go_to_a_later_service_of_the_same_name() -> None:
     again = NO_STOCK, CreateService("B", STOCK, "another queue")
     scene.batch(envelope(), envelope(conversation_id="d"), commands=again)
     assert scene.held()[:2] == (0, None)
-    assert scene.shard.conversation("d").directions[TARGET].number == 9796
+    assert number_of(scene.shard.conversation("d").directions[TARGET]) == 9796
     assert {each.queue for each in scene.deliveries.values()} == {"stock", "orders"}
     assert scene.wait(MINUTE) == ["initiator ERROR 0: -8470", "dead @4"]
 

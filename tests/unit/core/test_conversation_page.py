@@ -12,6 +12,7 @@ from tests.support.conversation_scene import (
     envelope,
     open_scene,
 )
+from tests.support.held import held_since
 from tests.support.instances_scene import IN_SOUTH, NORTH, SOUTH, STOCK, WEST, C, got
 from tests.support.instances_scene import Scene as Instances
 
@@ -62,16 +63,16 @@ def test_what_is_held_is_held_since_the_first_of_it() -> None:
     scene = open_scene()
     scene.define(OFF)
     scene.send()
-    since_ms = scene.direction().held_since_ms
+    since_ms = held_since(scene.direction())
     assert since_ms == scene.shard.clock.now_ms
     scene.wait(10_000)
     scene.send()
     scene.retry()
-    assert scene.direction().held_since_ms == since_ms
+    assert held_since(scene.direction()) == since_ms
     scene.define(ON)
     scene.define(OFF)
     scene.send()
-    assert scene.direction().held_since_ms == scene.shard.clock.now_ms
+    assert held_since(scene.direction()) == scene.shard.clock.now_ms
 
 
 def test_a_conversation_within_the_instance_does_not_move_to_another() -> None:
@@ -80,7 +81,7 @@ def test_a_conversation_within_the_instance_does_not_move_to_another() -> None:
     assert scene.send() == []
     reason = "its route leads to tcp://elsewhere:1, but the conversation's far endpoint is in this instance"
     assert scene.held() == (1, None, reason)
-    assert scene.conversation.link is None
+    assert scene.conversation.far is None
     assert scene.define(NO_ELSEWHERE) == ["target 1 @2"]
 
 

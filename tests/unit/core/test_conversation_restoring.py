@@ -7,11 +7,12 @@ import msgspec
 import pyarrow as pa
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.restoring import GENERATION_BITS, REASON, Suspect, end_suspect
+from streaming.core.conversations.suspects import GENERATION_BITS, REASON, Suspect, end_suspect
 from streaming.core.routing.conversation import Instance
 from streaming.spark.blocks import RECORDS
-from streaming.spark.routing.run_shard import RestoredShard, run_shard
+from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
+from streaming.spark.routing.shard_state import RestoredShard
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
 from streaming.wire.service_decisions import decode_decisions

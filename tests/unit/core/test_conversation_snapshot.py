@@ -8,9 +8,24 @@ from typing import Any
 import pytest
 
 from streaming.core.conversations import snapshot
-from streaming.core.conversations.conversation import Ahead, Conversation, Direction, Endpoint, Item, Link
+from streaming.core.conversations.conversation import (
+    Ahead,
+    Conversation,
+    Direction,
+    Endpoint,
+    FarEndpoint,
+    Held,
+    Item,
+    Returned,
+    Sent,
+    Unrouted,
+    Why,
+)
+from streaming.core.conversations.delivering import RETURN_AWAITED
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.conversations.holding import LET_GO
 from streaming.core.conversations.kinds import Kind
+from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
 from streaming.core.routing import snapshot as definitions_snapshot
 from streaming.core.routing.databases import Changes, Database
 from streaming.core.routing.definitions import Definitions
@@ -39,7 +54,8 @@ ITEMS = [
     Item(10, Kind.ERROR, -1, 0, ""),
 ]
 NOT_STORED = {"is_view_stale", "owes_acknowledgement"}
-FULL = Direction(12, 3, 4, 2, deque(ITEMS), 5_000, 9750, "no route matches", 30_000, 9, 4_000)
+HELD = Held(Why.FAILED, 5_000, 9750, "no topic", 30_000)
+FULL = Direction(12, 3, deque(ITEMS), HELD, 4, 2, Returned(9, 4_000))
 EMPTY = Direction()
 WHOLE = Conversation(
     "c",
@@ -49,26 +65,29 @@ WHOLE = Conversation(
     [FULL, Direction(5, 5)],
     99,
     60_000,
+    False,
     70_000,
     80_000,
-    Link(
+    FarEndpoint(
         0,
         "far instance",
         "tcp://far:1",
-        3,
+        ["tcp://a:1"],
+        Sent(3, 5_000),
         4,
-        5,
-        5_000,
-        6_000,
         4_500,
+        6_000,
         7,
         4_600,
-        8,
         True,
+        5,
+        8,
         {9: Ahead(Kind.END, 8, 7_000)},
-        ["tcp://a:1"],
     ),
 )
+
+
+LOCAL = replace(WHOLE, far=None)
 
 
 def again(conversation: Conversation) -> Conversation:
@@ -82,11 +101,13 @@ def again(conversation: Conversation) -> Conversation:
         WHOLE,
         replace(WHOLE, endpoints=[WHOLE.endpoints[0], None]),
         replace(WHOLE, to_broker_instance=None, ends_ms=FOREVER_MS, closed_ms=FOREVER_MS),
-        replace(WHOLE, directions=[EMPTY, EMPTY]),
-        replace(WHOLE, link=None),
-        replace(WHOLE, link=Link(1)),
-        *[replace(WHOLE, directions=[EMPTY, replace(FULL, waiting=deque(ITEMS[n:]))]) for n in range(len(ITEMS) + 1)],
-        *[replace(WHOLE, directions=[EMPTY, replace(FULL, waiting=deque([item]))]) for item in ITEMS],
+        replace(WHOLE, ends_ms=FOREVER_MS, is_lifetime_over=True),
+        replace(LOCAL, directions=[EMPTY, EMPTY]),
+        LOCAL,
+        replace(WHOLE, far=FarEndpoint(1)),
+        *[replace(WHOLE, far=FarEndpoint(0, sending=each)) for each in (Unrouted(), Unrouted(5))],
+        *[replace(LOCAL, directions=[EMPTY, replace(FULL, waiting=deque(ITEMS[n:]))]) for n in range(len(ITEMS) + 1)],
+        *[replace(LOCAL, directions=[EMPTY, replace(FULL, waiting=deque([item]))]) for item in ITEMS],
         *[
             replace(WHOLE, endpoints=[Endpoint(state, "A", 0, "g"), None])
             for state in State
@@ -99,10 +120,12 @@ def test_a_snapshot_has_everything(conversation: Conversation) -> None:
 
 
 def test_every_field_is_different_from_its_default_in_the_test() -> None:
-    for whole in (FULL, WHOLE.endpoints[0], WHOLE, WHOLE.link):
+    for whole in (FULL, WHOLE.endpoints[0], WHOLE, WHOLE.far):
         assert whole is not None
         for field in fields(whole):
-            assert field.name in NOT_STORED or getattr(whole, field.name) != field.default, field.name
+            # A lifetime that is over has no end.
+            is_varied = field.name not in NOT_STORED | {"is_lifetime_over"}
+            assert not is_varied or getattr(whole, field.name) != field.default, field.name
 
 
 def test_the_view_is_not_stored() -> None:
@@ -113,25 +136,61 @@ def test_a_snapshot_of_the_first_routers_knows_no_last_statement() -> None:
     taken = snapshot.take(WHOLE)
     taken.remove(WHOLE.spoken_ms)
     taken.pop()
-    assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS, link=None)
+    assert snapshot.restore(taken) == replace(WHOLE, spoken_ms=NEVER_MS, far=None)
 
 
 def test_of_an_older_link_it_is_not_known_what_was_not_stored_then() -> None:
     taken = snapshot.take(WHOLE)
-    assert WHOLE.link is not None
-    expected = WHOLE.link
+    assert WHOLE.far is not None
+    expected = WHOLE.far
     changes: list[dict[str, Any]] = [
         {"received_below": 5},  # the next number of the own endpoint
         {"returned": []},
         {"repeats_below": 0},
-        {"quiet_ms": FOREVER_MS},
-        {"window": 0},
-        {"sent_ms": NEVER_MS},
+        {"silent_ms": None},
+        {"window": None},
+        {"sent_ms": None},
     ]
     for older in changes:
         taken[-1].pop()
         expected = replace(expected, **older)
-        assert snapshot.restore(taken).link == expected
+        assert snapshot.restore(taken).far == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "retry_ms", "why"),
+    [
+        ("no topic", 30_000, Why.FAILED),
+        (LET_GO, 0, Why.LET_GO),
+        (RETURN_AWAITED, 0, Why.RETURN_AWAITED),
+        (f"500 {ON_THEIR_WAY}", 0, Why.ON_THEIR_WAY),
+        (SENT_AGAIN, 0, Why.SENT_AGAIN),
+        ("no route matches", 0, Why.UNDECIDED),
+    ],
+)
+def test_older_routers_have_stored_why_messages_are_held_as_a_sentence(text: str, retry_ms: int, why: Why) -> None:
+    taken = snapshot.take(LOCAL)
+    next_sequence, due_sequence, round_, dropped_below, *_, sequences, offsets, others = taken[10]
+    older = [5_000, None, text, retry_ms]
+    for later in ([], [0, FOREVER_MS]):
+        taken[10] = [next_sequence, due_sequence, round_, dropped_below, *older, *later, sequences, offsets, others]
+        direction = snapshot.restore(taken).directions[0]
+        assert direction.held == Held(why, 5_000, None, text, retry_ms or None)
+        assert direction.returned is None
+    older = [FOREVER_MS, None, "", 0]
+    taken[10] = [next_sequence, due_sequence, round_, dropped_below, *older, *later, sequences, offsets, others]
+    assert snapshot.restore(taken).directions[0].held is None
+
+
+def test_older_routers_have_stored_instants_that_there_are_none_of() -> None:
+    taken = snapshot.take(WHOLE)
+    for index, never in ((5, FOREVER_MS), (9, NEVER_MS), (11, FOREVER_MS)):
+        taken[-1][index] = never
+    far = snapshot.restore(taken).far
+    assert WHOLE.far is not None
+    assert far == replace(WHOLE.far, sending=Sent(3), sent_ms=None, silent_ms=None)
+    taken[5] = NEVER_MS
+    assert (snapshot.restore(taken).is_lifetime_over, snapshot.restore(taken).ends_ms) == (True, FOREVER_MS)
 
 
 def test_of_an_older_endpoint_the_broker_instance_is_not_known() -> None:
@@ -141,17 +200,17 @@ def test_of_an_older_endpoint_the_broker_instance_is_not_known() -> None:
 
 
 def test_a_direction_in_which_nothing_went_wrong_is_one_number() -> None:
-    assert snapshot.take(replace(WHOLE, directions=[Direction(5, 5), EMPTY], link=None))[-2:] == [5, 0]
+    assert snapshot.take(replace(WHOLE, directions=[Direction(5, 5), EMPTY], far=None))[-2:] == [5, 0]
 
 
 def test_a_direction_that_dropped_messages_is_stored_whole() -> None:
-    for direction in (Direction(5, 5, 1, 5), Direction(5, 5, 2), Direction(5, 4, 2)):
+    for direction in (Direction(5, 5, dropped_below=5), Direction(5, 5, round=2), Direction(5, 4, round=2)):
         assert again(replace(WHOLE, directions=[direction, EMPTY])).directions[0] == direction
 
 
 def test_a_held_message_takes_few_values() -> None:
     items = deque(Item(number, Kind.MESSAGE, 10**9 + number) for number in range(1_000))
-    taken = snapshot.take(replace(WHOLE, directions=[Direction(1_000, waiting=items), EMPTY], link=None))[-2]
+    taken = snapshot.take(replace(WHOLE, directions=[Direction(1_000, waiting=items), EMPTY], far=None))[-2]
     assert taken[-3:] == [[0, *[1] * 999], [10**9, *[1] * 999], []]
 
 

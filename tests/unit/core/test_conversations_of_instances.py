@@ -13,6 +13,7 @@ from streaming.wire.service_commands import (
     DropRoute,
     DropService,
 )
+from tests.support.held import number_of, text_of
 from tests.support.instances_scene import (
     IN_NORTH,
     IN_SOUTH,
@@ -110,7 +111,7 @@ def test_at_most_so_many_are_on_their_way() -> None:
     for _ in range(3):
         scene.say()
     assert got(scene.south) == ["0", "1"]
-    assert scene.north.shard.conversation(C).directions[1].reason
+    assert text_of(scene.north.shard.conversation(C).directions[1])
     scene.cut()
     scene.go_on(4_000)
     assert got(scene.south) == ["0", "1", "2", "3"]
@@ -123,7 +124,7 @@ def test_a_message_ahead_of_sequence_waits_for_10_s(scene: Scene) -> None:
     scene.cut()
     scene.say()
     assert got(scene.south) == ["0"]
-    assert len(scene.south.shard.conversation(C).link.ahead) == 1  # type: ignore[union-attr]
+    assert len(scene.south.shard.conversation(C).far.ahead) == 1  # type: ignore[union-attr]
     scene.cut((NORTH, SOUTH))
     scene.go_on(10_000)
     assert not scene.south.shard.conversation(C).references()
@@ -221,7 +222,7 @@ def test_an_expired_route_in_use_holds_and_one_that_is_revived_lets_go(scene: Sc
     scene.say(begin=True)
     scene.go_on(60_000)
     scene.say()
-    assert (got(scene.south), scene.north.shard.conversation(C).directions[1].number) == (["0"], 9750)
+    assert (got(scene.south), number_of(scene.north.shard.conversation(C).directions[1])) == (["0"], 9750)
     scene.define(scene.north, AlterRoute("N", "to Stock", lifetime_s=60))
     assert got(scene.south) == ["0", "1"]
 

@@ -18,6 +18,7 @@ from streaming.core.routing.routing_table import BROKER_CONFIGURATION, ROUTERS_S
 from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, CreateService, DropRoute, DropService
+from tests.support.held import number_of, text_of
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, WEST, Scene, from_north, to
 
 ASKED = "http://schemas.microsoft.com/SQL/ServiceBroker/BrokerConfigurationNotice/MissingRoute"
@@ -68,7 +69,7 @@ def test_a_service_for_whose_question_there_was_no_room_is_asked_for_as_soon_as_
 
 def held(scene: Scene, name: str = "c") -> tuple[int | None, str]:
     direction = scene.north.shard.conversation(name).directions[1]
-    return direction.number, direction.reason
+    return number_of(direction), text_of(direction)
 
 
 def stock_of(scene: Scene) -> list[str]:

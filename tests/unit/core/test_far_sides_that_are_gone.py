@@ -291,7 +291,7 @@ def test_another_broker_instance_of_a_database_ends_its_conversations_on_both_si
     # A conversation that begins after the change has the new identity.
     scene.north.say(Envelope("MESSAGE", "d", True, ORDERS, "N", STOCK, begin=True))
     scene.go_on()
-    assert scene.north.shard.conversation("d").link.far_instance == (IN_SOUTH if is_north else OTHER)  # type: ignore[union-attr]
+    assert scene.north.shard.conversation("d").far.broker_instance == (IN_SOUTH if is_north else OTHER)  # type: ignore[union-attr]
 
 
 def test_a_database_that_is_away_and_comes_back_is_the_same(scene: Scene) -> None:

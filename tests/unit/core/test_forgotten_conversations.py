@@ -8,7 +8,7 @@ from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.decisions import Decision, Deliver
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.looking import look, wake_ms
-from streaming.core.conversations.restoring import GENERATION_BITS, Suspect, end_suspect
+from streaming.core.conversations.suspects import GENERATION_BITS, Suspect, end_suspect
 from streaming.core.times import NEVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import DropRoute

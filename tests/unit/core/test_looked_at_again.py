@@ -6,6 +6,7 @@ from streaming.core.conversations.looking import again_ms
 from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, DropRoute
+from tests.support.held import number_of
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, forwarding, got, to
 
 FORWARDING_OFF = 9792
@@ -23,7 +24,7 @@ def test_a_message_goes_after_forwarding_was_switched_on_at_a_restart() -> None:
     scene = comes_back()
     scene.say(begin=True)
     scene.go_on(60_000)
-    assert scene.north.shard.conversation(C).directions[1].number == FORWARDING_OFF
+    assert number_of(scene.north.shard.conversation(C).directions[1]) == FORWARDING_OFF
     forwarding(scene.north)
     scene.go_on(9_999)
     assert got(scene.south) == []

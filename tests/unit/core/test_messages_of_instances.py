@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from streaming.core.conversations.context import Context
+from streaming.core.conversations.conversation import Sent
+from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import SENT_AGAIN, drop_to_far
-from streaming.core.times import FOREVER_MS
+from streaming.core.conversations.step import Step
+from streaming.core.conversations.transmitting import SENT_AGAIN
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
     AlterDatabase,
@@ -18,6 +20,7 @@ from streaming.wire.service_commands import (
     DropRoute,
     DropService,
 )
+from tests.support.held import text_of
 from tests.support.instances_scene import (
     IN_SOUTH,
     IN_WEST,
@@ -140,7 +143,7 @@ def test_what_is_ahead_waits_once_and_only_if_there_is_room() -> None:
     receive(scene.south, from_north("MESSAGE", 2), from_north("MESSAGE", 2), from_north("MESSAGE", 5))
     assert scene.south.drops == {11218: 1, 11217: 1}
     conversation = scene.south.shard.conversation(C)
-    assert (conversation.references(), conversation.lowest_incoming()) == (1, 1)
+    assert (conversation.references(), conversation.lowest_offset(Source.INCOMING)) == (1, 1)
 
 
 def test_what_waits_of_other_instances_gets_half_of_the_room() -> None:
@@ -169,9 +172,9 @@ def test_nothing_is_taken_after_the_end(scene: Scene) -> None:
     scene.say(begin=True)
     receive(scene.south, from_north("MESSAGE", 2), from_north("END", 1))
     assert got(scene.south) == ["0", "END"]
-    link = scene.south.shard.conversation(C).link
-    assert link is not None
-    assert link.received_below == 3, "what is refused is acknowledged, too"
+    far = scene.south.shard.conversation(C).far
+    assert far is not None
+    assert far.received_below == 3, "what is refused is acknowledged, too"
     assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
 
 
@@ -195,9 +198,9 @@ def test_what_was_acknowledged_elsewhere_does_not_keep_a_closed_endpoint_waiting
     scene.say("END", by_target=True)
     receive(scene.south, from_north("MESSAGE", 5, first_unacknowledged=5))
     assert [*scene.south.dead_letters.values()] == ["the receiving endpoint has been closed"]
-    link = scene.south.shard.conversation(C).link
-    assert link is not None
-    assert link.received_below == 6
+    far = scene.south.shard.conversation(C).far
+    assert far is not None
+    assert far.received_below == 6
     assert scene.states()[1] == "CD", "an Error would follow the END"
 
 
@@ -231,7 +234,7 @@ def test_what_is_returned_keeps_its_place_although_the_endpoint_has_failed(scene
     scene.south.shard.settings = ConversationSettings()
     assert state(scene.south, 1) == "ER"
     assert scene.south.shard.conversation(C).directions[1].waiting
-    assert scene.south.shard.conversation(C).lowest_incoming() == FOREVER_MS
+    assert scene.south.shard.conversation(C).lowest_offset(Source.INCOMING) is None
     receive(scene.south, from_north("MESSAGE", 1), from_north("MESSAGE", 2))
     scene.south.missing = set()
     scene.go_on(30_000)
@@ -245,7 +248,7 @@ def test_what_the_transport_returns_is_accepted_and_later_messages_wait(scene: S
     scene.say()
     conversation = scene.south.shard.conversation(C)
     assert conversation.directions[1].waiting
-    assert conversation.lowest_incoming() < FOREVER_MS
+    assert conversation.lowest_offset(Source.INCOMING) is not None
     scene.south.missing = set()
     scene.go_on(30_000)
     scene.go_on(30_000)
@@ -286,7 +289,7 @@ def test_an_end_before_anything_was_sent_needs_no_far_side() -> None:
         scene.north.retry(name)
     scene.define(scene.north, to(STOCK, SOUTH, "N"))
     assert [delivery.conversation_id for delivery, _ in scene.south.delivered] == ["first"]
-    assert (scene.states(), scene.north.shard.conversation(C).link) == (("CD", "ABSENT"), None)
+    assert (scene.states(), scene.north.shard.conversation(C).far) == (("CD", "ABSENT"), None)
 
 
 def test_a_conversation_is_sent_again_as_soon_as_its_instance_can_be_reached_or_somebody_asks(scene: Scene) -> None:
@@ -344,14 +347,14 @@ def test_of_what_is_late_only_the_first_is_repeated_until_it_is_acknowledged(sce
     scene.go_on(4_000)
     scene.say()
     assert scene.network.counts["sent"] == sent + 1, "the others are not repeated, and a later one waits"
-    assert scene.north.shard.conversation(C).directions[1].reason == SENT_AGAIN
+    assert text_of(scene.north.shard.conversation(C).directions[1]) == SENT_AGAIN
     scene.cut()
     scene.go_on(8_000)
     scene.go_on()
     assert got(scene.south) == [str(number) for number in range(8)]
     assert scene.network.counts["sent"] - scene.network.counts["lost"] < 2 * 8 + 8, "messages, acknowledgements"
     conversation = scene.north.shard.conversation(C)
-    assert (conversation.references(), conversation.directions[1].reason) == (0, "")
+    assert (conversation.references(), text_of(conversation.directions[1])) == (0, "")
 
 
 def test_what_was_dropped_is_held_no_longer(scene: Scene) -> None:
@@ -361,13 +364,13 @@ def test_what_was_dropped_is_held_no_longer(scene: Scene) -> None:
     scene.say()
     shard = scene.north.shard
     conversation = shard.conversation(C)
-    direction, link = conversation.directions[1], conversation.link
-    assert link is not None
-    assert (direction.reason, len(direction.waiting)) == (SENT_AGAIN, 2)
+    direction, far = conversation.directions[1], conversation.far
+    assert far is not None
+    assert (text_of(direction), len(direction.waiting)) == (SENT_AGAIN, 2)
     now_ms = shard.clock.now_ms
     context = Context(shard.definitions, shard.instance, shard.settings, now_ms, now_ms, shard.held, 1, 0)
-    drop_to_far(context, conversation, link, None, is_sent_kept=True)
-    assert (direction.reason, len(direction.waiting)) == ("", 1)
+    Step(context, conversation).drop_to_far(far, None, is_sent_kept=True)
+    assert (text_of(direction), len(direction.waiting)) == ("", 1)
 
 
 def test_after_the_first_repeat_no_more_go_than_twice_as_many_as_are_acknowledged() -> None:
@@ -377,17 +380,18 @@ def test_after_the_first_repeat_no_more_go_than_twice_as_many_as_are_acknowledge
     for _ in range(11):
         scene.say()
     scene.go_on(4_000)
-    link = scene.north.shard.conversation(C).link
-    assert link is not None
-    windows = [link.window]
+    far = scene.north.shard.conversation(C).far
+    assert far is not None
+    windows = [far.window]
     for received in (1, 3, 7):
         fields = {"from_broker_instance": IN_SOUTH, "receive_sequence_number": received}
         receive(scene.north, Envelope("ACK", C, False, STOCK, "S", ORDERS, **fields))  # type: ignore[arg-type]
-        link = scene.north.shard.conversation(C).link
-        assert link is not None
-        windows.append(link.window)
-        assert link.next_sequence - received <= (link.window or 5)
-    assert windows == [1, 2, 4, 0]
+        far = scene.north.shard.conversation(C).far
+        assert far is not None
+        windows.append(far.window)
+        if isinstance(far.sending, Sent):
+            assert far.sending.next_sequence - received <= (far.window or 5)
+    assert windows == [1, 2, 4, None]
 
 
 def test_what_a_program_of_the_far_side_says_counts_as_spoken_and_a_repeat_does_not() -> None:

@@ -5,9 +5,9 @@ import pytest
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.explanation import NUMBERS
-from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import CreateRoute, CreateService, DropRoute
+from tests.support.held import number_of, text_of
 from tests.support.instances_scene import NORTH, ORDERS, SOUTH, STOCK, C, Scene, forwarding, got, to
 from tests.support.routing_scene import FORWARDING, HERE, HOST_1, MSDB, decide, explain, incoming, own, route
 from tests.support.routing_scene import STOCK as SERVICE
@@ -40,7 +40,7 @@ def conversation(scene: Scene, name: str = C) -> Conversation:
 def held(scene: Scene) -> tuple[int | None, str]:
     direction = conversation(scene).directions[TARGET]
     assert direction.waiting
-    return direction.number, direction.reason
+    return number_of(direction), text_of(direction)
 
 
 def wait(scene: Scene, seconds: int) -> None:
@@ -72,7 +72,7 @@ def test_what_has_come_back_is_tried_again_from_time_to_time_with_one_message() 
     for _ in range(4):
         scene.say()
     assert scene.network.counts["sent"] == 1
-    assert conversation(scene).next_try_ms(INITIATOR) == FOREVER_MS
+    assert conversation(scene).next_try_ms(INITIATOR) is None
     wait(scene, 63)
     assert (scene.network.counts["sent"], conversation(scene).next_try_ms(TARGET)) == (1, 1_064_000)
     wait(scene, 180)
@@ -107,7 +107,7 @@ def test_of_equal_routes_the_one_that_does_not_lead_back_is_used() -> None:
     scene.go_on()
     delivered = [(each.conversation_id, each.sequence) for each, _ in scene.south.delivered]
     assert sorted(delivered) == sorted((name, number) for name in names for number in range(2))
-    came_back = [name for name in names if conversation(scene, name).link.returned == [ALIAS]]  # type: ignore[union-attr]
+    came_back = [name for name in names if conversation(scene, name).far.returned == [ALIAS]]  # type: ignore[union-attr]
     assert 0 < len(came_back) < len(names)
     sent = scene.network.counts["sent"]
     for name in names:
@@ -123,7 +123,7 @@ def test_an_answer_that_comes_back_is_held_with_the_reason() -> None:
     scene.say(begin=True)
     scene.say(by_target=True)
     direction = scene.south.shard.conversation(C).directions[0]
-    assert (direction.number, direction.reason) == (11285, HELD + OF_SOUTH)
+    assert (number_of(direction), text_of(direction)) == (11285, HELD + OF_SOUTH)
     scene.define(scene.south, DropRoute("S", f"to {ORDERS}"), to(ORDERS, NORTH, "S"))
     assert got(scene.north) == ["0"]
 

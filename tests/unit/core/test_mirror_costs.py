@@ -6,8 +6,7 @@ import pytest
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
-from streaming.core.conversations.deciding import ask
-from streaming.core.conversations.mirrors import ASK_AGAIN_MS, Mirrors, Place
+from streaming.core.conversations.mirrors import ASK_AGAIN_MS, Mirrors, Pair
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions
@@ -46,15 +45,15 @@ def mirrored(number: int) -> Definitions:
     return scene(*routes)
 
 
-def places(number: int) -> list[Place]:
+def pairs(number: int) -> list[Pair]:
     return [(f"i{n}", HOST_1, HOST_2) for n in range(number)]
 
 
 def cycle_calls(definitions: Definitions, number: int, news: list[News]) -> int:
     """Returns the calls with which a shard takes news and asks for all principals again."""
     mirrors = Mirrors()
-    for place in places(number):
-        assert mirrors.principal(place) is None
+    for pair in pairs(number):
+        assert mirrors.principal(pair) is None
     context = Context(definitions, INSTANCE, ConversationSettings(), ASK_AGAIN_MS, 0, 0, 0, 0, mirrors=mirrors)
     calls = calls_of(lambda: take_news(context, news, {}, Store(), Changes()))
     assert len(context.decisions) == number
@@ -66,21 +65,21 @@ def test_the_cost_of_principals_that_are_asked_for_again_grows_with_their_number
     calls = {}
     for number in (FEW, MANY):
         definitions = mirrored(number)
-        news: list[News] = [RoleReport(instance, address) for instance, *both in places(number) for address in both]
+        news: list[News] = [RoleReport(instance, address) for instance, *both in pairs(number) for address in both]
         if lost:
             news = [ConnectedReport(address, is_connected=False) for address in (HOST_1, HOST_2)]
         calls[number] = cycle_calls(definitions, number, news)
     assert calls[MANY] < MOST_TIMES * calls[FEW]
 
 
-def test_a_place_that_is_forgotten_and_used_again_is_known_by_both_of_its_addresses() -> None:
+def test_a_pair_that_is_forgotten_and_used_again_is_known_by_both_of_its_addresses() -> None:
     mirrors = Mirrors()
-    [place, other] = places(2)
+    [pair, other] = pairs(2)
     context = Context(Definitions(), INSTANCE, ConversationSettings(), ASK_AGAIN_MS, 0, 0, 0, 0, mirrors=mirrors)
-    for each in (place, other):
-        ask(context, each)
+    for each in (pair, other):
+        context.ask(each)
     mirrors.keep_only({other})
-    assert mirrors.take_answer(place[0], HOST_1, ("PRINCIPAL", 1)) == []
-    assert mirrors.principal(place) is None
-    assert mirrors.take_answer(place[0], HOST_2, ("PRINCIPAL", 1)) == [place]
-    assert mirrors.lose(HOST_2) == [place]
+    assert mirrors.take_answer(pair[0], HOST_1, ("PRINCIPAL", 1)) == []
+    assert mirrors.principal(pair) is None
+    assert mirrors.take_answer(pair[0], HOST_2, ("PRINCIPAL", 1)) == [pair]
+    assert mirrors.lose(HOST_2) == [pair]

@@ -7,6 +7,7 @@ from streaming.core.conversations.mirrors import Mirrors
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute
 from streaming.wire.service_definitions import decode_role
+from tests.support.held import text_of
 from tests.support.instances_scene import (
     IN_NORTH,
     IN_SOUTH,
@@ -60,7 +61,7 @@ def role(scene: Scene, site: Site, name: str) -> None:
 
 
 def reason(scene: Scene) -> str:
-    return scene.north.shard.conversation(C).directions[1].reason
+    return text_of(scene.north.shard.conversation(C).directions[1])
 
 
 def test_both_are_asked_before_the_first_use_and_messages_go_to_the_principal() -> None:
@@ -393,7 +394,7 @@ def test_nobody_is_asked_any_more_once_nothing_waits() -> None:
     assert scene.north.asked == asked
 
 
-def test_places_that_no_route_names_are_forgotten() -> None:
+def test_pairs_that_no_route_names_are_forgotten() -> None:
     scene = mirrored()
     scene.say(begin=True)
     assert [each[0] for each in scene.north.shard.mirrors.snapshot()] == [PLACE]

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
-from streaming.core.routing.conversation import Conversation, Instance, Question
+from streaming.core.routing.conversation import Instance, Question, RoutedMessage
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import MAX_PASSED_OVER, NUMBERS, Step
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION
@@ -33,7 +33,7 @@ NOT_ASKED = f"no route for {BROKER_CONFIGURATION}"
 
 def told(
     definitions: Definitions,
-    conversation: Conversation,
+    conversation: RoutedMessage,
     at: Instance = INSTANCE,
     question: Question = Question.NOT_ASKED,
     *,
@@ -44,7 +44,7 @@ def told(
     return [(step.title, step.text.partition(",")[0] if step.title == "table" else step.text) for step in steps]
 
 
-def step(definitions: Definitions, conversation: Conversation, title: str) -> Step:
+def step(definitions: Definitions, conversation: RoutedMessage, title: str) -> Step:
     """Returns the first step with a title."""
     _, steps = explain(definitions, conversation)
     return next(each for each in steps if each.title == title)
@@ -245,7 +245,7 @@ ANY = route("any", None, HOST_1)
         ),
     ],
 )
-def test_rule_4_is_explained(conversation: Conversation, question: Question, is_literal: bool, text: str) -> None:
+def test_rule_4_is_explained(conversation: RoutedMessage, question: Question, is_literal: bool, text: str) -> None:
     asked = route("asked", BROKER_CONFIGURATION, instance=IN_B)
 
     assert ("rule 4", text) in told(scene(asked, ANY), conversation, question=question, is_literal=is_literal)

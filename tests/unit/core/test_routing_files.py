@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.routing.conversation import Conversation
+from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.wire.decoding import InvalidRecordError, decode_json
@@ -142,8 +142,8 @@ def test_a_case_gives_the_core_its_conversation() -> None:
         {"name": "reply", "conversation": INCOMING | {"is_initiator": False}, "at": "2026-01-01T13:00:00+01:00"},
     )
 
-    assert first.conversation.conversation() == Conversation("c", STOCK, None, True, "A")
-    assert second.conversation.conversation() == Conversation("c", STOCK, IN_B, False, None)
+    assert first.conversation.conversation() == RoutedMessage("c", STOCK, None, True, "A")
+    assert second.conversation.conversation() == RoutedMessage("c", STOCK, IN_B, False, None)
     assert first.at_ms(7) == 7
     assert second.at_ms(7) == 1_767_268_800_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
-from streaming.core.routing.conversation import Conversation, Outcome, Question
+from streaming.core.routing.conversation import Outcome, Question, RoutedMessage
 from streaming.core.routing.definitions import MSDB
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route
 from tests.support.routing_scene import (
@@ -31,7 +31,7 @@ ANY = route("any", None, HOST_3)
 ASKED = route("asked", BROKER_CONFIGURATION)
 
 
-def found(*routes: Route, conversation: Conversation) -> tuple[int | None, str | None]:
+def found(*routes: Route, conversation: RoutedMessage) -> tuple[int | None, str | None]:
     """Returns the rule that decides and the route that is chosen, for an own message."""
     decision = decide(scene(*routes), conversation)
     return decision.rule, decision.route

@@ -1,11 +1,11 @@
-"""Routing tables and places: R1, messages that come back, replies of targets, R7, and step 3 of a routing decision."""
+"""Routing tables and pairs: R1, messages that come back, replies of targets, R7, and step 3 of a routing decision."""
 
 from collections import Counter
 
 import pytest
 
 from streaming.core.routing.addresses import TRANSPORT
-from streaming.core.routing.conversation import Conversation, Decision, Instance, Outcome, Place
+from streaming.core.routing.conversation import Decision, Instance, Outcome, Pair, RoutedMessage
 from streaming.core.routing.databases import MIRROR
 from streaming.core.routing.definitions import MSDB
 from streaming.core.routing.resolving import resolve
@@ -116,12 +116,12 @@ def mirrored(address: str, mirror: str, database: str = A) -> Route:
     return route("r", STOCK, address, instance=IN_B, mirror=mirror, database=database)
 
 
-def to_principal(route: Route, conversation: Conversation, principal: str | None) -> Decision:
+def to_principal(route: Route, conversation: RoutedMessage, principal: str | None) -> Decision:
     definitions = scene(route, MSDB_LOCAL, service(B))
-    asked: list[Place] = []
+    asked: list[Pair] = []
 
-    def principal_of(place: Place) -> str | None:
-        asked.append(place)
+    def principal_of(pair: Pair) -> str | None:
+        asked.append(pair)
         return principal
 
     decision = resolve(definitions, FORWARDING, conversation, principal_of=principal_of)
@@ -149,7 +149,7 @@ def test_a_message_to_a_principal_that_is_this_instance_comes_back() -> None:
 
 
 @pytest.mark.parametrize(("conversation", "outcome"), [(own(), Outcome.DELAYED), (incoming(), Outcome.DROPPED)])
-def test_without_a_principal_a_message_has_no_destination(conversation: Conversation, outcome: Outcome) -> None:
+def test_without_a_principal_a_message_has_no_destination(conversation: RoutedMessage, outcome: Outcome) -> None:
     table = A if conversation.from_database else MSDB
     decision = to_principal(mirrored(HOST_1, HERE, table), conversation, None)
     assert (decision.outcome, decision.address, decision.number) == (outcome, None, None)
@@ -244,7 +244,7 @@ def test_a_targets_message_that_came_back_goes_to_the_broker_instance_it_names()
     ids=["from outside", "come back"],
 )
 def test_a_targets_message_to_a_missing_service_of_its_broker_instance_fails_with_9796(
-    conversation: Conversation, outcome: Outcome
+    conversation: RoutedMessage, outcome: Outcome
 ) -> None:
     decision = decide(scene(TO_THIS, MSDB_LOCAL, service(A)), conversation)
 

@@ -7,10 +7,9 @@ and both sides get an Error: no message comes twice, and nobody waits in silence
 from typing import NamedTuple
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint, Link
-from streaming.core.conversations.delivering import deliver_what_can_go, fail
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, FarEndpoint
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.conversations.transmitting import reset
+from streaming.core.conversations.step import Step
 from streaming.core.times import FOREVER_MS
 
 REASON = "the router was restored, and it is not known which messages of this conversation were delivered"
@@ -61,37 +60,37 @@ def end_suspect(
         if endpoint is not None and endpoint.state is State.ER:
             # Its Error may be one that the transport was about to return, and will not return now. It gets another one.
             endpoint.state = State.DI
-    conversation.ends_ms = FOREVER_MS
-    link = conversation.link
+    conversation.ends_ms, conversation.is_lifetime_over = FOREVER_MS, False
+    step = Step(context, conversation)
     for side in (INITIATOR, TARGET):
-        if link is not None and link.far_side == side:
-            # Nobody knows what it has received, so only an Error that comes before everything can reach it.
-            link.has_told_end = False
-            # It may send again what has been delivered here.
-            link.received_below = max(link.received_below, generation << GENERATION_BITS)
-            reset(context, conversation, link, 0, REASON)
-            deliver_what_can_go(context, conversation, side)
-        else:
-            fail(context, conversation, side, 0, REASON)
+        far = conversation.far_at(side)
+        if far is None:
+            step.fail(side, 0, REASON)
+            continue
+        # Nobody knows what it has received, so only an Error that comes before everything can reach it.
+        far.has_told_end = False
+        # It may send again what has been delivered here.
+        far.received_below = max(far.received_below, generation << GENERATION_BITS)
+        step.reset(far, 0, REASON)
+        step.deliver(side)
     conversation.is_view_stale = True
-    conversation.settle(context.now_ms)
+    step.settle()
     return conversation
 
 
 def _begun_elsewhere(context: Context, suspect: Suspect) -> Conversation | None:
     endpoints = [_endpoint(context, suspect, side) for side in (INITIATOR, TARGET)]
-    link = None
+    far = None
     if endpoints[INITIATOR] is None and endpoints[TARGET] is None:
         return None
     if endpoints[INITIATOR] is None:
         # Its initiator is in another instance, and may send again what was delivered here.
-        link = Link(INITIATOR)
+        far = FarEndpoint(INITIATOR)
     elif endpoints[TARGET] is None and not context.definitions.services_here(suspect.services[TARGET]):
         # Its target may be in another instance.
-        link = Link(TARGET)
+        far = FarEndpoint(TARGET)
     context.conversations += 1
-    directions = [Direction(), Direction()]
-    return Conversation(suspect.conversation_id, suspect.services, None, endpoints, directions, link=link)
+    return Conversation(suspect.conversation_id, suspect.services, None, endpoints, far=far)
 
 
 def _endpoint(context: Context, suspect: Suspect, side: int) -> Endpoint | None:

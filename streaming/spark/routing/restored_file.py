@@ -12,17 +12,17 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.core.conversations.restoring import Suspect
+from streaming.core.conversations.suspects import Suspect
 from streaming.errors import UserError
 from streaming.spark import checkpoint_files
-from streaming.spark.routing.run_shard import RestoredShard, StateRow
+from streaming.spark.routing.shard_state import RestoredShard, StateRow
 from streaming.system import hints
 
 _FILE_NAME = "queue-activation.restored"
 
 
 class ShardFields(Struct):
-    """The beginning of a shard; run_shard.RestoredShard explains it."""
+    """The beginning of a shard; shard_state.RestoredShard explains it."""
 
     state: StateRow | None
     ends: tuple[int, int]
