@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from streaming.errors import UserError
 from streaming.kafka.clients import DEFAULT_MAX_BYTES
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS
-from streaming.wire.envelope import HEADER, encode_envelope
+from streaming.wire.envelope import HEADER, Envelope, encode_envelope
 
 Headers = Iterable[tuple[str, bytes]]
 
@@ -271,8 +273,9 @@ class Conversation:
             "to_service": self.far_service,
         }
         try:
-            envelope = encode_envelope(own | fields if self._has_begun else own | self._first | fields)
-        except InvalidRecordError as error:
+            fields = own | fields if self._has_begun else own | self._first | fields
+            envelope = encode_envelope(msgspec.convert(fields, Envelope))
+        except (msgspec.ValidationError, InvalidRecordError) as error:
             raise UserError(f"The statement is not valid: {error}") from None
         is_end = kind in ("END", "ERROR")
         self._statements.add(Statement(self, envelope, body, headers, not self._has_begun, is_end))

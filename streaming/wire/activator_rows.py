@@ -6,7 +6,7 @@ import msgspec
 from confluent_kafka import Message
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
+from streaming.wire.decoding import Int64, InvalidRecordError, decoder_of
 from streaming.wire.input_records import MAX_IDENTIFIER_LENGTH, Identifier, is_queue_name
 from streaming.wire.output_records import Short
 
@@ -73,18 +73,13 @@ class ActivatorRow(Struct):
     last_line: Annotated[str, Meta(max_length=MAX_LINE)] | None = None
 
 
-_decoder = msgspec.json.Decoder(ActivatorRow)
-_encoder = msgspec.json.Encoder()
+encode_row = msgspec.json.Encoder().encode
+_decode = decoder_of(ActivatorRow)
 
 
 def key_of(row: ActivatorRow) -> str:
     """Returns the key of a row. An activator's id has no slash; a queue's name may have some."""
     return f"{row.activator}/{row.queue}"
-
-
-def encode_row(row: ActivatorRow) -> bytes:
-    """Returns the value of a row's record."""
-    return _encoder.encode(row)
 
 
 def decode_dated_row(message: Message) -> tuple[str, tuple[ActivatorRow, int] | None]:
@@ -98,7 +93,7 @@ def decode_row(message: Message) -> tuple[str, ActivatorRow | None]:
     key, value = (message.key() or b"").decode(errors="replace"), message.value()
     if value is None:
         return key, None
-    row = decode_json(_decoder, value)
+    row = _decode(value)
     if key != key_of(row) or not is_queue_name(row.queue):
         raise InvalidRecordError("its key is not its activator, a slash and its queue")
     if not 1 <= len(row.group_id) <= MAX_IDENTIFIER_LENGTH:

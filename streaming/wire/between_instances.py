@@ -10,7 +10,7 @@ from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, Row
-from streaming.wire.envelope import HEADER, MAX_INCOMING_BYTES, decode_envelope, encode_envelope
+from streaming.wire.envelope import HEADER, MAX_INCOMING_BYTES, Envelope, decode_envelope, encode_envelope
 from streaming.wire.headers import Headers, decoded_headers
 from streaming.wire.service_decisions import NotSentReport
 
@@ -45,30 +45,35 @@ def transmitted(decision: Transmit, message: Message | None) -> Row:
         envelope = decode_envelope(theirs)
         code, text, type_name = envelope.error_code, envelope.error_text, envelope.message_type_name
     is_first = decision.is_initiator and decision.sequence == 0
-    fields = {
-        "type": decision.kind,
-        "conversation_id": decision.conversation_id,
-        "is_initiator": decision.is_initiator,
-        "from_service": decision.from_service,
-        "from_database": decision.from_database,
-        "from_broker_instance": decision.from_broker_instance,
-        "to_service": decision.to_service,
-        "to_broker_instance": decision.to_broker_instance,
-        "begin": is_first,
-        "message_type_name": type_name,
-        "lifetime_s": -(-decision.lifetime_ms // 1000) if is_first and decision.lifetime_ms is not None else None,
-        "time_to_live_ms": decision.lifetime_ms,
-        "error_code": code,
-        "error_text": text,
-        "message_sequence_number": decision.sequence,
-        "first_unacknowledged": decision.first_unacknowledged,
-        "receive_sequence_number": decision.receive_sequence,
-        "hops_remaining": decision.hops_remaining,
-    }
+    sent = Envelope(
+        type=decision.kind.value,
+        conversation_id=decision.conversation_id,
+        is_initiator=decision.is_initiator,
+        from_service=decision.from_service,
+        from_database=decision.from_database,
+        from_broker_instance=decision.from_broker_instance,
+        to_service=decision.to_service,
+        to_broker_instance=decision.to_broker_instance,
+        begin=is_first,
+        message_type_name=type_name,
+        lifetime_s=_seconds(decision.lifetime_ms) if is_first else None,
+        time_to_live_ms=decision.lifetime_ms,
+        error_code=code,
+        error_text=text,
+        message_sequence_number=decision.sequence,
+        first_unacknowledged=decision.first_unacknowledged,
+        receive_sequence_number=decision.receive_sequence,
+        hops_remaining=decision.hops_remaining,
+    )
     key = decision.conversation_id.encode()
     others = [header for header in theirs if header[0] not in OWN_HEADERS]
     value = message.value() if message is not None and decision.kind == Kind.MESSAGE else (decision.body or "").encode()
-    return key, value, [(HEADER, encode_envelope(fields, MAX_INCOMING_BYTES)), *others]
+    return key, value, [(HEADER, encode_envelope(sent, MAX_INCOMING_BYTES)), *others]
+
+
+def _seconds(duration_ms: int | None) -> int | None:
+    """Returns a duration in seconds, rounded up."""
+    return None if duration_ms is None else -(-duration_ms // 1000)
 
 
 def not_sent(headers: Headers, reason: str) -> NotSentReport | None:
@@ -103,7 +108,6 @@ def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None
     if time_to_live_ms is not None:
         envelope.time_to_live_ms = time_to_live_ms - waited_ms
         if envelope.lifetime_s is not None:
-            envelope.lifetime_s = max(1, -(-envelope.time_to_live_ms // 1000))
-    fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
+            envelope.lifetime_s = _seconds(envelope.time_to_live_ms) or 1
     others = [header for header in headers if header[0] != HEADER]
-    return message.key(), message.value(), [(HEADER, encode_envelope(fields, MAX_INCOMING_BYTES)), *others]
+    return message.key(), message.value(), [(HEADER, encode_envelope(envelope, MAX_INCOMING_BYTES)), *others]

@@ -5,6 +5,7 @@ All programs decode all records from Kafka here, because msgspec itself raises f
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Generic, Protocol, TypeVar
 
 import msgspec
@@ -56,6 +57,11 @@ def decode_json(decoder: Decoder[T], value: bytes | None) -> T:
         raise InvalidRecordError(f"invalid JSON: {error}") from None
     except RecursionError:
         raise InvalidRecordError("invalid JSON: nested too deeply") from None
+
+
+def decoder_of(record: type[T]) -> Callable[[bytes | None], T]:
+    """Returns a function that decodes the values of a record as `decode_json` does."""
+    return partial(decode_json, msgspec.json.Decoder(record))
 
 
 class RecordDecoder(Generic[T]):

@@ -1,6 +1,6 @@
 """The envelope of a service message: one header of its Kafka record, with one JSON object."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -72,19 +72,19 @@ _NAMES = (
 )
 
 
-def encode_envelope(fields: dict[str, Any], max_bytes: int = MAX_ENVELOPE_BYTES) -> bytes:
+def encode_envelope(envelope: Envelope, max_bytes: int = MAX_ENVELOPE_BYTES) -> bytes:
     """Encodes an envelope.
 
     Args:
-        fields: Its fields; None stands for a field that is missing.
+        envelope: The envelope. None stands for a field that is missing.
         max_bytes: The most bytes that it may have.
 
     Raises:
         InvalidRecordError: The router would refuse the envelope.
     """
     try:
-        value = msgspec.json.encode(msgspec.convert(fields, Envelope))
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        value = msgspec.json.encode(envelope)
+    except UnicodeEncodeError as error:
         raise InvalidRecordError(str(error)) from None
     decode_value(value, len(value), max_bytes)
     return value

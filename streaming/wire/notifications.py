@@ -25,15 +25,11 @@ _CLOUD_EVENT_TYPES = {
     EventType.BROKER_QUEUE_DISABLED.value: "queue.disabled.v1",
 }
 _EVENT_TYPES = {cloud_event_type: event_type for event_type, cloud_event_type in _CLOUD_EVENT_TYPES.items()}
-# Extension attribute -> field (CloudEvents 1.0: lower-case letters and digits only).
+# The fields that the XML does not have, by their extension attributes (CloudEvents 1.0: only lower-case letters and
+# digits).
 _EXTENSIONS = {
-    "notification": "notification",
-    "service": "service",
-    "sequence": "sequence",
-    "reason": "reason",
-    "unreadmessages": "unread_messages",
-    "taskswaiting": "tasks_waiting",
-    "expiresat": "expires_at",
+    name.replace("_", ""): name
+    for name in ("notification", "service", "sequence", "reason", "unread_messages", "tasks_waiting", "expires_at")
 }
 # Characters that queue names may contain and XML 1.0 must not.
 _NO_XML = re.compile("[\ufffe\uffff]")
@@ -47,7 +43,11 @@ class ActivationFormat(StrEnum):
 
 
 class ActivationRecord(Struct):
-    """The value of a record of queue-activations in JSON."""
+    """The value of a record of queue-activations in JSON.
+
+    The fields with other names in records are the elements of EVENT_INSTANCE, in the order that Microsoft documents for
+    the QUEUE_ACTIVATION event.
+    """
 
     event_type: str = field(name="EventType")
     post_time: str = field(name="PostTime")
@@ -89,20 +89,6 @@ class Activation(Struct):
     expires_at: Short | None = None
 
 
-# The elements of EVENT_INSTANCE, in the order that Microsoft documents for the QUEUE_ACTIVATION event.
-_EVENT_INSTANCE = {
-    "EventType": "event_type",
-    "PostTime": "post_time",
-    "SPID": "spid",
-    "ServerName": "server_name",
-    "LoginName": "login_name",
-    "UserName": "user_name",
-    "DatabaseName": "database_name",
-    "SchemaName": "schema_name",
-    "ObjectName": "object_name",
-    "ObjectType": "object_type",
-}
-
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Activation)
 
@@ -112,8 +98,9 @@ def encode(record: ActivationRecord, activation_format: ActivationFormat) -> byt
     if activation_format is ActivationFormat.JSON:
         return _encoder.encode(record)
     instance = ET.Element("EVENT_INSTANCE")
-    for name, attribute in _EVENT_INSTANCE.items():
-        ET.SubElement(instance, name).text = _NO_XML.sub("\ufffd", str(getattr(record, attribute)))
+    for attribute, name in zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True):
+        if attribute != name:
+            ET.SubElement(instance, name).text = _NO_XML.sub("\ufffd", str(getattr(record, attribute)))
     return ET.tostring(instance)
 
 

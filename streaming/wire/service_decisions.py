@@ -15,7 +15,7 @@ from streaming.core.conversations.decisions import Answered, Deliver, NeedRoute
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.marks import Marks
 from streaming.wire.decision_fields import DecisionFields, DeliverFields, Natural, decision_of, fields_of
-from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
+from streaming.wire.decoding import Int64, InvalidRecordError, decode_json, decoder_of
 from streaming.wire.envelope import ConversationId
 from streaming.wire.service_commands import Name, ServiceName
 
@@ -218,11 +218,11 @@ class RoleReport(Struct, tag="ROLE", tag_field="type", omit_defaults=True):
 News = ConnectedReport | NeedRouteReport | AnsweredReport | RoleReport
 ServiceReport = RefusedReport | RetryReport | NotSentReport | News
 
-decision_record_decoder = msgspec.json.Decoder(DecisionRecord)
-mark_decoder = msgspec.json.Decoder(MarkRecord)
-refusal_decoder = msgspec.json.Decoder(RefusalRecord)
-report_decoder = msgspec.json.Decoder(ServiceReport)
 encoder = msgspec.json.Encoder()
+decode_decisions = decoder_of(DecisionRecord)
+decode_mark = decoder_of(MarkRecord)
+decode_refusal = decoder_of(RefusalRecord)
+_report_decoder = msgspec.json.Decoder(ServiceReport)
 
 # Kafka takes 1 MiB by default, with the key and some bytes of its own.
 MAX_REPORT_BYTES = 900_000
@@ -233,19 +233,9 @@ MARK = b"mark"
 _REFUSAL_KEYS = {True: b"refusal/initiator/", False: b"refusal/target/"}
 
 
-def decode_decisions(value: bytes | None) -> DecisionRecord:
-    """Decodes a record of service-decisions; raises InvalidRecordError."""
-    return decode_json(decision_record_decoder, value)
-
-
-def decode_mark(value: bytes | None) -> MarkRecord:
-    """Decodes a record of service-marks; raises InvalidRecordError."""
-    return decode_json(mark_decoder, value)
-
-
 def decode_report(value: bytes | None) -> ServiceReport:
     """Decodes a record of service-reports; raises InvalidRecordError."""
-    report: ServiceReport = decode_json(report_decoder, value)
+    report: ServiceReport = decode_json(_report_decoder, value)
     if isinstance(report, RefusedReport):
         for each in report.deliveries():
             if each.kind is Kind.ACK:
@@ -254,11 +244,6 @@ def decode_report(value: bytes | None) -> ServiceReport:
                 # It could become a dead letter, which needs a record.
                 raise InvalidRecordError("a MESSAGE that is returned needs the field `offset` or `body`")
     return report
-
-
-def decode_refusal(value: bytes | None) -> RefusalRecord:
-    """Decodes a refusal of service-marks; raises InvalidRecordError."""
-    return decode_json(refusal_decoder, value)
 
 
 def refusal_key(conversation_id: str, is_initiator: bool) -> bytes:
@@ -296,18 +281,9 @@ def news_of(decision: NeedRoute | Answered) -> NeedRouteReport | AnsweredReport:
 
 def report_of(partition: int, report: Report) -> RefusedReport:
     """Returns the record of a report."""
-    conversation_id, is_initiator = report.sender
-    failure = report.failure
+    why, returned = report.failure, [*map(fields_of, report.returned)]
     return RefusedReport(
-        partition,
-        conversation_id,
-        is_initiator,
-        report.round,
-        failure.is_lasting,
-        failure.reason,
-        [*map(fields_of, report.returned)],
-        failure.number,
-        report.begun,
+        partition, *report.sender, report.round, why.is_lasting, why.reason, returned, why.number, report.begun
     )
 
 

@@ -164,30 +164,18 @@ def rows_of(definitions: Definitions) -> dict[str, list[dict[str, Any]]]:
     services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
     routes = [table.routes[name] for _, table in sorted(definitions.tables.items()) for name in sorted(table.routes)]
     return {
-        "databases": [
-            {
-                "name": each.name,
-                "broker_instance": each.broker_instance,
-                "is_broker_enabled": each.is_broker_enabled,
-                "mirroring_role": each.mirroring_role,
-                "epoch": each.epoch,
-            }
-            for each in databases
-        ],
-        "services": [{"name": each.name, "database": each.database, "queue": each.queue} for each in services],
-        "routes": [
-            {
-                "name": each.name,
-                "database": each.database,
-                "service_name": each.service_name,
-                "broker_instance": each.broker_instance,
-                "expires_at": None if each.expires_at_ms is None else iso_time(each.expires_at_ms),
-                "address": each.address,
-                "mirror_address": each.mirror_address,
-            }
-            for each in routes
-        ],
+        "databases": [_fields(each, DatabaseRow) for each in databases],
+        "services": [_fields(each, ServiceRow) for each in services],
+        "routes": [_fields(each, RouteRow) for each in routes],
     }
+
+
+def _fields(one: Database | Service | Route, row: type[Struct]) -> dict[str, Any]:
+    """Returns the fields that a row has, in the row's order."""
+    fields = {name: getattr(one, name, None) for name in row.__struct_fields__}
+    if isinstance(one, Route) and one.expires_at_ms is not None:
+        fields["expires_at"] = iso_time(one.expires_at_ms)
+    return fields
 
 
 def view_of(definitions: Definitions) -> dict[bytes, dict[str, Any]]:

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from streaming.wire.decoding import decode_json
+from streaming.wire.decoding import decoder_of
 
 
 class TaskRow(Struct):
@@ -51,10 +51,5 @@ class ProgramRow(Struct):
     is_stopping: bool = False
 
 
-_decoder = msgspec.json.Decoder(ProgramRow)
 encode_program = msgspec.json.Encoder().encode
-
-
-def decode_program(value: bytes | None) -> ProgramRow:
-    """Decodes a record of service-maintenance; raises InvalidRecordError."""
-    return decode_json(_decoder, value)
+decode_program = decoder_of(ProgramRow)

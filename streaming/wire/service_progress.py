@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import decode_json
+from streaming.wire.decoding import decoder_of
 
 # The key of the only record of an instance.
 KEY = b"router"
@@ -32,15 +32,5 @@ class ProgressRecord(Struct):
     update_time: str
 
 
-_decoder = msgspec.json.Decoder(ProgressRecord)
-_encoder = msgspec.json.Encoder()
-
-
-def encode_progress(record: ProgressRecord) -> bytes:
-    """Returns the record's value."""
-    return _encoder.encode(record)
-
-
-def decode_progress(value: bytes | None) -> ProgressRecord:
-    """Decodes a record of service-progress; raises InvalidRecordError."""
-    return decode_json(_decoder, value)
+encode_progress = msgspec.json.Encoder().encode
+decode_progress = decoder_of(ProgressRecord)

@@ -1,9 +1,8 @@
 """The rows of the router's views: endpoints in service-conversations, held messages in service-transmissions."""
 
-import msgspec
 from msgspec import Struct
 
-from streaming.wire.decoding import decode_json
+from streaming.wire.decoding import decoder_of
 
 
 class EndpointRow(Struct):
@@ -48,15 +47,5 @@ class TransmissionRow(Struct):
     update_time: str
 
 
-_endpoint_decoder = msgspec.json.Decoder(EndpointRow)
-_transmission_decoder = msgspec.json.Decoder(TransmissionRow)
-
-
-def decode_endpoint(value: bytes | None) -> EndpointRow:
-    """Decodes a record of service-conversations; raises InvalidRecordError."""
-    return decode_json(_endpoint_decoder, value)
-
-
-def decode_transmission(value: bytes | None) -> TransmissionRow:
-    """Decodes a record of service-transmissions; raises InvalidRecordError."""
-    return decode_json(_transmission_decoder, value)
+decode_endpoint = decoder_of(EndpointRow)
+decode_transmission = decoder_of(TransmissionRow)

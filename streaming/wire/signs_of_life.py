@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import decode_json
+from streaming.wire.decoding import decoder_of
 
 # 9999-12-31, the last day that a time of Python can have.
 _LAST_MS = 253_402_214_400_000
@@ -23,7 +23,7 @@ class SignOfLife(Struct, frozen=True):
     next_within_ms: Annotated[int, Meta(ge=1, le=_LAST_MS)]
 
 
-_decoder = msgspec.json.Decoder(SignOfLife)
+_decode = decoder_of(SignOfLife)
 
 
 def encode_sign(sign: SignOfLife) -> str:
@@ -33,4 +33,4 @@ def encode_sign(sign: SignOfLife) -> str:
 
 def decode_sign(text: str) -> SignOfLife:
     """Decodes the text of a sign; raises InvalidRecordError."""
-    return decode_json(_decoder, text.encode())
+    return _decode(text.encode())

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.decoding import InvalidRecordError, decoder_of
 
 
 class ReportsLost(Struct):
@@ -20,13 +20,13 @@ class ReportsLost(Struct):
 
 REPORTS_LOST = msgspec.json.encode(ReportsLost("REPORTS_LOST"))
 
-_decoder = msgspec.json.Decoder(ReportsLost)
+_decode = decoder_of(ReportsLost)
 
 
 def says_that_reports_are_lost(value: bytes | None) -> bool:
     """Returns whether a tick is a record ReportsLost."""
     try:
-        decode_json(_decoder, value)
+        _decode(value)
     except InvalidRecordError:
         return False
     return True

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from streaming.core.conversations.decisions import Drop
 from streaming.system.processes import own_environment
-from streaming.wire.envelope import encode_envelope
+from streaming.wire.envelope import Envelope, encode_envelope
 from streaming.wire.service_decisions import decode_decisions
 from tests.support.command_lines import ROOT
 from tests.support.monitors import UNHURRIED
@@ -123,7 +123,7 @@ def incoming(scene: ServiceScene, conversation_id: str) -> list[Message]:
 
 def receive(scene: ServiceScene, kind: str, conversation_id: str, sequence: int | None, **more: Any) -> None:
     """Writes a record into service-incoming, as PEER does in a third instance."""
-    fields = {
+    fields: dict[str, Any] = {
         "type": kind,
         "conversation_id": conversation_id,
         "is_initiator": True,
@@ -137,7 +137,7 @@ def receive(scene: ServiceScene, kind: str, conversation_id: str, sequence: int 
         "receive_sequence_number": 0,
         "hops_remaining": 10,
     }
-    envelope = encode_envelope(fields | more)
+    envelope = encode_envelope(Envelope(**fields | more))
     scene.produce(scene.topics.service_incoming, b"of a peer", conversation_id.encode(), [("envelope", envelope)])
     scene.flush()
 

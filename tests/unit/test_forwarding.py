@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
@@ -16,7 +17,7 @@ from streaming.errors import UserError
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.clients import Cluster
 from streaming.wire.delivered import size_of
-from streaming.wire.envelope import HEADER, encode_envelope
+from streaming.wire.envelope import HEADER, Envelope, encode_envelope
 from streaming.wire.headers import Headers
 from streaming.wire.topics import Topics
 
@@ -26,7 +27,7 @@ ADDRESS = "tcp://127.0.0.1:1"
 RESTING = ConnectionTimes(after_failure_ms=3_600_000)
 
 
-ENVELOPE = {
+ENVELOPE: dict[str, Any] = {
     "type": "MESSAGE",
     "conversation_id": "c",
     "is_initiator": True,
@@ -35,7 +36,7 @@ ENVELOPE = {
     "to_service": "B",
     "hops_remaining": 10,
 }
-HEADERS: Headers = [(HEADER, encode_envelope(ENVELOPE))]
+HEADERS: Headers = [(HEADER, encode_envelope(Envelope(**ENVELOPE)))]
 
 
 def connections(
@@ -110,7 +111,7 @@ def test_a_message_whose_time_is_over_is_not_sent_on() -> None:
 
 def test_a_message_whose_time_to_live_is_over_is_not_sent_on() -> None:
     found = connections()
-    own: Headers = [(HEADER, encode_envelope({**ENVELOPE, "time_to_live_ms": 0}))]
+    own: Headers = [(HEADER, encode_envelope(Envelope(**ENVELOPE, time_to_live_ms=0)))]
     try:
         assert found.forward(decision(), message(age_ms=100, headers=own)) == 11290
         assert found.rows()[0].forwarding_messages == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.envelope import decode_value, encode_envelope
+from streaming.wire.envelope import Envelope, decode_value, encode_envelope
 
 ENVELOPE: dict[str, Any] = {
     "type": "MESSAGE",
@@ -33,7 +33,7 @@ def test_a_control_character_in_a_name_is_refused(field: str, letter: str) -> No
     with pytest.raises(InvalidRecordError, match=f"`{field}` has a control character"):
         decode(**{field: f"a{letter}"})
     with pytest.raises(InvalidRecordError, match=f"`{field}` has a control character"):
-        encode_envelope(ENVELOPE | {field: f"{letter}b"})
+        encode_envelope(Envelope(**ENVELOPE | {field: f"{letter}b"}))
 
 
 @pytest.mark.parametrize("field", NAMES)

@@ -19,7 +19,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.system.durations import Duration
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.envelope import HEADER, encode_envelope
+from streaming.wire.envelope import HEADER, Envelope, encode_envelope
 from streaming.wire.service_views import EndpointRow, decode_endpoint
 from streaming.wire.topics import Topics
 
@@ -61,18 +61,18 @@ class Ending:
         Raises:
             UserError: The error's code or text is invalid.
         """
-        fields = {
-            "type": self.kind,
-            "conversation_id": row.conversation_id,
-            "is_initiator": row.is_initiator,
-            "from_service": row.service,
-            "from_database": row.database,
-            "to_service": row.far_service,
-            "error_code": self.error_code,
-            "error_text": self.error_text,
-        }
+        envelope = Envelope(
+            type=self.kind,
+            conversation_id=row.conversation_id,
+            is_initiator=row.is_initiator,
+            from_service=row.service,
+            from_database=row.database,
+            to_service=row.far_service,
+            error_code=self.error_code,
+            error_text=self.error_text,
+        )
         try:
-            value = encode_envelope(fields)
+            value = encode_envelope(envelope)
         except InvalidRecordError as error:
             raise UserError(f"The statement is invalid: {error}") from None
         return Record(row.conversation_id, b"", ((HEADER, value),))
