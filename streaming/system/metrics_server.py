@@ -3,10 +3,11 @@
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -123,3 +124,18 @@ class ProgramMetrics(Collector):
     @abstractmethod
     def why_not_ready(self) -> str | None:
         """Returns why the program is not ready; None if it is ready."""
+
+
+def labelled(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    help_text: str,
+    label: str,
+    values: Mapping[str, float],
+) -> Metric:
+    """Returns a metric with one label, from its values by that label."""
+    family = kind(name, help_text, labels=[label])
+    # Copied, because another thread may add values.
+    for each, value in [*values.items()]:
+        family.add_metric([each], value)
+    return family

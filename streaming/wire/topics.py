@@ -120,6 +120,16 @@ class Topics:
             self.service_ticks,
         ]
 
+    def service_outputs(self) -> list[str]:
+        """Returns the topics that the router's shards write."""
+        return [
+            self.service_decisions,
+            self.service_definitions,
+            self.service_conversations,
+            self.service_transmissions,
+            self.service_dead_letters,
+        ]
+
     def batches_spec(self) -> TopicSpec:
         """Returns the topic for the log of batches, which only a monitor with `--log-batches` needs."""
         return TopicSpec(self.batches, True, {"retention.ms": str(DAY_MS)})

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from confluent_kafka import Message
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -12,10 +13,11 @@ from pyspark import Accumulator
 from streaming.daemons.query.metrics import Measured, QueryMetrics
 from streaming.daemons.router.view_metrics import Conversations
 from streaming.kafka.clients import Cluster
-from streaming.system.metrics_server import MetricsServer
+from streaming.system.metrics_server import MetricsServer, labelled
 from streaming.wire.topics import Topics
 
 NAMES = "queue_activation_router"
+_gauges = partial(labelled, GaugeMetricFamily)
 _KINDS = ("DELIVER", "DEAD_LETTER", "CLEAN_UP")
 
 
@@ -45,16 +47,10 @@ class RouterMetrics(QueryMetrics):
         self._topic_of_endpoints = topics.service_conversations
         self._conversations = Conversations()
         self._decided: Accumulator[Counter[str]] | None = None
-        outputs = (
-            topics.service_decisions,
-            topics.service_definitions,
-            topics.service_conversations,
-            topics.service_transmissions,
-            topics.service_dead_letters,
-        )
         sources = {topics.service_messages: "messages", topics.service_incoming: "incoming"}
         views = (topics.service_conversations, topics.service_transmissions)
-        measured = Measured(topics.prefix, sources, topics.service_inputs(), outputs, views, "row of a view")
+        inputs, outputs = topics.service_inputs(), topics.service_outputs()
+        measured = Measured(topics.prefix, sources, inputs, outputs, views, "row of a view")
         super().__init__(server, check_interval_ms, cluster, measured, partitions)
 
     def watch(self, done: "Accumulator[Counter[str]]") -> None:
@@ -74,45 +70,21 @@ class RouterMetrics(QueryMetrics):
     def more(self) -> Iterator[Metric]:
         """Yields the number of decisions."""
         decided = Counter() if self._decided is None else self._decided.value
-        decisions = CounterMetricFamily(
-            f"{NAMES}_decisions", "Decisions written to service-decisions, by kind", labels=["decision"]
-        )
-        for kind in _KINDS:
-            decisions.add_metric([kind], decided[kind])
-        yield decisions
+        decisions = {kind: decided[kind] for kind in _KINDS}
+        help_text = "Decisions written to service-decisions, by kind"
+        yield labelled(CounterMetricFamily, f"{NAMES}_decisions", help_text, "decision", decisions)
 
     def of_view(self) -> Iterator[Metric]:
         """Yields the metrics of conversations and of held messages."""
         now_s = time.time()
+        by_state, idle = self._conversations.by_state(), self._conversations.idle(now_s)
         held = self._conversations.held(now_s)
-        for name, help_text, label, found in (
-            ("endpoints", "Endpoints of conversations, by their state", "state", self._conversations.by_state()),
-            (
-                "idle_endpoints",
-                "Endpoints that are not closed, and in whose conversation no program has spoken for longer",
-                "idle",
-                self._conversations.idle(now_s),
-            ),
-            (
-                "held_messages",
-                "Messages that are held, by the number of Service Broker's message that says why",
-                "number",
-                dict(sorted(held.by_number.items())),
-            ),
-            (
-                "service_held_messages",
-                "Messages that are held, by the service that they are for",
-                "service",
-                held.by_service,
-            ),
-            (
-                "oldest_held_age_seconds",
-                "Longest time for which a message has been held, by the service that it is for",
-                "service",
-                held.oldest_s,
-            ),
-        ):
-            family = GaugeMetricFamily(f"{NAMES}_{name}", help_text, labels=[label])
-            for value, count in found.items():
-                family.add_metric([value], count)
-            yield family
+        yield _gauges(f"{NAMES}_endpoints", "Endpoints of conversations, by their state", "state", by_state)
+        help_text = "Endpoints that are not closed, and in whose conversation no program has spoken for longer"
+        yield _gauges(f"{NAMES}_idle_endpoints", help_text, "idle", idle)
+        help_text = "Messages that are held, by the number of Service Broker's message that says why"
+        yield _gauges(f"{NAMES}_held_messages", help_text, "number", dict(sorted(held.by_number.items())))
+        help_text = "Messages that are held, by the service that they are for"
+        yield _gauges(f"{NAMES}_service_held_messages", help_text, "service", held.by_service)
+        help_text = "Longest time for which a message has been held, by the service that it is for"
+        yield _gauges(f"{NAMES}_oldest_held_age_seconds", help_text, "service", held.oldest_s)

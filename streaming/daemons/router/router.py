@@ -120,16 +120,7 @@ def _placed(settings: RouterSettings, server: MetricsServer | None) -> Iterator[
 
 
 def _rights(topics: Topics) -> Rights:
-    written = (
-        topics.service_decisions,
-        topics.service_definitions,
-        topics.service_conversations,
-        topics.service_transmissions,
-        topics.service_progress,
-        topics.service_maintenance,
-        topics.service_dead_letters,
-        topics.service_ticks,
-    )
+    written = [*topics.service_outputs(), topics.service_progress, topics.service_maintenance, topics.service_ticks]
     # The router reads its own traces when it starts.
     return rights(reads=[*topics.service_inputs(), topics.service_decisions, topics.service_progress], writes=written)
 
@@ -137,12 +128,7 @@ def _rights(topics: Topics) -> Rights:
 def problem_of_partitions(topics: Topics, partitions: Mapping[str, int]) -> str | None:
     """Returns which topics have another number of partitions than the router needs; None if all have the right one."""
     wanted = partitions[topics.service_messages]
-    alike = (
-        topics.service_incoming,
-        topics.service_decisions,
-        topics.service_conversations,
-        topics.service_transmissions,
-    )
+    alike = [spec.name for spec in topics.service_specs() if spec.is_partitioned and spec.name in partitions]
     alone = (topics.service_commands, topics.service_reports)
     wrong = [f"{name} has {partitions[name]} instead of {wanted}" for name in alike if partitions[name] != wanted]
     wrong += [f"{name} has {partitions[name]} instead of 1" for name in alone if partitions[name] != 1]

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -15,15 +16,18 @@ from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.query.task_metrics import task_metrics
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
-from streaming.system.metrics_server import MetricsServer, ProgramMetrics
+from streaming.system.metrics_server import MetricsServer, ProgramMetrics, labelled
 from streaming.system.service_labels import OTHER, ServiceLabels
 
+_NAMES = "queue_activation_transport"
 # Interval at which Kafka is asked for the ends of the decisions.
 _LOOK_INTERVAL_S = 5.0
 # A transport is not ready after this many intervals without an answer.
 _MISSED = 3
 # A transport that works does a step at least this often: a transaction gives up after half of this time.
 _LONGEST_STEP_S = 60.0
+
+_counters = partial(labelled, CounterMetricFamily)
 
 
 @dataclass
@@ -119,53 +123,34 @@ class Metrics(ProgramMetrics):
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics."""
         counts = self._counts
-        for name, help_text, count in (
-            ("refused_deliveries", "Deliveries returned to the router", counts.refused),
-            ("aborted_transactions", "Transactions that were aborted", counts.aborted),
-        ):
-            yield CounterMetricFamily(f"queue_activation_transport_{name}", help_text, count)
-        for name, help_text, label, found in (
-            ("delivered_messages", "Messages put into queues, by service", "service", counts.delivered),
-            (
-                "dead_letters",
-                "Records written to service-dead-letters, by the service that they are for",
-                "service",
-                counts.dead_letters,
-            ),
-            (
-                "passed_over_records",
-                "Records of decisions that were passed over, by reason",
-                "reason",
-                counts.passed_over,
-            ),
-            (
-                "dropped_messages",
-                "Messages from other instances that were dropped, by the number of Service Broker's message",
-                "number",
-                counts.dropped,
-            ),
-            ("sent_messages", "Messages sent to other instances, by address", "address", counts.sent),
-            ("unsent_messages", "Messages that could not be sent to another instance", "address", counts.unsent),
-        ):
-            family = CounterMetricFamily(f"queue_activation_transport_{name}", help_text, labels=[label])
-            for each, count in [*found.items()]:
-                family.add_metric([each], count)
-            yield family
-        yield from task_metrics("queue_activation_transport", counts.tasks)
-        connected = GaugeMetricFamily(
-            "queue_activation_transport_connected", "1 if another instance is connected, else 0", labels=["address"]
-        )
-        for address, is_connected in counts.is_connected.items():
-            connected.add_metric([address], int(is_connected))
-        yield connected
+        yield CounterMetricFamily(f"{_NAMES}_refused_deliveries", "Deliveries returned to the router", counts.refused)
+        yield CounterMetricFamily(f"{_NAMES}_aborted_transactions", "Transactions that were aborted", counts.aborted)
+        help_text = "Messages put into queues, by service"
+        yield _counters(f"{_NAMES}_delivered_messages", help_text, "service", counts.delivered)
+        help_text = "Records written to service-dead-letters, by the service that they are for"
+        yield _counters(f"{_NAMES}_dead_letters", help_text, "service", counts.dead_letters)
+        help_text = "Records of decisions that were passed over, by reason"
+        yield _counters(f"{_NAMES}_passed_over_records", help_text, "reason", counts.passed_over)
+        help_text = "Messages from other instances that were dropped, by the number of Service Broker's message"
+        yield _counters(f"{_NAMES}_dropped_messages", help_text, "number", counts.dropped)
+        help_text = "Messages sent to other instances, by address"
+        yield _counters(f"{_NAMES}_sent_messages", help_text, "address", counts.sent)
+        help_text = "Messages that could not be sent to another instance"
+        yield _counters(f"{_NAMES}_unsent_messages", help_text, "address", counts.unsent)
+        yield from task_metrics(_NAMES, counts.tasks)
+        help_text = "1 if another instance is connected, else 0"
+        yield labelled(GaugeMetricFamily, f"{_NAMES}_connected", help_text, "address", counts.is_connected)
         lag = self._ends.lag({self._topic: counts.offsets}).get(self._topic, 0)
-        for name, help_text, value in (
-            ("lag_records", "Offsets from the next record to carry out to the end of service-decisions", lag),
-            ("partitions", "Partitions of service-decisions that this transport has", len(counts.offsets)),
-            ("stopped_partitions", "Partitions that have stopped because decisions are lost", len(counts.stopped)),
-            ("ready", "1 if /readyz answers with 200, else 0", int(self.why_not_ready() is None)),
-        ):
-            yield GaugeMetricFamily(f"queue_activation_transport_{name}", help_text, value)
+        yield GaugeMetricFamily(
+            f"{_NAMES}_lag_records", "Offsets from the next record to carry out to the end of service-decisions", lag
+        )
+        help_text = "Partitions of service-decisions that this transport has"
+        yield GaugeMetricFamily(f"{_NAMES}_partitions", help_text, len(counts.offsets))
+        help_text = "Partitions that have stopped because decisions are lost"
+        yield GaugeMetricFamily(f"{_NAMES}_stopped_partitions", help_text, len(counts.stopped))
+        yield GaugeMetricFamily(
+            f"{_NAMES}_ready", "1 if /readyz answers with 200, else 0", int(self.why_not_ready() is None)
+        )
 
     def why_not_working(self) -> str | None:
         """Returns why the transport does not work; None if it works."""
