@@ -16,7 +16,7 @@ from streaming.core.connections.connection import Connection, ConnectionState, C
 from streaming.core.routing.addresses import topic_prefix
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.kafka.errors import kafka_error
+from streaming.kafka.errors import FAULTS_OF_A_RECORD, kafka_error
 from streaming.kafka.periodic_tasks import Clock
 from streaming.wire.delivered import Row, size_of
 from streaming.wire.headers import Headers
@@ -41,8 +41,6 @@ _PRODUCER = {
     "queue.buffering.max.kbytes": MAX_WAITING_BYTES // 1024,
     "delivery.report.only.error": True,
 }
-# Errors that say something about one record and nothing about the connection.
-_OF_A_RECORD = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE)
 
 
 class InstanceConnection:
@@ -249,14 +247,14 @@ class InstanceConnection:
 
     def _reported_large(self, headers: Headers, error: KafkaError | None, message: Message) -> None:
         self._reported(error, message)
-        if error is not None and error.code() in _OF_A_RECORD:
+        if error is not None and error.code() in FAULTS_OF_A_RECORD:
             self._on_refused(headers, f"{self.address} refuses it: {error.str()}")
 
     def _reported(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:
             return
         self.dropped += 1
-        if error.code() in _OF_A_RECORD:
+        if error.code() in FAULTS_OF_A_RECORD:
             self.state.last_error = f"a record was refused: {error.str()}"
         else:
             self._problem = self._problem or error.str()

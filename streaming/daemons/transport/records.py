@@ -8,17 +8,14 @@ one partition would fill the client's buffer while those of another one are want
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from streaming.errors import UserError
-from streaming.kafka.access import denial
 from streaming.kafka.clients import Cluster
+from streaming.kafka.partition_reader import PartitionReader
 
 # Up to this distance, reading on is faster than a seek, which takes some milliseconds.
 _FAR_RECORDS = 2_000
-_AT_ONCE = 1_000
 # The most bytes of records that were read ahead of their turn.
 _KEPT_BYTES = 16 * 1024 * 1024
 _POLL_S = 0.1
@@ -27,33 +24,18 @@ _PATIENCE_S = 2.0
 # A record that a decision names was in Kafka. A new leader of its partition may not show its end for a moment.
 _GONE_AFTER_S = 10.0
 
-_FIXED = {
-    # A group that it never joins; the client requires a name.
-    "group.id": "queue-activation-transport-records",
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    # An offset that does not exist is an event of its own, because the record is gone then.
-    "auto.offset.reset": "error",
-    "fetch.wait.max.ms": 100,
-}
-# Bounds the memory of each partition.
-_DEFAULTS = {"queued.max.messages.kbytes": 8 * 1024, "fetch.queue.backoff.ms": 10}
-
 
 class RecordsUnavailableError(Exception):
     """Kafka does not answer in time; the caller may try again."""
 
 
-class RecordReader:
+class RecordReader(PartitionReader):
     """The records of one partition. Records may be read again, at the cost of a seek."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
-        """Stores the place; the first `get` connects."""
-        self._cluster = cluster
-        self._topic, self._partition = topic, partition
-        self._consumer: Consumer | None = None
+        """Begins nowhere; the first `get` connects."""
+        # An offset that does not exist is an event of its own, because the record is gone then.
+        super().__init__(cluster, topic, partition, "queue-activation-transport-records", reset="error")
         # The records from offset `_next` on are those in `_ahead`, and then those that the consumer returns.
         self._next: int | None = None
         self._ahead: deque[Message] = deque()
@@ -88,12 +70,6 @@ class RecordReader:
                 break
         return self._kept.pop(offset)
 
-    def close(self) -> None:
-        """Disconnects."""
-        if self._consumer is not None:
-            with suppress(KafkaException, RuntimeError):
-                self._consumer.close()
-
     def _read(self, offset: int) -> Message | None:
         ahead = self._ahead
         last = ahead[-1].offset() if ahead else self._next
@@ -112,24 +88,17 @@ class RecordReader:
             if self._end > offset or self._is_missing(offset):
                 return None
             if time.monotonic() >= deadline_s:
-                raise RecordsUnavailableError(f"record {offset} of {self._topic}[{self._partition}] cannot be read yet")
+                raise RecordsUnavailableError(f"record {offset} of {self.place} cannot be read yet")
             self._fill()
 
     def _seek(self, offset: int) -> None:
-        if self._consumer is None:
-            self._consumer = self._cluster.consumer(_FIXED, _DEFAULTS)
-        # Unlike a seek, this works at any time.
-        self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+        self.go_to(offset)
         self._ahead.clear()
         self._next, self._end = offset, -1
 
     def _fill(self) -> None:
         """Waits a moment for records, and takes those that are there."""
-        assert self._consumer is not None  # noqa: S101 - for the type checker: `_seek` has made it
-        first = self._consumer.poll(_POLL_S)
-        if first is None:
-            return
-        for message in (first, *self._consumer.consume(_AT_ONCE, 0)):
+        for message in self.poll(_POLL_S):
             error = message.error()
             if error is None:
                 self._ahead.append(message)
@@ -137,14 +106,11 @@ class RecordReader:
                 self._end = message.offset() or 0
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 self._pass_over_deleted()
-            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED or error.fatal():
-                raise denial(error) or UserError(f"topic {self._topic} cannot be read: {error.str()}")
 
     def _pass_over_deleted(self) -> None:
         """Goes to the first record that Kafka still has, if the next one was deleted."""
-        assert self._consumer is not None  # noqa: S101 - as above
         try:
-            low, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), timeout=1.0)
+            low, _ = self.watermarks(1.0)
         except KafkaException:
             low = -1
         wanted = self._next or 0

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 from confluent_kafka import Message
@@ -58,6 +59,7 @@ DecisionId = tuple[int, int, int]
 _WHOLE = -1
 
 
+@dataclass
 class Context:
     """The objects that all transactions use.
 
@@ -67,27 +69,22 @@ class Context:
         records: The records of service-messages and service-incoming.
         queues: The topics of queues.
         connections: The connections to other instances.
+        say: Writes a line to the transport's log.
         failures: The deliveries that are known to fail, because Kafka has refused their records.
         bare: The decisions whose dead letters are written without a value, because Kafka has refused these too.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  (all of them are needed)
-        self,
-        topics: Topics,
-        share: Share,
-        records: Records,
-        queues: QueueTopics,
-        connections: Connections,
-        say: Callable[[str], None],
-    ) -> None:
-        self.topics = topics
-        self.share = share
-        self.records = records
-        self.queues = queues
-        self.connections = connections
-        self.failures: dict[DecisionId, Failure] = {}
-        self.bare: set[DecisionId] = set()
-        self._decoder = RecordDecoder("record of decisions", _decode, say)
+    topics: Topics
+    share: Share
+    records: Records
+    queues: QueueTopics
+    connections: Connections
+    say: Callable[[str], None]
+    failures: dict[DecisionId, Failure] = field(default_factory=dict)
+    bare: set[DecisionId] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._decoder = RecordDecoder("record of decisions", _decode, self.say)
 
     def blame(self, identity: DecisionId, failure: Failure, *, is_delivery: bool) -> None:
         """Notes that Kafka refuses the record of a decision, which was the only one of its transaction."""
@@ -98,9 +95,8 @@ class Context:
 
     def forget_faults(self) -> None:
         """Forgets the decisions that Kafka has refused, after a commit."""
-        if self.failures or self.bare:
-            self.failures.clear()
-            self.bare.clear()
+        self.failures.clear()
+        self.bare.clear()
 
     @property
     def invalid_records(self) -> int:
@@ -242,8 +238,10 @@ class Transaction:
             self._producer.produce(self._topics.service_reports, news, decision.service.encode())
         elif isinstance(decision, AskRole):
             self._context.connections.ask_role(decision)
+        elif isinstance(decision, Forward):
+            self._forward(partition, decision, record, index)
         else:
-            self._send_away(partition, decision, record, index)
+            self._transmit(partition, decision, record, index)
 
     def _deliver(self, partition: Partition, delivery: Deliver, record: DecisionBatch, index: int) -> None:
         number, queue = partition.number, delivery.queue
@@ -270,46 +268,49 @@ class Transaction:
                 self.delivered[queue] += 1
                 self.services[delivery.service] += 1
                 self.written.append((identity, True))
-                self._bytes += 0 if value is None else len(value)
+                self._bytes += len(value or b"")
                 return
         if failure.is_lasting and delivery.offset is not None:
             source = self._topic_of(delivery.source), number, delivery.offset
             self._bury(identity, source, message, failure.reason, failure.number, delivery.service)
         partition.carrying.fail(delivery, failure)
 
-    def _send_away(self, partition: Partition, decision: Transmit | Forward, record: DecisionBatch, index: int) -> None:
+    def _transmit(self, partition: Partition, decision: Transmit, record: DecisionBatch, index: int) -> None:
         """Hands a message to the connection to another instance. What is lost is sent again, as the router decides."""
-        source = Source.INCOMING if isinstance(decision, Forward) else Source.MESSAGES
-        message: Message | None = None
+        connections, message = self._context.connections, None
         # While a destination is away, reading what cannot be sent would cost most of the work.
-        if isinstance(decision, Transmit) and not self._context.connections.takes(decision.address):
+        if not connections.takes(decision.address):
             return
         if decision.offset is not None:
-            message = self._read(source, partition.number, decision.offset, record, index)
+            message = self._read(Source.MESSAGES, partition.number, decision.offset, record, index)
             if message is None:
                 self._refuse(decision, "the record of the message is gone")
                 return
-        if isinstance(decision, Transmit):
-            # The decision may have waited for a transport. The router also knows when its time is over.
-            timely = in_time(decision, self._context.connections.clock.now_ms())
-            if timely is None:
-                return
-            try:
-                row = transmitted(timely, message)
-            except InvalidRecordError as error:
-                self._refuse(decision, f"the record of the message is invalid: {error}")
-                return
-            self._context.connections.send(decision.address, row)
-        elif message is not None:
+        # The decision may have waited for a transport. The router also knows when its time is over.
+        timely = in_time(decision, connections.clock.now_ms())
+        if timely is None:
+            return
+        try:
+            row = transmitted(timely, message)
+        except InvalidRecordError as error:
+            self._refuse(decision, f"the record of the message is invalid: {error}")
+            return
+        connections.send(decision.address, row)
+        self._bytes += len(row[1] or b"")
+
+    def _refuse(self, decision: Transmit, reason: str) -> None:
+        if decision.sequence is not None:
+            name, sequence = decision.conversation_id, decision.sequence
+            self._context.connections.tell_not_sent(NotSentReport(name, decision.is_initiator, sequence, reason))
+
+    def _forward(self, partition: Partition, decision: Forward, record: DecisionBatch, index: int) -> None:
+        """Hands a message of another instance to the connection to the next one."""
+        message = self._read(Source.INCOMING, partition.number, decision.offset, record, index)
+        if message is not None:
             number = self._context.connections.forward(decision, message)
             if number is not None:
                 self.dropped[number] += 1
-        self._bytes += 0 if message is None else len(message.value() or b"")
-
-    def _refuse(self, decision: Transmit | Forward, reason: str) -> None:
-        if isinstance(decision, Transmit) and decision.sequence is not None:
-            name, sequence = decision.conversation_id, decision.sequence
-            self._context.connections.tell_not_sent(NotSentReport(name, decision.is_initiator, sequence, reason))
+            self._bytes += len(message.value() or b"")
 
     def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
         message = self._read(decision.source, partition.number, decision.offset, record, index)
@@ -329,7 +330,7 @@ class Transaction:
         self._producer.produce(self._topics.service_dead_letters, value, key, headers)
         self.written.append((identity, False))
         self.dead_letters[service or _to_service(headers)] += 1
-        self._bytes += 0 if value is None else len(value)
+        self._bytes += len(value or b"")
 
     def _read(self, source: Source, number: int, offset: int, record: DecisionBatch, index: int) -> Message | None:
         def upcoming() -> list[int]:

@@ -31,6 +31,9 @@ from streaming.kafka.access import AccessDeniedError, Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.errors import (
+    FAULTS_OF_A_RECORD,
+    FAULTS_OF_A_TOPIC,
+    NO_FAULT_OF_A_RECORD,
     ClientRefusedError,
     TransactionAbortedError,
     is_rebalance,
@@ -62,33 +65,8 @@ _PRODUCER = {
 }
 # The fate of the other records of a transaction that is aborted.
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE)
-_TOPIC_FAULTS = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.POLICY_VIOLATION,
-)
 # A delivery that fails this often, alone in its transaction, is refused even if Kafka's reason is another one.
 _MAX_REFUSALS = 3
-# Kafka is away, or this producer is fenced: no record is at fault.
-_NO_FAULT = (
-    KafkaError._TIMED_OUT,
-    KafkaError._MSG_TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.NOT_ENOUGH_REPLICAS,
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.CONCURRENT_TRANSACTIONS,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.FENCED_INSTANCE_ID,
-)
 
 
 class Transport:
@@ -297,7 +275,7 @@ class Transport:
         if isinstance(error, TransactionAbortedError):
             if is_rebalance(error):
                 return True
-            if reason is None or reason.code() in _NO_FAULT:
+            if reason is None or reason.code() in NO_FAULT_OF_A_RECORD:
                 self._limit = max(self._limit // 2, 1)
                 return False
         self._renew_producer()
@@ -307,8 +285,8 @@ class Transport:
             return bool(done.written)
         [(identity, is_delivery)] = done.written
         self._refusals[identity] += 1
-        if reason.code() in (*_TOO_LARGE, *_TOPIC_FAULTS) or self._refusals[identity] == _MAX_REFUSALS:
-            failure = Failure(reason.code() in _TOO_LARGE, f"Kafka refuses the record: {reason.str()}")
+        if reason.code() in FAULTS_OF_A_RECORD + FAULTS_OF_A_TOPIC or self._refusals[identity] == _MAX_REFUSALS:
+            failure = Failure(reason.code() in FAULTS_OF_A_RECORD, f"Kafka refuses the record: {reason.str()}")
             self._context.blame(identity, failure, is_delivery=is_delivery)
             return True
         return False
