@@ -4,7 +4,6 @@ They are derived from the classes of core/conversations/decisions.py, which expl
 left out of a record.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from functools import reduce
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 from msgspec import Meta, Struct, defstruct
 
 from streaming.core.conversations.decisions import Decision, Deliver
-from streaming.wire.decoding import Int64
+from streaming.wire.decoding import Int64, record_type
 
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 # No report may make a decision that is too large for Kafka.
@@ -38,13 +37,11 @@ def _field(of: Field[Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
 
 def _record(decision: type[Decision]) -> type[Struct]:
     """Returns the class of a decision's record. Its fields have the order of the decision's."""
-    name = decision.__name__
-    tag = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).upper()
     return defstruct(
-        f"{name}Fields",
+        f"{decision.__name__}Fields",
         [_field(each) for each in fields(decision)],
         tag_field="decision",
-        tag=tag,
+        tag=record_type(decision.__name__),
         rename=_RENAMED,
         omit_defaults=True,
     )

@@ -3,6 +3,7 @@
 All programs decode all records from Kafka here, because msgspec itself raises four kinds of errors.
 """
 
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -57,6 +58,11 @@ def decode_json(decoder: Decoder[T], value: bytes | None) -> T:
         raise InvalidRecordError(f"invalid JSON: {error}") from None
     except RecursionError:
         raise InvalidRecordError("invalid JSON: nested too deeply") from None
+
+
+def record_type(class_name: str) -> str:
+    """Returns the `type` of a record by the name of its class: MESSAGE_ARRIVED for MessageArrived."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", class_name).upper()
 
 
 def decoder_of(record: type[T]) -> Callable[[bytes | None], T]:

@@ -1,9 +1,10 @@
 """The envelope of a service message: one header of its Kafka record, with one JSON object."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR
 from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
@@ -60,16 +61,9 @@ class Envelope(Struct, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(Envelope)
-_NAMES = (
-    "conversation_id",
-    "from_service",
-    "from_database",
-    "to_service",
-    "to_broker_instance",
-    "conversation_group_id",
-    "message_type_name",
-    "from_broker_instance",
-)
+# The fields that are names; each may be None.
+_TYPES_OF_NAMES = {ConversationId, GroupId, Name, ServiceName}
+_NAMES = tuple(each.name for each in fields(Envelope) if _TYPES_OF_NAMES & {each.type, *get_args(each.type)[:1]})
 
 
 def encode_envelope(envelope: Envelope, max_bytes: int = MAX_ENVELOPE_BYTES) -> bytes:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streaming.core.activation import events
 from streaming.core.times import FOREVER_MS
-from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
+from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json, record_type
 from streaming.wire.misspelt import refuse_misspelt
 
 MAX_RECORD_BYTES = 64 * 1024
@@ -43,11 +43,16 @@ OnOff = Literal["ON", "OFF"]
 _RESULTS = {result.name: result for result in events.ReceiveResult}
 
 
-# gc=False for the most frequent records, so the garbage collector skips them: they cannot be part of a cycle.
-class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defaults=True, gc=False):
-    """`count` messages became visible in the queue."""
+class _Record(Struct, tag_field="type", tag=record_type, omit_defaults=True):
+    """A record of an input topic."""
 
     queue: str
+
+
+# gc=False for the most frequent records, so the garbage collector skips them: they cannot be part of a cycle.
+class MessageArrived(_Record, gc=False):
+    """`count` messages became visible in the queue."""
+
     count: Count = 1
 
     def event(self) -> events.MessageArrived:
@@ -55,10 +60,9 @@ class MessageArrived(Struct, tag="MESSAGE_ARRIVED", tag_field="type", omit_defau
         return events.MessageArrived(self.count)
 
 
-class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=False):
+class Receive(_Record, gc=False):
     """The result of a RECEIVE statement, or its wait."""
 
-    queue: str
     session_id: Identifier
     result: Literal["MESSAGES", "EMPTY", "WAITING"]
     messages: int | None = None
@@ -99,10 +103,9 @@ class Receive(Struct, tag="RECEIVE", tag_field="type", omit_defaults=True, gc=Fa
         return self.messages
 
 
-class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type", omit_defaults=True):
+class GetConversationGroup(_Record):
     """The result of a GET CONVERSATION GROUP statement, or its wait."""
 
-    queue: str
     session_id: Identifier
     result: Literal["GROUP", "EMPTY", "WAITING"]
     transaction_id: str | None = None
@@ -115,10 +118,9 @@ class GetConversationGroup(Struct, tag="GET_CONVERSATION_GROUP", tag_field="type
         return events.Receive(self.session_id, _RESULTS[self.result], timeout_ms=timeout_ms, unread=self.unread)
 
 
-class Observed(Struct, tag="OBSERVED", tag_field="type", omit_defaults=True):
+class Observed(_Record):
     """A report of an observer about a consumer group that reports nothing itself."""
 
-    queue: str
     unread: Unread
     one_more: bool | None
     members: Unread
@@ -129,10 +131,9 @@ class Observed(Struct, tag="OBSERVED", tag_field="type", omit_defaults=True):
         return events.GroupObserved(self.unread, self.one_more, self.members, self.received)
 
 
-class Commit(Struct, tag="COMMIT", tag_field="type"):
+class Commit(_Record):
     """A transaction was committed."""
 
-    queue: str
     session_id: Identifier
     transaction_id: Identifier
 
@@ -141,10 +142,9 @@ class Commit(Struct, tag="COMMIT", tag_field="type"):
         return events.Commit(self.session_id, self.transaction_id)
 
 
-class Rollback(Struct, tag="ROLLBACK", tag_field="type", omit_defaults=True):
+class Rollback(_Record):
     """A transaction was rolled back."""
 
-    queue: str
     session_id: Identifier
     transaction_id: Identifier
     interrupted: bool = False
@@ -154,10 +154,9 @@ class Rollback(Struct, tag="ROLLBACK", tag_field="type", omit_defaults=True):
         return events.Rollback(self.session_id, self.transaction_id, self.interrupted)
 
 
-class SessionAlive(Struct, tag="SESSION_ALIVE", tag_field="type"):
+class SessionAlive(_Record):
     """A session that waits or has an open transaction is still alive."""
 
-    queue: str
     session_id: Identifier
 
     def event(self) -> events.SessionAlive:
@@ -165,10 +164,9 @@ class SessionAlive(Struct, tag="SESSION_ALIVE", tag_field="type"):
         return events.SessionAlive(self.session_id)
 
 
-class SessionEnded(Struct, tag="SESSION_ENDED", tag_field="type", omit_defaults=True):
+class SessionEnded(_Record):
     """A session has ended, or a program with all its sessions."""
 
-    queue: str
     session_id: Identifier
     interrupted: bool = False
 
@@ -177,10 +175,9 @@ class SessionEnded(Struct, tag="SESSION_ENDED", tag_field="type", omit_defaults=
         return events.SessionEnded(self.session_id, self.interrupted)
 
 
-class TaskStarted(Struct, tag="TASK_STARTED", tag_field="type", omit_defaults=True):
+class TaskStarted(_Record):
     """A task host runs an activated task."""
 
-    queue: str
     task_id: Identifier
     host: Identifier | None = None
 
@@ -189,10 +186,9 @@ class TaskStarted(Struct, tag="TASK_STARTED", tag_field="type", omit_defaults=Tr
         return events.TaskStarted(self.task_id, self.host)
 
 
-class TaskExited(Struct, tag="TASK_EXITED", tag_field="type", omit_defaults=True):
+class TaskExited(_Record):
     """An activated task has exited. Exit code -9 means that signal 9 killed it."""
 
-    queue: str
     task_id: Identifier
     exit_code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
     reason: str | None = None
@@ -203,10 +199,9 @@ class TaskExited(Struct, tag="TASK_EXITED", tag_field="type", omit_defaults=True
         return events.TaskExited(self.task_id, self.exit_code, self.reason, self.interrupted)
 
 
-class TaskFailedToStart(Struct, tag="TASK_FAILED_TO_START", tag_field="type", omit_defaults=True):
+class TaskFailedToStart(_Record):
     """An activated task could not be started."""
 
-    queue: str
     task_id: Identifier
     exit_code: int | None = None
     reason: str | None = None
@@ -232,10 +227,9 @@ class ActivationFields(Struct, omit_defaults=True):
         )
 
 
-class CreateQueue(Struct, tag="CREATE_QUEUE", tag_field="type", omit_defaults=True):
+class CreateQueue(_Record):
     """CREATE QUEUE."""
 
-    queue: str
     status: OnOff | UnsetType = UNSET
     activation: ActivationFields | Literal["DROP"] | UnsetType = UNSET
     poison_message_handling: OnOff | UnsetType = UNSET
@@ -259,7 +253,7 @@ class CreateQueue(Struct, tag="CREATE_QUEUE", tag_field="type", omit_defaults=Tr
         )
 
 
-class AlterQueue(CreateQueue, tag="ALTER_QUEUE", tag_field="type", omit_defaults=True):
+class AlterQueue(CreateQueue):
     """ALTER QUEUE: changes only the options it names."""
 
     def event(self) -> events.Event:
@@ -267,20 +261,17 @@ class AlterQueue(CreateQueue, tag="ALTER_QUEUE", tag_field="type", omit_defaults
         return events.AlterQueue(self.options())
 
 
-class DropQueue(Struct, tag="DROP_QUEUE", tag_field="type"):
+class DropQueue(_Record):
     """DROP QUEUE."""
-
-    queue: str
 
     def event(self) -> events.DropQueue:
         """Returns the core's event."""
         return events.DropQueue()
 
 
-class CreateEventNotification(Struct, tag="CREATE_EVENT_NOTIFICATION", tag_field="type", omit_defaults=True):
+class CreateEventNotification(_Record):
     """CREATE EVENT NOTIFICATION ... FOR QUEUE_ACTIVATION."""
 
-    queue: str
     notification: NotificationName
     service: Identifier | None = None
 
@@ -289,10 +280,9 @@ class CreateEventNotification(Struct, tag="CREATE_EVENT_NOTIFICATION", tag_field
         return events.CreateEventNotification(self.notification, self.service)
 
 
-class DropEventNotification(Struct, tag="DROP_EVENT_NOTIFICATION", tag_field="type"):
+class DropEventNotification(_Record):
     """DROP EVENT NOTIFICATION."""
 
-    queue: str
     notification: NotificationName
 
     def event(self) -> events.DropEventNotification:
@@ -306,7 +296,7 @@ ReceiveRecord = SessionRecord | Observed | TaskRecord
 CommandRecord = CreateQueue | AlterQueue | DropQueue | CreateEventNotification | DropEventNotification
 InputRecord = MessageArrived | ReceiveRecord | CommandRecord
 
-_Record = TypeVar("_Record", bound=InputRecord)
+_Input = TypeVar("_Input", bound=InputRecord)
 
 
 class _CommandDecoder:
@@ -354,7 +344,7 @@ def is_queue_name(name: str) -> bool:
     return _QUEUE_NAME.fullmatch(name) is not None
 
 
-def decode(decoder: Decoder[_Record], key: bytes | None, value: bytes | None, value_bytes: int) -> _Record:
+def decode(decoder: Decoder[_Input], key: bytes | None, value: bytes | None, value_bytes: int) -> _Input:
     """Decodes and checks one record.
 
     Args:

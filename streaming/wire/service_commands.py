@@ -12,7 +12,7 @@ from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import expiry_ms
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
-from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.decoding import InvalidRecordError, decode_json, record_type
 from streaming.wire.input_records import MAX_RECORD_BYTES, QUEUE_NAME_RULE, is_queue_name
 from streaming.wire.misspelt import refuse_misspelt
 
@@ -29,10 +29,15 @@ def comparable(broker_instance: str | None) -> str | None:
     return None if broker_instance is None else broker_instance.lower()
 
 
-class CreateDatabase(Struct, tag="CREATE_DATABASE", tag_field="type", omit_defaults=True):
-    """Creates a database, with the route AutoCreatedLocal."""
+class _Command(Struct, tag_field="type", tag=record_type, omit_defaults=True):
+    """A statement about a database, or about something in it."""
 
     database: Name
+
+
+class CreateDatabase(_Command):
+    """Creates a database, with the route AutoCreatedLocal."""
+
     broker_instance: Name
     is_broker_enabled: bool = True
     mirroring_role: MirroringRole = "PRINCIPAL"
@@ -44,10 +49,9 @@ class CreateDatabase(Struct, tag="CREATE_DATABASE", tag_field="type", omit_defau
         definitions.create_database(database)
 
 
-class AlterDatabase(Struct, tag="ALTER_DATABASE", tag_field="type", omit_defaults=True):
+class AlterDatabase(_Command):
     """Changes what it names of a database."""
 
-    database: Name
     broker_instance: Name | None = None
     is_broker_enabled: bool | None = None
     mirroring_role: MirroringRole | None = None
@@ -63,20 +67,17 @@ class AlterDatabase(Struct, tag="ALTER_DATABASE", tag_field="type", omit_default
         )
 
 
-class DropDatabase(Struct, tag="DROP_DATABASE", tag_field="type"):
+class DropDatabase(_Command):
     """Drops a database with its services and routes."""
-
-    database: Name
 
     def apply(self, definitions: Definitions, at_ms: int) -> None:  # noqa: ARG002
         """Applies the command; raises RefusedDefinitionError."""
         definitions.drop_database(self.database)
 
 
-class CreateService(Struct, tag="CREATE_SERVICE", tag_field="type"):
+class CreateService(_Command):
     """Creates a service, whose messages go into a queue."""
 
-    database: Name
     service: ServiceName
     queue: QueueName
 
@@ -85,10 +86,9 @@ class CreateService(Struct, tag="CREATE_SERVICE", tag_field="type"):
         definitions.create_service(Service(self.service, self.database, self.queue))
 
 
-class AlterService(Struct, tag="ALTER_SERVICE", tag_field="type"):
+class AlterService(_Command):
     """Moves a service to another queue."""
 
-    database: Name
     service: ServiceName
     queue: QueueName
 
@@ -97,10 +97,9 @@ class AlterService(Struct, tag="ALTER_SERVICE", tag_field="type"):
         definitions.alter_service(self.database, self.service, self.queue)
 
 
-class DropService(Struct, tag="DROP_SERVICE", tag_field="type"):
+class DropService(_Command):
     """Drops a service."""
 
-    database: Name
     service: ServiceName
 
     def apply(self, definitions: Definitions, at_ms: int) -> None:  # noqa: ARG002
@@ -108,10 +107,9 @@ class DropService(Struct, tag="DROP_SERVICE", tag_field="type"):
         definitions.drop_service(self.database, self.service)
 
 
-class CreateRoute(Struct, tag="CREATE_ROUTE", tag_field="type", omit_defaults=True):
+class CreateRoute(_Command):
     """Creates a route. Its lifetime begins with the record's timestamp."""
 
-    database: Name
     route: Name
     address: Address
     service_name: ServiceName | None = None
@@ -135,10 +133,9 @@ class CreateRoute(Struct, tag="CREATE_ROUTE", tag_field="type", omit_defaults=Tr
         )
 
 
-class AlterRoute(Struct, tag="ALTER_ROUTE", tag_field="type", omit_defaults=True):
+class AlterRoute(_Command):
     """Changes what it names of a route. A new lifetime begins with the record's timestamp."""
 
-    database: Name
     route: Name
     address: Address | None = None
     service_name: ServiceName | None = None
@@ -159,10 +156,9 @@ class AlterRoute(Struct, tag="ALTER_ROUTE", tag_field="type", omit_defaults=True
         )
 
 
-class DropRoute(Struct, tag="DROP_ROUTE", tag_field="type"):
+class DropRoute(_Command):
     """Drops a route."""
 
-    database: Name
     route: Name
 
     def apply(self, definitions: Definitions, at_ms: int) -> None:  # noqa: ARG002
