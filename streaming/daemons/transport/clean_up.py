@@ -3,15 +3,21 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from streaming.core.conversations.decisions import CleanUp
 from streaming.daemons.transport.share import Partition
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.wire.topics import Topics
+
+# Makes a request.
+Ask = Callable[[], Future[Any]]
+# Takes its answer.
+Then = Callable[[Any], None]
 
 
 class CleanUps:
@@ -21,9 +27,8 @@ class CleanUps:
         self._admin = admin
         self._topics = topics
         self._say = say
-        # Topic and partition -> the request under way, and what repeats it.
-        self._open: dict[str, tuple[Future[object], Callable[[], None]]] = {}
-        self._asked: dict[int, tuple[Future[ListOffsetsResultInfo], int, Callable[[], None]]] = {}
+        # Topic and partition -> the request under way, what takes its answer, and what repeats it.
+        self._open: dict[str, tuple[Future[Any], Then, Callable[[], None]]] = {}
         self._failed: dict[str, Callable[[], None]] = {}
         self._has_warned = False
 
@@ -42,25 +47,18 @@ class CleanUps:
         self._delete(topics.service_incoming, number, clean_up.incoming)
         # The decisions of the last batches stay in any case, because they say how far the router had read.
         if partition.cleaned_up_to is not None and clean_up.decided_ms > 0:
-            self._find_decisions(number, clean_up.decided_ms, partition.cleaned_up_to)
+            self._delete_decisions(number, clean_up.decided_ms, partition.cleaned_up_to)
         partition.cleaned_up_to = offset
 
     def look(self) -> None:
         """Looks for answers, and warns of the first failure."""
-        topic = self._topics.service_decisions
-        for number, (asked, limit, again) in [*self._asked.items()]:
-            if asked.done():
-                del self._asked[number]
-                problem = asked.exception()
-                if problem is not None:
-                    self._fail(f"{topic}[{number}]", problem, again)
-                else:
-                    self._delete(topic, number, min(asked.result().offset, limit))
-        for place, (future, again) in [*self._open.items()]:
+        for place, (future, then, again) in [*self._open.items()]:
             if future.done():
                 del self._open[place]
                 error = future.exception()
-                if error is not None:
+                if error is None:
+                    then(future.result())
+                else:
                     self._fail(place, error, again)
 
     def resume(self) -> int:
@@ -70,31 +68,32 @@ class CleanUps:
             again()
         return len(failed)
 
-    def _find_decisions(self, number: int, decided_ms: int, limit: int) -> None:
+    def _delete_decisions(self, number: int, decided_ms: int, limit: int) -> None:
         """Asks Kafka for the first decision from an instant on. Those before it, and before the limit, are deleted."""
         place = TopicPartition(self._topics.service_decisions, number)
-        again = partial(self._find_decisions, number, decided_ms, limit)
-        self._failed.pop(f"{place.topic}[{number}]", None)
-        spec = OffsetSpec.for_timestamp(decided_ms)
-        try:
-            futures = self._admin.client.list_offsets({place: spec}, request_timeout=ADMIN_TIMEOUT_S)
-        except KafkaException as error:
-            self._fail(f"{place.topic}[{number}]", error, again)
-        else:
-            self._asked[number] = futures[place], limit, again
+        spec = {place: OffsetSpec.for_timestamp(decided_ms)}
+        self._request(
+            place,
+            lambda: self._admin.client.list_offsets(spec, request_timeout=ADMIN_TIMEOUT_S)[place],
+            lambda first: self._delete(place.topic, number, min(first.offset, limit)),
+        )
 
     def _delete(self, topic: str, number: int, offset: int) -> None:
-        if offset <= 0:
-            return
-        place, name = TopicPartition(topic, number, offset), f"{topic}[{number}]"
-        again = partial(self._delete, topic, number, offset)
-        self._failed.pop(name, None)
+        place = TopicPartition(topic, number, offset)
+        if offset > 0:
+            self._request(
+                place,
+                lambda: self._admin.client.delete_records([place], request_timeout=ADMIN_TIMEOUT_S)[place],
+                lambda _: None,
+            )
+
+    def _request(self, of: TopicPartition, ask: Ask, then: Then) -> None:
+        place, again = f"{of.topic}[{of.partition}]", partial(self._request, of, ask, then)
+        self._failed.pop(place, None)
         try:
-            futures = self._admin.client.delete_records([place], request_timeout=ADMIN_TIMEOUT_S)
+            self._open[place] = ask(), then, again
         except KafkaException as error:
-            self._fail(name, error, again)
-        else:
-            self._open[name] = futures[place], again
+            self._fail(place, error, again)
 
     def _fail(self, place: str, error: BaseException, again: Callable[[], None]) -> None:
         """Keeps a request that has failed, to be repeated. Warns of the first one."""
