@@ -85,15 +85,8 @@ class Receive(_Record, gc=False):
                 raise InvalidRecordError(
                     f"Expected `str` of length 1 to {MAX_IDENTIFIER_LENGTH} - at `$.transaction_id`"
                 )
-        return events.Receive(
-            self.session_id,
-            _RESULTS[self.result],
-            messages,
-            self.where,
-            transaction_id,
-            _wait_ms(self.result, self.timeout_ms),
-            self.unread,
-        )
+        result, wait_ms = _RESULTS[self.result], _wait_ms(self.result, self.timeout_ms)
+        return events.Receive(self.session_id, result, messages, self.where, transaction_id, wait_ms, self.unread)
 
     def _messages(self) -> int:
         if self.messages is None:

@@ -120,17 +120,9 @@ class CreateRoute(_Command):
     def apply(self, definitions: Definitions, at_ms: int) -> None:
         """Applies the command at the record's timestamp; raises RefusedDefinitionError."""
         expires_ms = None if self.lifetime_s is None else expiry_ms(at_ms, self.lifetime_s)
-        definitions.create_route(
-            Route(
-                self.route,
-                self.database,
-                self.service_name,
-                comparable(self.broker_instance),
-                expires_ms,
-                self.address,
-                self.mirror_address,
-            )
-        )
+        named = self.service_name, comparable(self.broker_instance)
+        route = Route(self.route, self.database, *named, expires_ms, self.address, self.mirror_address)
+        definitions.create_route(route)
 
 
 class AlterRoute(_Command):

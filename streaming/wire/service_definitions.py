@@ -79,13 +79,8 @@ class DefinitionsFile(Struct, forbid_unknown_fields=True):
         definitions = Definitions()
         try:
             for row in self.databases:
-                database = Database(
-                    row.name,
-                    comparable(row.broker_instance),
-                    row.is_broker_enabled,
-                    row.mirroring_role or PRINCIPAL,
-                    row.epoch,
-                )
+                instance, role = comparable(row.broker_instance), row.mirroring_role or PRINCIPAL
+                database = Database(row.name, instance, row.is_broker_enabled, role, row.epoch)
                 definitions.create_database(database, with_default_route=False)
             if MSDB not in definitions.databases:
                 definitions.create_database(Database(MSDB, None), with_default_route=False)
@@ -112,13 +107,8 @@ class ConversationRow(Struct, forbid_unknown_fields=True):
         """Returns the core's form; raises InvalidRecordError."""
         if self.incoming == (self.from_database is not None):
             raise InvalidRecordError("a conversation has either `from_database` or `incoming`: true")
-        return RoutedMessage(
-            self.conversation_id,
-            self.to_service,
-            comparable(self.to_broker_instance),
-            self.is_initiator,
-            self.from_database,
-        )
+        instance = comparable(self.to_broker_instance)
+        return RoutedMessage(self.conversation_id, self.to_service, instance, self.is_initiator, self.from_database)
 
 
 class Case(Struct, forbid_unknown_fields=True):
@@ -211,15 +201,8 @@ def _route(row: RouteRow) -> Route:
     if row.mirror_address is not None:
         _network_address(row.mirror_address)
     expires_ms = None if row.expires_at is None else _instant_ms(row.expires_at, "expires_at")
-    return Route(
-        row.name,
-        row.database,
-        row.service_name,
-        comparable(row.broker_instance),
-        expires_ms,
-        row.address,
-        row.mirror_address,
-    )
+    named = row.service_name, comparable(row.broker_instance)
+    return Route(row.name, row.database, *named, expires_ms, row.address, row.mirror_address)
 
 
 def _network_address(address: str) -> str:

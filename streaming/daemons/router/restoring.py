@@ -297,15 +297,9 @@ def _suspect_of_views(name: str, rows: Mapping[bool, _EndpointRow]) -> Suspect:
     services = (initiator.service, initiator.far_service) if initiator else ("", "")
     if target and not initiator:
         services = (target.far_service, target.service)
-    return Suspect(
-        name,
-        services,
-        (initiator.database if initiator else None, target.database if target else None),
-        (
-            initiator.conversation_group_id if initiator else name,
-            target.conversation_group_id if target else name,
-        ),
-    )
+    databases = initiator.database if initiator else None, target.database if target else None
+    first, second = (row.conversation_group_id if row else name for row in (initiator, target))
+    return Suspect(name, services, databases, (first, second))
 
 
 def _records(cluster: Cluster, topic: str, since_ms: int) -> Iterator[Message]:

@@ -159,15 +159,11 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
     sole.join(layout.id, client_id(location), takes_over=settings.takes_over)
     # From here on no other router can add traces or batches.
     sole.wait()
-    layout, restored = _begin(spark, settings, kafka, location, layout, is_there=is_there)
+    layout, restored = _Start(spark, settings, kafka, location).begin(layout, is_there=is_there)
+    secret, instance = layout.secret or layout.id, settings.instance
+    conversations = ConversationSettings(is_literal=settings.semantics is Semantics.LITERAL)
     shard_settings = RouterShardSettings(
-        settings.topic_prefix,
-        partitions,
-        layout.generation,
-        settings.instance,
-        layout.secret or layout.id,
-        settings.keep_ms,
-        ConversationSettings(is_literal=settings.semantics is Semantics.LITERAL),
+        settings.topic_prefix, partitions, layout.generation, instance, secret, settings.keep_ms, conversations
     )
     wakes = spark.sparkContext.accumulator({}, WakesParam())
     query_settings = _query_settings(settings, location, layout)
@@ -184,6 +180,8 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
         _finish(prepare(older, kafka.partitions, reports, done), signals)
     checkpoint_layout.keep_settings(spark, location, shard_settings)
     wake_times = WakeTimes(layout.shard_keys)
+    watch = TopicWatch(kafka.admin, kafka.topic_ids, checkpoint_layout.advice_about)
+    is_ready = partial(_is_ready, spark, location, layout, restored)
     with (
         ProgressWriter(kafka.cluster, kafka.topics, layout.generation) as progress,
         _ticker(kafka, partial(wake_times.is_due_by, wakes)) as ticker,
@@ -192,18 +190,7 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
         if metrics is not None:
             metrics.tasks = periodic.tasks
         spark.streams.addListener(Listener(QUERY_NAME, progress))
-        yield QueryRun(
-            ROUTER,
-            sole,
-            signals,
-            spark,
-            TopicWatch(kafka.admin, kafka.topic_ids, checkpoint_layout.advice_about),
-            ticker,
-            (progress,),
-            writer.start,
-            partial(_is_ready, spark, location, layout, restored),
-            periodic.look,
-        )
+        yield QueryRun(ROUTER, sole, signals, spark, watch, ticker, (progress,), writer.start, is_ready, periodic.look)
 
 
 def _periodic_tasks(done: "Accumulator[Counter[str]]") -> dict[PeriodicTask, Work]:
@@ -245,68 +232,58 @@ def _ticker(kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
     return Ticker(kafka.cluster, kafka.topics.service_ticks, CHECK_INTERVAL_MS, LONGEST_PAUSE_MS, is_due)
 
 
-def _begin(  # noqa: PLR0913  (the parts of the router)
-    spark: SparkSession,
-    settings: RouterSettings,
-    kafka: KafkaFound,
-    location: str,
-    layout: RouterLayout,
-    *,
-    is_there: bool,
-) -> tuple[RouterLayout, Restoration | None]:
-    """Returns the layout, and the beginning of a restored router if this is one whose shards are not all stored yet.
+@dataclass(frozen=True)
+class _Start:
+    """The start on a checkpoint, of the only router that runs."""
 
-    Raises:
-        UserError: The checkpoint is older than the work of the last router, or missing, and is not to be restored.
-    """
-    traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
-    if settings.restore is None or is_there or not traces.generation:
-        restored = restored_file.read(spark, location)
-        begun = restored.offsets if restored is not None else {}
-        _refuse_older(spark, kafka, location, layout if is_there else None, traces, begun)
-        return layout, restored
-    copy = None if settings.restore == NO_COPY else _read_copy(spark, settings, kafka)
-    restored = gather(kafka.cluster, kafka.topics, len(layout.shard_keys), traces, copy)
-    ended = sum(len(shard.suspects) for shard in restored.shards)
-    _log.warning("Restoring. %d conversations may have gone on since the copy, and end with an Error", ended)
-    restored_file.save(spark, location, restored)
-    return structs.replace(layout, generation=restored.generation), restored
+    spark: SparkSession
+    settings: RouterSettings
+    kafka: KafkaFound
+    location: str
 
+    def begin(self, layout: RouterLayout, *, is_there: bool) -> tuple[RouterLayout, Restoration | None]:
+        """Returns the layout, and the beginning of a restored router if this is one whose shards are not all stored.
 
-def _read_copy(spark: SparkSession, settings: RouterSettings, kafka: KafkaFound) -> Copy:
-    location = absolute(str(settings.restore))
-    partitions = kafka.partitions[kafka.topics.service_messages]
-    layout, is_there = checkpoint_layout.settle(
-        spark, location, Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
-    )
-    if not is_there:
-        raise UserError(
-            f"There is no checkpoint of a router at {location}. {hints.option('--restore', NO_COPY)} restores without "
-            "a copy."
-        )
-    return read_copy(spark, location, layout)
+        Raises:
+            UserError: The checkpoint is older than the work of the last router, or missing, and is not to be restored.
+        """
+        spark, kafka, restore = self.spark, self.kafka, self.settings.restore
+        traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
+        if restore is None or is_there or not traces.generation:
+            restored = restored_file.read(spark, self.location)
+            begun = restored.offsets if restored is not None else {}
+            self._refuse_older(layout if is_there else None, traces, begun)
+            return layout, restored
+        copy = None if restore == NO_COPY else self._read_copy(absolute(restore))
+        restored = gather(kafka.cluster, kafka.topics, len(layout.shard_keys), traces, copy)
+        ended = sum(len(shard.suspects) for shard in restored.shards)
+        _log.warning("Restoring. %d conversations may have gone on since the copy, and end with an Error", ended)
+        restored_file.save(spark, self.location, restored)
+        return structs.replace(layout, generation=restored.generation), restored
 
+    def _read_copy(self, location: str) -> Copy:
+        partitions = self.kafka.partitions[self.kafka.topics.service_messages]
+        wanted = Wanted(self.settings.topic_prefix, partitions, self.kafka.topic_ids)
+        layout, is_there = checkpoint_layout.settle(self.spark, location, wanted)
+        if not is_there:
+            without = hints.option("--restore", NO_COPY)
+            raise UserError(f"There is no checkpoint of a router at {location}. {without} restores without a copy.")
+        return read_copy(self.spark, location, layout)
 
-def _refuse_older(  # noqa: PLR0913, PLR0917  (the parts of the router)
-    spark: SparkSession,
-    kafka: KafkaFound,
-    location: str,
-    layout: RouterLayout | None,
-    traces: Traces,
-    begun: Mapping[str, Mapping[str, int]],
-) -> None:
-    """Raises UserError if no router may start on the checkpoint; `begun`: the offsets with which it was restored."""
-    planned = None
-    if layout is not None:
-        batch = progress_files.newest_batch(spark, location, "offsets")
-        ends = {**begun, **({} if batch is None else progress_files.end_offsets(spark, location, batch))}
-        prefix = kafka.topics.prefix
-        planned = Planned(
-            layout.generation, batch, {topic.removeprefix(prefix): found for topic, found in ends.items()}
-        )
-    problem = problem_of(traces, planned, location)
-    if problem is not None:
-        raise UserError(problem)
+    def _refuse_older(
+        self, layout: RouterLayout | None, traces: Traces, begun: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Raises UserError if no router may start here; `begun`: the offsets with which the checkpoint was restored."""
+        planned = None
+        if layout is not None:
+            batch = progress_files.newest_batch(self.spark, self.location, "offsets")
+            last = {} if batch is None else progress_files.end_offsets(self.spark, self.location, batch)
+            prefix = self.kafka.topics.prefix
+            ends = {topic.removeprefix(prefix): found for topic, found in {**begun, **last}.items()}
+            planned = Planned(layout.generation, batch, ends)
+        problem = problem_of(traces, planned, self.location)
+        if problem is not None:
+            raise UserError(problem)
 
 
 def _query_settings(settings: RouterSettings, location: str, layout: RouterLayout) -> QuerySettings:

@@ -353,13 +353,6 @@ class Transport:
 
 def needed_rights(topics: Topics) -> Rights:
     """Returns the rights that a transport needs on topics other than the queues'."""
-    return rights(
-        reads=[topics.service_decisions, topics.service_messages, topics.service_incoming, topics.service_marks],
-        writes=[
-            topics.service_marks,
-            topics.service_reports,
-            topics.service_maintenance,
-            topics.service_dead_letters,
-            topics.arrivals,
-        ],
-    )
+    read = [topics.service_decisions, topics.service_messages, topics.service_incoming, topics.service_marks]
+    written = [topics.service_marks, topics.service_reports, topics.service_maintenance, topics.service_dead_letters]
+    return rights(reads=read, writes=[*written, topics.arrivals])
