@@ -7,7 +7,7 @@ left out of a record.
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from functools import reduce
-from operator import attrgetter, or_
+from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 from msgspec import Meta, Struct, defstruct
@@ -47,34 +47,34 @@ def _record(decision: type[Decision]) -> type[Struct]:
     )
 
 
-# The class of a decision, or of its record -> the other class, and the values of a decision or record in its order.
-_OTHERS: dict[type, tuple[type, Callable[[Any], tuple[Any, ...]]]] = {}
-for _decision in get_args(Decision):
-    _its_record = _record(_decision)
-    _values_of = attrgetter(*_its_record.__struct_fields__)
-    _OTHERS[_decision], _OTHERS[_its_record] = (_its_record, _values_of), (_decision, _values_of)
+def _maker(made: type, names: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Returns a function that makes an object from the attributes of another one, as fast as if written by hand."""
+    values = ", ".join(f"one.{name}" for name in names)
+    function: Callable[[Any], Any] = eval(f"lambda one: made({values})", {"made": made})  # noqa: S307  (our own names)
+    return function
+
+
+_RECORDS: dict[type[Decision], type[Struct]] = {each: _record(each) for each in get_args(Decision)}
+_to_record: dict[type, Callable[[Decision], Struct]] = {}
+_to_decision: dict[type, Callable[[Struct], Decision]] = {}
+for _decision, _its_record in _RECORDS.items():
+    _to_record[_decision] = _maker(_its_record, _its_record.__struct_fields__)
+    _to_decision[_its_record] = _maker(_decision, _its_record.__struct_fields__)
 
 if TYPE_CHECKING:
     # mypy knows no classes that are made while the program runs.
     DeliverFields: TypeAlias = Struct
     DecisionFields: TypeAlias = Struct
 else:
-    DeliverFields = _OTHERS[Deliver][0]
-    DecisionFields = reduce(or_, (_OTHERS[each][0] for each in get_args(Decision)))
+    DeliverFields = _RECORDS[Deliver]
+    DecisionFields = reduce(or_, _RECORDS.values())
 
 
 def fields_of(decision: Decision) -> Struct:
     """Returns a decision as the fields of its record."""
-    found: Struct = _other(decision)
-    return found
+    return _to_record[type(decision)](decision)
 
 
 def decision_of(record: Struct) -> Decision:
     """Returns the decision of a record's fields."""
-    found: Decision = _other(record)
-    return found
-
-
-def _other(one: Decision | Struct) -> Any:
-    other, values_of = _OTHERS[type(one)]
-    return other(*values_of(one))
+    return _to_decision[type(record)](record)
