@@ -398,8 +398,8 @@ def test_the_end_of_a_conversation_is_not_called_one_of_its_messages(
     found = facts("c", Viewed(rows, dict.fromkeys(rows, b"{}"), []), [(held, {})], source())
     assert f"{said} from the initiator to Later since" in text_of(found.view())
     for key in rows:
-        assert f" {listed} " in f"{text_of(showing.list_view(rows, {key: count}, 1)).splitlines()[1]} "
-    assert "The END of a conversation counts as a message" in text_of(showing.transmissions_view([held], 10))
+        assert f" {listed} " in f"{text_of(lists.list_view(rows, {key: count}, 1)).splitlines()[1]} "
+    assert "The END of a conversation counts as a message" in text_of(lists.transmissions_view([held], 10))
 
 
 def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:

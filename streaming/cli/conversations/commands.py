@@ -291,7 +291,7 @@ def retry(
     for key, row in held.items():
         after = found[key]
         sender = viewed.endpoints.get(key)
-        what = f"{showing.held_messages(row.messages, None if sender is None else sender.state)} to {row.to_service}"
+        what = f"{lists.held_messages(row.messages, None if sender is None else sender.state)} to {row.to_service}"
         if after is None:
             shows = f"`{hints.command('transmissions')}` shows it"
             say(f"{what}: on the way. If the delivery fails again, {shows}")
