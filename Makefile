@@ -107,7 +107,6 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --runs 5 --plot build/throughput.png \
 		--only queue-activation Streams Flink Bytewax "bare loop"
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --set many --only queue-activation "Kafka Streams, RocksDB" "key per queue"
-	@$(AS_INSTALLED) $(BIN)/python benchmarks/latency.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/timers.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/growth.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/routing.py
@@ -117,10 +116,12 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/observing.py
 	@$(MAKE) --no-print-directory bench-services
 
-bench-services: $(INSTALLED)/.set-up ## measure services beside MirrorMaker 2 and a copy loop, with a plot, in 8 minutes
+bench-services: $(INSTALLED)/.set-up ## measure services beside their peers, with a plot, and the monitor alone, in 25 minutes
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@benchmarks/peers/mirror-maker/setup
+	@benchmarks/peers/kafka-streams/setup
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/services.py --plot build/services.png
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/latency.py
 
 bench-quick: $(INSTALLED)/.set-up ## compare two ratios with the committed ones, in under 3 minutes
 	@benchmarks/peers/bare-loop/setup

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +96,13 @@ class Contestant:
         progress = Progress()
         with ChildProcess(command, log_file=log, env=env) as process:
             yield Run(process, progress, log, checkpoint)
+
+
+def not_set_up(peers: Iterable[str]) -> SystemExit:
+    """Returns the error that names peers that have not been set up, and what sets them up."""
+    missing = sorted({*peers})
+    setups = " && ".join(f"benchmarks/peers/{peer}/setup" for peer in missing)
+    return SystemExit(f"not set up: {', '.join(missing)}. `make bench` does so, or: {setups}")
 
 
 @dataclass

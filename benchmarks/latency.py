@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def idle_cores(pid: int) -> float:
-    """Returns the cores that the monitor, its JVM and its workers use in a minute without events."""
+    """Returns the cores that a program, its JVM and its workers use in a minute, in which nothing happens."""
     before = sum(cpu_seconds(pid).values())
     time.sleep(60)
     return (sum(cpu_seconds(pid).values()) - before) / 60

@@ -1,25 +1,29 @@
-"""The programs that carry the messages of a scene: a copy loop, MirrorMaker 2, and the router with the transport.
+"""The programs that carry the messages of a scene: the router with the transport, and what could be used instead.
 
-All read `service-messages`, and deliver once and in order, in transactions. The copy loop and MirrorMaker copy it into
-one topic of as many partitions. The router decides about each message of each conversation, and the transport writes
-the messages, with their numbers, into the queues of their services. Between two instances, a second router and a second
-transport do the same once more, and acknowledge.
+All read `service-messages`, and deliver once and in order, in transactions. A copy loop and MirrorMaker 2 copy it into
+one topic of as many partitions. An application of Kafka Streams writes the messages, with their numbers, into the
+queues of their services. So do the router, which decides about each message of each conversation, and the transport.
+Between two instances, a second router and a second transport do the same once more, and acknowledge. `run` has router,
+transport and a monitor.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import copy_loop
-from contestants import PEERS
+from contestants import PEERS, not_set_up
 from service_scene import PARTITIONS, Scene
 
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 
 _LOG_TAIL_LENGTH = 2_000
+# `run` stops its programs one after the other.
+_STOP_TIMEOUT_S = 30.0
 _MIRROR_MAKER = PEERS / "mirror-maker"
+_KAFKA_STREAMS = PEERS / "kafka-streams"
 
 # MirrorMaker 2 of Kafka 4.3.1 in dedicated mode, with its replication policy by default, which puts the alias of the
 # source before the topic's name. Both aliases are the same broker, as the other programs read and write one broker.
@@ -56,6 +60,16 @@ _LARGE_BATCHES = """\
 target.producer.linger.ms=5
 target.producer.batch.size=262144
 """
+# The reasons are in the peer's README.md.
+_KAFKA_STREAMS_SETTINGS = """\
+application.id={name}
+bootstrap.servers={servers}
+state.dir={state}
+processing.guarantee=exactly_once_v2
+num.stream.threads=2
+producer.batch.size=131072
+producer.retry.backoff.ms=10
+"""
 
 
 @dataclass(frozen=True)
@@ -80,12 +94,14 @@ class Contestant:
         programs: Returns its programs, given the scene and a folder of its own; creates the topics that they need.
         outputs: Returns the topics into which they put messages.
         warm_up_s: The seconds of load before its latency is measured, for Java's compilers; None: it is not measured.
+        built: What the set-up of its peer makes last; None: it needs no set-up.
     """
 
     name: str
     programs: Callable[[Scene, Path], list[Program]]
     outputs: Callable[[Scene], list[str]]
     warm_up_s: int | None
+    built: Path | None = None
 
 
 def _copy_loop(scene: Scene, _folder: Path) -> list[Program]:
@@ -119,6 +135,15 @@ def _mirrored_topic(scene: Scene) -> list[str]:
     return [f"{_alias(scene)}.{scene.topics.service_messages}"]
 
 
+def _kafka_streams(scene: Scene, folder: Path) -> list[Program]:
+    settings, queues = folder / "streams.properties", folder / "queues.properties"
+    name, servers = f"{scene.topics.prefix}router", scene.cluster.bootstrap_servers
+    settings.write_text(_KAFKA_STREAMS_SETTINGS.format(name=name, servers=servers, state=folder / "state"))
+    queues.write_text("".join(f"{service}={queue}\n" for service, queue in scene.queue_of_service.items()))
+    command: list[str | Path] = [_KAFKA_STREAMS / "route", settings, queues, scene.topics.service_messages]
+    return [Program("Kafka Streams", command)]
+
+
 def _router_and_transport(scene: Scene, folder: Path) -> list[Program]:
     return [own_program(name, scene, folder) for name in ("router", "transport")]
 
@@ -140,19 +165,37 @@ def own_program(name: str, scene: Scene, folder: Path, prefix: str = "", servers
     return Program(title, [*THIS_COMMAND, name, *connection])
 
 
+def _run(scene: Scene, folder: Path) -> list[Program]:
+    place = ["--bootstrap-servers", scene.cluster.bootstrap_servers, "--topic-prefix", scene.topics.prefix]
+    return [Program("run", [*THIS_COMMAND, "run", *place, "--checkpoints", folder / "checkpoints"])]
+
+
 def _queues(scene: Scene) -> list[str]:
     return scene.queues
 
 
 COPY_LOOP = Contestant("copy loop", _copy_loop, _copy_topic, 5)
 MIRROR_MAKER = Contestant(
-    "MirrorMaker 2, exactly once", _mirror_maker(_MIRROR_MAKER_SETTINGS + _LARGE_BATCHES), _mirrored_topic, 30
+    "MirrorMaker 2, exactly once",
+    _mirror_maker(_MIRROR_MAKER_SETTINGS + _LARGE_BATCHES),
+    _mirrored_topic,
+    30,
+    _MIRROR_MAKER / ".build" / "jars",
 )
 MIRROR_MAKER_BY_DEFAULT = Contestant(
-    "MirrorMaker 2, exactly once, batches by default", _mirror_maker(_MIRROR_MAKER_SETTINGS), _mirrored_topic, None
+    "MirrorMaker 2, exactly once, batches by default",
+    _mirror_maker(_MIRROR_MAKER_SETTINGS),
+    _mirrored_topic,
+    None,
+    _MIRROR_MAKER / ".build" / "jars",
+)
+KAFKA_STREAMS = Contestant(
+    "Kafka Streams, exactly once", _kafka_streams, _queues, 30, _KAFKA_STREAMS / ".build" / "classes"
 )
 OURS = Contestant("router and transport", _router_and_transport, _queues, 60)
 BETWEEN_INSTANCES = Contestant("routers and transports of two instances", _two_instances, _queues, 60)
+# The other programs have carried backlogs before.
+EVERYTHING = Contestant("run: monitor, router, transport", _run, _queues, 120)
 
 
 @contextmanager
@@ -160,10 +203,11 @@ def running(programs: list[Program], folder: Path) -> Iterator[dict[str, ChildPr
     """Runs programs for the length of the block; yields the process of each by its name."""
     logs = [folder / f"{each.name}.log" for each in programs]
     with ExitStack() as stack:
-        processes = {
-            each.name: stack.enter_context(ChildProcess(each.command, log_file=log, env=own_environment()))
-            for each, log in zip(programs, logs, strict=True)
-        }
+        processes = {}
+        for each, log in zip(programs, logs, strict=True):
+            process = stack.enter_context(ChildProcess(each.command, log_file=log, env=own_environment()))
+            stack.callback(process.stop, _STOP_TIMEOUT_S)
+            processes[each.name] = process
         try:
             yield processes
         except SystemExit:
@@ -172,7 +216,8 @@ def running(programs: list[Program], folder: Path) -> Iterator[dict[str, ChildPr
             raise
 
 
-def require_mirror_maker() -> None:
-    """Raises SystemExit if MirrorMaker has not been set up."""
-    if not (_MIRROR_MAKER / ".build" / "jars").is_dir():
-        raise SystemExit("not set up: mirror-maker. `make bench` does so, or: benchmarks/peers/mirror-maker/setup")
+def require_set_up(chosen: Iterable[Contestant]) -> None:
+    """Raises SystemExit if the peer of one of these contestants has not been set up."""
+    missing = [each.built for each in chosen if each.built is not None and not each.built.exists()]
+    if missing:
+        raise not_set_up(built.parent.parent.name for built in missing)

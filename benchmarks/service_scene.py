@@ -73,9 +73,14 @@ class Scene:
         self.quiet_sent_s: dict[str, float] = {}
         self.command("CREATE_DATABASE", broker_instance="7f6d3c1e-0000-4000-8000-000000000001")
         self.command("CREATE_SERVICE", service="//shop/orders", queue="orders")
-        for number, queue in enumerate(self.queues):
-            self.command("CREATE_SERVICE", service=_service(number), queue=queue)
+        for service, queue in self.queue_of_service.items():
+            self.command("CREATE_SERVICE", service=service, queue=queue)
         self.producer.flush()
+
+    @property
+    def queue_of_service(self) -> dict[str, str]:
+        """Service -> its queue."""
+        return {_service(number): queue for number, queue in enumerate(self.queues)}
 
     def move_services(self, cluster: Cluster, there: str, back: str) -> Topics:
         """Moves the services into another instance. Returns its topics.
@@ -92,16 +97,16 @@ class Scene:
         if cluster is not self.cluster:
             self.create_topics(self.queues, 1, cluster)
         self.command("CREATE_ROUTE", route="far", address=f"tcp://{there}/{far.prefix}")
-        for number in range(SERVICES):
-            self.command("DROP_SERVICE", service=_service(number))
+        for service in self.queue_of_service:
+            self.command("DROP_SERVICE", service=service)
         producer = cluster.producer({"linger.ms": 5})
         way = {"address": f"tcp://{back}/{self.topics.prefix}", "service_name": "//shop/orders"}
         for command in (
             {"type": "CREATE_DATABASE", "broker_instance": "7f6d3c1e-0000-4000-8000-000000000002"},
             {"type": "CREATE_ROUTE", "route": "back", **way},
             *(
-                {"type": "CREATE_SERVICE", "service": _service(number), "queue": queue}
-                for number, queue in enumerate(self.queues)
+                {"type": "CREATE_SERVICE", "service": service, "queue": queue}
+                for service, queue in self.queue_of_service.items()
             ),
         ):
             producer.produce(far.service_commands, json.dumps({"database": "stock", **command}), b"stock")

@@ -1,4 +1,4 @@
-"""Messages by the name of a service beside programs that copy a topic: throughput and latency, in one run.
+"""Messages by the name of a service beside programs that copy or route a topic: throughput, latency and memory.
 
     .venv/bin/python benchmarks/services.py [--backlogs 3] [--messages 100000] [--seconds 30] [--plot FILE.png]
 
@@ -8,8 +8,10 @@ The contestants (service_contestants.py) run one after the other on one broker, 
   rate counts from that instant until a reader of committed records has the last one. The first two backlogs are not
   counted, because Java still compiles.
 - Latency: the time from sending a message until such a reader has it, with 1,000 messages/s.
-- Activation: with a monitor beside router and transport, the time from sending a message to the service of an empty
-  queue until a reader has the queue's notification.
+- Activation: with `run`, which has a monitor too, the time from sending a message to the service of an empty queue
+  until a reader has the queue's notification.
+- Memory: the resident memory of all processes of a contestant after its backlogs. Of `run`, which gets no backlogs:
+  with 1,000 messages/s, and before them after an idle minute.
 
 Every message must come once and in order.
 """
@@ -23,17 +25,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contestants import cpu_seconds, resident_bytes
-from latency import percentile_ms, percentiles
+from latency import idle_cores, percentile_ms, percentiles
 from machine import machine
 from service_contestants import (
     BETWEEN_INSTANCES,
     COPY_LOOP,
+    EVERYTHING,
+    KAFKA_STREAMS,
     MIRROR_MAKER,
     MIRROR_MAKER_BY_DEFAULT,
     OURS,
     Contestant,
-    own_program,
-    require_mirror_maker,
+    require_set_up,
     running,
 )
 from service_scene import CONVERSATIONS, QUIET_EVERY, SERVICES, Notifications, Reader, Scene
@@ -42,7 +45,16 @@ from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess
 
-CONTESTANTS = (COPY_LOOP, MIRROR_MAKER, MIRROR_MAKER_BY_DEFAULT, OURS, BETWEEN_INSTANCES)
+CONTESTANTS = (
+    COPY_LOOP,
+    MIRROR_MAKER,
+    MIRROR_MAKER_BY_DEFAULT,
+    KAFKA_STREAMS,
+    OURS,
+    EVERYTHING,
+    BETWEEN_INSTANCES,
+)
+TO_NOTIFICATION = "the same, to the queue's notification"
 WARM_UP_BACKLOGS = 2
 _READY_S = 120.0
 
@@ -52,20 +64,20 @@ class Result:
     """The figures of a contestant.
 
     Attributes:
-        rates: Messages per second of each backlog.
-        latencies_s: The time until each message was read, ascending.
-        beside_monitor_s: The same with a monitor beside; empty for the rivals.
-        activations_s: The time until each notification was read, ascending; empty for the rivals.
-        cpu_us: Program -> CPU time for a message of a backlog.
-        resident_bytes: The memory of the programs after the backlogs.
+        rates: Messages per second of each backlog; empty for `run`.
+        latencies_s: The time until each message was read, ascending; empty if it was not measured.
+        activations_s: The time until each notification was read, ascending; empty without a monitor.
+        cpu_us: Program -> CPU time for a message of the last backlog.
+        resident_bytes: The memory of the programs after the backlogs; of `run`, under load.
+        idle_bytes: That of `run` before any load.
     """
 
     rates: list[float] = field(default_factory=list)
     latencies_s: list[float] = field(default_factory=list)
-    beside_monitor_s: list[float] = field(default_factory=list)
     activations_s: list[float] = field(default_factory=list)
     cpu_us: dict[str, float] = field(default_factory=dict)
     resident_bytes: int = 0
+    idle_bytes: int = 0
 
 
 class Measurement:
@@ -82,24 +94,33 @@ class Measurement:
         self._scene, self._reader, self._processes = scene, reader, processes
         self._pids = {name: process.pid for name, process in processes.items()} | {"broker": broker_pid}
 
-    def read_backlog(self, count: int) -> float:
+    def measure_backlogs(self, count: int, messages: int) -> None:
+        """Measures so many backlogs of so many messages after the warm-up, and the memory behind them."""
+        rates = [self._read_backlog(messages) for _ in range(WARM_UP_BACKLOGS + count)]
+        self.result.rates = rates[WARM_UP_BACKLOGS:]
+        self.result.resident_bytes = self.resident_bytes()
+
+    def _read_backlog(self, count: int) -> float:
         """Returns the rate of a backlog, and notes the CPU time."""
         began_s = self._scene.send_backlog(count)
         before = self._cpu_s()
         self._wait()
         after = self._cpu_s()
         self.result.cpu_us = {name: 1e6 * (after[name] - before.get(name, 0.0)) / count for name in after}
-        self.result.resident_bytes = sum(resident_bytes(process.pid) for process in self._processes.values())
         self._reader.take_latencies()
         return count / (self._reader.last_s - began_s)
 
-    def latencies_s(self, warm_up_s: int, arguments: argparse.Namespace) -> list[float]:
-        """Returns the latencies at a steady rate, ascending, after the warm-up."""
+    def measure_latencies(self, warm_up_s: int, arguments: argparse.Namespace) -> None:
+        """Measures the latencies at a steady rate after the warm-up."""
         self._send_at_rate(arguments.rate, warm_up_s)
         self._reader.take_latencies()
         self.began_s = time.monotonic()
         self._send_at_rate(arguments.rate, arguments.seconds)
-        return sorted(latency_s for _, latency_s in self._reader.take_latencies())
+        self.result.latencies_s = sorted(latency_s for _, latency_s in self._reader.take_latencies())
+
+    def resident_bytes(self) -> int:
+        """Returns the memory of the programs."""
+        return sum(resident_bytes(process.pid) for process in self._processes.values())
 
     def _send_at_rate(self, rate: int, seconds: int) -> None:
         self._scene.send_at_rate(rate, seconds)
@@ -127,46 +148,71 @@ def measure(contestant: Contestant, scene: Scene, broker_pid: int, arguments: ar
         Reader(scene.cluster, contestant.outputs(scene)).reading() as reader,
     ):
         measurement = Measurement(scene, reader, processes, broker_pid)
-        result = measurement.result
-        rates = [measurement.read_backlog(arguments.messages) for _ in range(WARM_UP_BACKLOGS + arguments.backlogs)]
-        result.rates = rates[WARM_UP_BACKLOGS:]
-        if contestant.warm_up_s is not None:
-            result.latencies_s = measurement.latencies_s(contestant.warm_up_s, arguments)
-        if contestant is OURS:
-            with running([own_program("monitor", scene, Path(name))], Path(name)) as beside:
-                beside["monitor"].wait_until_said("monitor ready", _READY_S)
-                measure_beside_monitor(measurement, scene, arguments)
-    return result
+        if contestant is EVERYTHING:
+            measure_everything(measurement, processes["run"], scene, arguments)
+        else:
+            measurement.measure_backlogs(arguments.backlogs, arguments.messages)
+            if contestant.warm_up_s is not None:
+                measurement.measure_latencies(contestant.warm_up_s, arguments)
+    return measurement.result
 
 
-def measure_beside_monitor(measurement: Measurement, scene: Scene, arguments: argparse.Namespace) -> None:
-    """Measures the latencies of messages and of notifications while a monitor runs."""
+def measure_everything(
+    measurement: Measurement, run: ChildProcess, scene: Scene, arguments: argparse.Namespace
+) -> None:
+    """Measures `run`: idle, and then the latencies of messages and of notifications."""
+    result = measurement.result
+    run.wait_until_said("run ready", _READY_S)
+    print(f"run, idle, minute 1: {idle_cores(run.pid):.3f} cores", flush=True)
+    result.idle_bytes = measurement.resident_bytes()
     with Notifications(scene).reading() as notifications:
-        measurement.result.beside_monitor_s = measurement.latencies_s(OURS.warm_up_s or 0, arguments)
-        begin_s = measurement.began_s
+        measurement.measure_latencies(EVERYTHING.warm_up_s or 0, arguments)
+        result.resident_bytes = measurement.resident_bytes()
         notifications.wait()
-    found = sorted(latency_s for sent_s, latency_s in notifications.latencies_s if sent_s >= begin_s)
-    print(f"{len(found)} of {arguments.rate * arguments.seconds // QUIET_EVERY} notifications came")
-    measurement.result.activations_s = found
+    result.activations_s = sorted(
+        latency_s for sent_s, latency_s in notifications.latencies_s if sent_s >= measurement.began_s
+    )
+    due = arguments.rate * arguments.seconds // QUIET_EVERY
+    print(f"{len(result.activations_s)} of {due} notifications came")
 
 
 def table(results: dict[Contestant, Result]) -> str:
     """Returns the table; `ours / it` is the rate of router and transport divided by the row's."""
     lines = [
-        "| | messages/s: median (min - max) | ours / it | p50, ms | p99, ms | memory, MiB |",
-        "|---|---|---|---|---|---|",
+        "| | messages/s: median (min - max) | ours / it | CPU, µs | p50, ms | p99, ms | memory, MiB | idle, MiB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    ours = results[OURS].rates if OURS in results else []
     for contestant, result in results.items():
-        rate = statistics.median(result.rates)
-        ratio = f"{statistics.median(results[OURS].rates) / rate:.2f}" if OURS in results else "-"
-        p50, p99 = (
-            f"{percentile_ms(result.latencies_s, each):.0f}" if result.latencies_s else "-" for each in (50, 99)
-        )
-        lines.append(
-            f"| {contestant.name} | {rate:,.0f} ({min(result.rates):,.0f} - {max(result.rates):,.0f}) | {ratio} "
-            f"| {p50} | {p99} | {result.resident_bytes // 2**20:,} |"
-        )
+        cpu = f"{sum(result.cpu_us.values()):.0f}" if result.cpu_us else "-"
+        memory = mib(result.resident_bytes), mib(result.idle_bytes)
+        cells = contestant.name, *rate_cells(result.rates, ours), cpu, *latency_cells(result.latencies_s), *memory
+        lines.append(f"| {' | '.join(cells)} |")
+        if result.activations_s:
+            p50, p99 = latency_cells(result.activations_s)
+            lines.append(f"| {TO_NOTIFICATION} | - | - | - | {p50} | {p99} | - | - |")
     return "\n".join(lines)
+
+
+def rate_cells(rates: list[float], ours: list[float]) -> tuple[str, str]:
+    """Returns a contestant's rate as text, and ours divided by it."""
+    if not rates:
+        return "-", "-"
+    rate = statistics.median(rates)
+    ratio = f"{statistics.median(ours) / rate:.2f}" if ours else "-"
+    return f"{rate:,.0f} ({min(rates):,.0f} - {max(rates):,.0f})", ratio
+
+
+def latency_cells(found_s: list[float]) -> tuple[str, str]:
+    """Returns p50 and p99 in milliseconds, as text."""
+    if not found_s:
+        return "-", "-"
+    return f"{percentile_ms(found_s, 50):.0f}", f"{percentile_ms(found_s, 99):.0f}"
+
+
+def mib(size: int) -> str:
+    """Returns a number of bytes that was measured in MiB, as text."""
+    return f"{size // 2**20:,}" if size else "-"
 
 
 def profile(results: dict[Contestant, Result]) -> str:
@@ -175,6 +221,7 @@ def profile(results: dict[Contestant, Result]) -> str:
         f"{contestant.name}: {sum(result.cpu_us.values()):.0f} us of CPU time for a message; "
         + ", ".join(f"{name} {us:.1f}" for name, us in result.cpu_us.items())
         for contestant, result in results.items()
+        if result.cpu_us
     )
 
 
@@ -184,7 +231,8 @@ def plot(results: dict[Contestant, Result], rate: int, path: Path) -> None:
 
     figure = Figure(figsize=(10, 6), layout="constrained")
     above, below = figure.subplots(2)
-    ascending = sorted(results.items(), key=lambda item: statistics.median(item[1].rates))
+    with_rates = [(contestant, result) for contestant, result in results.items() if result.rates]
+    ascending = sorted(with_rates, key=lambda item: statistics.median(item[1].rates))
     medians = [statistics.median(result.rates) / 1_000 for _, result in ascending]
     spread = [
         [median - min(result.rates) / 1_000 for median, (_, result) in zip(medians, ascending, strict=True)],
@@ -212,12 +260,7 @@ def plot(results: dict[Contestant, Result], rate: int, path: Path) -> None:
 def latency_rows(results: dict[Contestant, Result]) -> list[tuple[str, list[float]]]:
     """Returns the name and the times of each row of the plot, from the bottom."""
     rows = [(contestant.name, result.latencies_s) for contestant, result in results.items() if result.latencies_s]
-    ours = results.get(OURS)
-    if ours is not None:
-        rows += [
-            ("router and transport, a monitor beside", ours.beside_monitor_s),
-            ("the same, to the queue's notification", ours.activations_s),
-        ]
+    rows += [(TO_NOTIFICATION, result.activations_s) for result in results.values() if result.activations_s]
     return rows[::-1]
 
 
@@ -236,14 +279,13 @@ def main() -> None:
         for each in CONTESTANTS
         if not arguments.only or any(word.lower() in each.name.lower() for word in arguments.only)
     ]
-    if {MIRROR_MAKER, MIRROR_MAKER_BY_DEFAULT} & {*chosen}:
-        require_mirror_maker()
+    require_set_up(chosen)
     results: dict[Contestant, Result] = {}
     with EmbeddedBroker() as broker:
         cluster = Cluster(broker.bootstrap_servers, {})
         for number, contestant in enumerate(chosen):
             results[contestant] = measure(contestant, Scene(cluster, f"run-{number}-"), broker.pid, arguments)
-            print(f"{contestant.name}: {[round(rate) for rate in results[contestant].rates]} messages/s", flush=True)
+            print(f"{contestant.name}: backlogs {[round(rate) for rate in results[contestant].rates]}", flush=True)
     print(f"\n{arguments.backlogs} backlogs of {arguments.messages:,} messages; then {arguments.rate:,} messages/s")
     print(f"{machine()}\n\n{table(results)}\n\n{profile(results)}")
     for name, found_s in latency_rows(results):

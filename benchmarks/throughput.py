@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from contestants import Contestant
+from contestants import Contestant, not_set_up
 from generate import PARTITIONS, SETS, InputSet, fill
 from machine import machine
 from running_monitor import prepare
@@ -155,10 +155,9 @@ def main() -> None:
         for contestant in CONTESTANTS
         if not arguments.only or any(word.lower() in contestant.name.lower() for word in arguments.only)
     ]
-    missing = sorted({contestant.peer for contestant in chosen if contestant.peer and not contestant.is_set_up})
+    missing = [contestant.peer for contestant in chosen if contestant.peer and not contestant.is_set_up]
     if missing:
-        setups = " && ".join(f"benchmarks/peers/{peer}/setup" for peer in missing)
-        raise SystemExit(f"not set up: {', '.join(missing)}. `make bench` does so, or: {setups}")
+        raise not_set_up(missing)
     results: dict[Contestant, list[Result]] = {}
     if OURS in chosen:
         prepare()
