@@ -54,8 +54,11 @@ class Told:
 
     def past(self) -> list[str]:
         """Returns the sentence about programs that failed before an activator ended that does not run; or nothing."""
-        found = words.past_troubles(self.row) if self.is_running is False else []
+        found = self._past_troubles() if self.is_running is False else []
         return [self._last_wrote(found)] if found else []
+
+    def _past_troubles(self) -> list[str]:
+        return words.past_troubles(self.row, iso_time(self.at_ms))
 
     def _absence(self) -> str:
         start = f". {self.start}" if self.start else ""
@@ -92,7 +95,7 @@ class Told:
             return self.why()
         last = words.last_end(row)
         if self.is_running is False:
-            known = [f"entry {row.entry}", words.programs(row, is_past=True), *last, *words.past_troubles(row)]
+            known = [f"entry {row.entry}", words.programs(row, is_past=True), *last, *self._past_troubles()]
             was = self._last_wrote(known)
             return [f"{self._absence()}.", f"{was[0].upper()}{was[1:]}"]
         why = ["nothing is started, because the queue is OFF", *words.log(row)] if is_off else self.why()

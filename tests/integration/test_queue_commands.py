@@ -1,7 +1,10 @@
 """The commands `queue`, `send` and `dead-letters` as a user types them, while a monitor runs: effects and outputs."""
 
 import json
+import os
 import re
+import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +101,35 @@ def test_alter_says_what_is_missing_and_creates_when_it_is_told_to(monitored: Mo
         view.wait_for("new", lambda row: row["state"] == "INACTIVE")
     found = json.loads(shell.run("queue", "show", "new", "--json"))
     assert found["definition"]["notifications"] == {"n": None}
+
+
+def test_a_host_that_is_stopping_is_there_and_the_task_that_it_ends_has_not_failed(
+    monitored: Monitored, shell: Shell, tmp_path: Path
+) -> None:
+    queue = f"slow-{monitored.prefix}"
+    shell.run("queue", "create", queue, "--procedure", "sleep")
+    shell.run("send", queue, "a message")
+    assert re.search(r"^.* waiting +requested +activated ", shell.run("queues"), re.MULTILINE)
+    config = tmp_path / "host.toml"
+    config.write_text('[[procedures]]\nname = "sleep"\ncommand = "sleep 1000"\n')
+    options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
+    command = [*THIS_COMMAND, "host", "--config", str(config), *options]
+    with ChildProcess(command, log_file=tmp_path / "host.log", env=own_environment()) as host:
+        wait_until(lambda: f"{socket.gethostname()}:{host.pid}" in shell.run("tasks"), DEADLINE_S, "the task to run")
+        os.kill(host.pid, signal.SIGINT)
+        host.wait_until_said("stopping: 1 running task", DEADLINE_S)
+        stopping = f"host {socket.gethostname()}:{host.pid} is stopping"
+        for words in (("tasks",), ("queue", "show", queue), ("queues",), ("maintenance",)):
+            assert stopping in " ".join(shell.run(*words).split())
+        assert stopping in " ".join(shell.run("diagnose", code=1).split())
+        os.kill(host.pid, signal.SIGINT)
+        assert host.wait(DEADLINE_S) == 0
+    assert "was ended with this host, killed by signal 15" in (tmp_path / "host.log").read_text()
+    with monitored.view() as view:
+        view.wait_for(queue, lambda row: row["tasks_running"] == 0)
+        row = view.wait_for(queue, lambda row: row["tasks_running"] == 1)
+    assert "task_failures" not in row
+    shell.run("queue", "drop", queue, "--yes")
 
 
 def test_a_procedure_that_no_host_knows_is_shown_with_the_hosts_reason(

@@ -200,7 +200,13 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             {"crashes": 1, "programs": [ProgramRow(8, SOON)], "last_exit": ExitRow(NOW, "exit code 3")},
             ["tried again after a crash: exit code 3, the last one at 2025-11-21 13:00:00 UTC", "log /srv/a.log"],
         ),
+        ({"crashes": 7}, []),
         ({"crashes": 7, "programs": [RUNS]}, []),
+        ({"crashes": 7, "programs": [RUNS], "held": HeldRow("id", 2, "1 of max 1 are running")}, []),
+        (
+            {"crashes": 7, "programs": [RUNS], "last_exit": ExitRow(NOW, "exit code 3"), "log_file": None},
+            ["tried again after 7 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC"],
+        ),
         (
             {"crashes": 7, "fatal_exit_code": 78, "programs": [ProgramRow(8, SOON)], "log_file": None},
             ["exit code 78 was fatal: nothing is started until the entry in the config changes"],
@@ -258,9 +264,15 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
         ({"refusal": "bad name", "crashes": 6}, []),
         (
             {"crashes": 6, "gave_up_until": NOW, "last_exit": ExitRow(NOW, "exit code 3"), "last_line": "boom"},
-            ["it had given up after 6 crashes in a row: exit code 3", "log /srv/a.log: boom"],
+            [
+                "it had given up after 6 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC",
+                "log /srv/a.log: boom",
+            ],
         ),
-        ({"crashes": 1, "log_file": None}, ["there had been a crash"]),
+        ({"crashes": 1, "log_file": None, "backoff_until": LATER}, ["there had been a crash"]),
+        ({"crashes": 1, "log_file": None, "programs": [ProgramRow(8, NOW)]}, ["there had been a crash"]),
+        ({"crashes": 1, "programs": [RUNS]}, []),
+        ({"crashes": 1}, []),
         (
             {"fatal_exit_code": 78, "crashes": 1, "log_file": None},
             ["nothing was started any more after the fatal exit code 78"],
@@ -282,7 +294,7 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
 def test_what_was_wrong_when_an_activator_that_is_gone_last_wrote(
     more: dict[str, object], sentences: list[str]
 ) -> None:
-    assert words.past_troubles(msgspec.structs.replace(ROW, **more)) == sentences
+    assert words.past_troubles(msgspec.structs.replace(ROW, **more), NOW) == sentences
 
 
 def test_what_is_held_and_what_runs() -> None:

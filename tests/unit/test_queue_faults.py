@@ -92,7 +92,8 @@ def test_what_was_known_before_the_activator_ended_is_told_beside_that_it_does_n
     down, failed = found([row()], by(is_running=False, **CRASHING))
     assert (down.kind, failed.kind) == ("no reader", "programs fail")
     assert failed.problem.startswith("when it last wrote, ")
-    assert failed.problem.endswith("there had been 2 crashes in a row: exit code 3; log /srv/a.log: no DB")
+    last = "there had been 2 crashes in a row: exit code 3, the last one at 9999-01-01 00:10:00 UTC"
+    assert failed.problem.endswith(f"{last}; log /srv/a.log: no DB")
 
 
 def test_the_crashes_of_a_program_are_found_while_it_is_tried_again() -> None:
@@ -105,7 +106,8 @@ def test_the_crashes_of_a_program_are_found_while_it_is_tried_again() -> None:
     [fault] = found([row()], by(**again))
     crashes = f"tried again after 2 crashes in a row: exit code 3, the last one at {instant_utc(now)}"
     assert fault.problem == f"{crashes}; log /srv/a.log: no DB"
-    healthy = again | {"programs": [ProgramRow(7, iso_time(wall_clock.now_ms() - 121_000))]}
+    long_ago = iso_time(wall_clock.now_ms() - 121_000)
+    healthy = again | {"programs": [ProgramRow(7, long_ago)], "last_exit": ExitRow(long_ago, "exit code 3")}
     assert found([row()], by(**healthy)) == [], "it has run for two minutes"
 
 

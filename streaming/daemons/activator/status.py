@@ -112,36 +112,37 @@ def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
         parts.append(Sentence(f"at rest, and no longer in the config: {names}", "dim"))
     if not of_config:
         return Group(*parts, Text("no notification has come yet for a queue in the config"))
-    now = iso_time(now_ms) if status["is_running"] else None
-    return Group(*parts, Text(), _table(of_config, now, "running" if status["are_programs_known"] else "ran"))
+    return Group(*parts, Text(), _table(of_config, status, iso_time(now_ms)))
 
 
-def _table(rows: list[ActivatorRow], now: str | None, running: str) -> RecordTable:
+def _table(rows: list[ActivatorRow], status: Status, now: str) -> RecordTable:
     """Returns the queues as a table.
 
     Args:
         rows: Their rows.
-        now: The time; None: the activator does not run, so all this is as it has left it.
-        running: The heading of the number of programs.
+        status: The activator's status.
+        now: The time.
     """
     columns = [
         Column("queue"),
-        Column(running, is_number=True),
+        Column("running" if status["are_programs_known"] else "ran", is_number=True),
         Column("crashes", is_number=True),
         Column("last (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
     ]
-    return RecordTable(columns, [_cells(row, now) for row in rows])
+    if status["is_running"]:
+        return RecordTable(columns, [_cells(row, _reasons(row, now)) for row in rows])
+    return RecordTable(columns, [_cells(row, _past_reasons(row, status["last_seen"] or now)) for row in rows])
 
 
-def _cells(row: ActivatorRow, now: str | None) -> list[Text]:
+def _cells(row: ActivatorRow, reasons: Text) -> list[Text]:
     most = words.most_of(row)
     return [
         cell(row.queue),
         Text(f"{len(row.programs)}/{'-' if most is None else most}"),
         Text(str(row.crashes or "-")),
         cell(instant(row.last.at if row.last else None)),
-        _reasons(row, now),
+        reasons,
     ]
 
 
@@ -171,18 +172,27 @@ def _not_running(status: Status, start: str) -> str:
     return f"not running; {programs}. `kill PID`{there} ends {them}, and the next start finds {them}{again}"
 
 
-def _reasons(row: ActivatorRow, now: str | None) -> Text:
-    """Returns the last decision, and the reasons why nothing is started now."""
+def _last(row: ActivatorRow) -> tuple[Text, list[str]]:
+    """Returns the last decision, and why a notification is held, unless the decision says so."""
     last = row.last
     text = Text(printable(f"{last.action}: {last.why}") if last else "-")
-    held = words.holds(row) if last is None or last.action != "held" else []
-    if now is None:
-        for line in (*(f"was {each}" for each in held), *words.past_troubles(row)):
-            text.append(f"\n{printable(line)}", "yellow")
-        return text
+    return text, words.holds(row) if last is None or last.action != "held" else []
+
+
+def _reasons(row: ActivatorRow, now: str) -> Text:
+    """Returns the last decision, and the reasons why nothing is started now."""
+    text, held = _last(row)
     for line in (*words.limits(row), *held):
         text.append(f"\n{printable(line)}", "yellow")
     for line in words.troubles(row, now):
         # That an entry was removed is no fault. Its programs may run to their end.
         text.append(f"\n{printable(line)}", "yellow" if row.entry is None else "red")
+    return text
+
+
+def _past_reasons(row: ActivatorRow, at: str) -> Text:
+    """Returns the last decision of an activator that does not run, and what was wrong when it was last seen."""
+    text, held = _last(row)
+    for line in (*(f"was {each}" for each in held), *words.past_troubles(row, at)):
+        text.append(f"\n{printable(line)}", "yellow")
     return text

@@ -88,17 +88,18 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     elif backoff_until:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     elif row.crashes and row.fatal_exit_code is None and _is_another_try(row, now):
-        at = f", the last one at {instant_utc(row.last_exit.at)}" if row.last_exit is not None else ""
-        yield f"tried again after {_crashes(row)}{last}{at}"
+        yield f"tried again after {_crashes_with_last(row)}"
     if row.exits_without_receive >= MANY_EXITS:
         yield without_receive(row)
     yield from _reads_nothing(row, now)
 
 
 def _is_another_try(row: ActivatorRow, now: str) -> bool:
-    """Returns whether a program is about to be started after a crash, or runs too shortly to count as a healthy one."""
+    """Returns whether a program is tried again after crashes, and none has run for so long that it is a healthy one."""
     long_ago = _long_before(now) if now else ""
-    return row.held is not None or any(program.start_time > long_ago for program in row.programs)
+    is_tried = row.held is not None or bool(row.programs)
+    is_recent = row.last_exit is not None and row.last_exit.at > long_ago
+    return is_tried and (is_recent or not any(program.start_time <= long_ago for program in row.programs))
 
 
 def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
@@ -118,22 +119,26 @@ def _long_before(now: str) -> str:
     return iso_time(round(datetime.fromisoformat(now).timestamp() * 1000) - LONG_MS)
 
 
-def past_troubles(row: ActivatorRow) -> list[str]:
-    """Returns what was wrong with the programs when an activator that does not run any more wrote the row."""
+def past_troubles(row: ActivatorRow, at: str) -> list[str]:
+    """Returns what was wrong with the programs when an activator that does not run any more wrote the row.
+
+    Args:
+        row: The row.
+        at: When it was written, ISO 8601.
+    """
     if row.entry is None or row.refusal is not None:
         return []
-    found = list(_past_of_programs(row))
+    found = list(_past_of_programs(row, at))
     return [*found, *log(row)] if found else []
 
 
-def _past_of_programs(row: ActivatorRow) -> Iterator[str]:
-    last = f": {row.last_exit.how}" if row.last_exit is not None else ""
+def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
     if row.fatal_exit_code is not None:
         yield f"nothing was started any more after the fatal exit code {row.fatal_exit_code}"
     elif row.gave_up_until is not None:
-        yield f"it had given up after {_crashes(row)}{last}"
-    elif row.crashes:
-        yield f"there had been {_crashes(row)}{last}"
+        yield f"it had given up after {_crashes_with_last(row)}"
+    elif row.crashes and (row.backoff_until is not None or _is_another_try(row, at)):
+        yield f"there had been {_crashes_with_last(row)}"
     if row.exits_without_receive >= MANY_EXITS:
         yield without_receive(row)
     if row.group is None and row.unanswered_since is not None and row.programs:
@@ -198,3 +203,9 @@ def log(row: ActivatorRow) -> list[str]:
 
 def _crashes(row: ActivatorRow) -> str:
     return "a crash" if row.crashes == 1 else f"{row.crashes} crashes in a row"
+
+
+def _crashes_with_last(row: ActivatorRow) -> str:
+    if row.last_exit is None:
+        return _crashes(row)
+    return f"{_crashes(row)}: {row.last_exit.how}, the last one at {instant_utc(row.last_exit.at)}"
