@@ -81,7 +81,7 @@ def test_each_kind_of_message_has_its_type_and_body(scene: Scene) -> None:
         deliver("c-1", offsets[0], queue, 0),
         deliver("c-1", offsets[1], queue, 1, kind=Kind.END),
         deliver("c-1", offsets[2], queue, 2, kind=Kind.ERROR),
-        deliver("c-1", -1, queue, 3, kind=Kind.ERROR, error_code=8489, error_text="over\x00", is_initiator=False),
+        deliver("c-1", None, queue, 3, kind=Kind.ERROR, error_code=8489, error_text="over\x00", is_initiator=False),
         deliver("c-1", None, queue, None, kind=Kind.TIMER),
         deliver("c-1", null, queue, 4),
     )
