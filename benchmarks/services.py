@@ -152,6 +152,7 @@ def measure(contestant: Contestant, scene: Scene, broker_pid: int, arguments: ar
             measure_everything(measurement, processes["run"], scene, arguments)
         else:
             measurement.measure_backlogs(arguments.backlogs, arguments.messages)
+            print(f"{contestant.name}: {[round(rate) for rate in measurement.result.rates]} messages/s", flush=True)
             if contestant.warm_up_s is not None:
                 measurement.measure_latencies(contestant.warm_up_s, arguments)
     return measurement.result
@@ -285,7 +286,6 @@ def main() -> None:
         cluster = Cluster(broker.bootstrap_servers, {})
         for number, contestant in enumerate(chosen):
             results[contestant] = measure(contestant, Scene(cluster, f"run-{number}-"), broker.pid, arguments)
-            print(f"{contestant.name}: backlogs {[round(rate) for rate in results[contestant].rates]}", flush=True)
     print(f"\n{arguments.backlogs} backlogs of {arguments.messages:,} messages; then {arguments.rate:,} messages/s")
     print(f"{machine()}\n\n{table(results)}\n\n{profile(results)}")
     for name, found_s in latency_rows(results):
