@@ -186,9 +186,8 @@ def run(
     if kafka_config is not None:
         shared += ["--kafka-config", str(kafka_config.absolute())]
     programs = _Programs(first, shared, checkpoints)
-    of_queries = ["--take-over"] if take_over else []
-    if metrics_port is not None:
-        of_queries += ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
+    metrics = [] if metrics_port is None else ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
+    of_queries = [*(["--take-over"] if take_over else []), *metrics]
     if file is not None:
         _check(file)
     kafka = cluster(bootstrap_servers, kafka_config)
@@ -209,7 +208,7 @@ def run(
         programs=[each.name for each in together],
         file=_absolute(file),
         services=services,
-        options=_given_again(checkpoints, stop_programs),
+        options=[*_given_again(checkpoints, stop_programs), *metrics],
         config=options_file,
         place=hints.place(),
         state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),

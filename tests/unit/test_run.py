@@ -145,7 +145,8 @@ def test_it_leaves_a_note_of_how_it_was_started(
         return 0
 
     monkeypatch.setattr(Together, "run", start)
-    words = ["--services", "--checkpoints", "kept", "--stop-programs", "--topic-prefix", "p-"]
+    metrics = ["--metrics-port", "9464", "--metrics-host", "127.0.0.3"]
+    words = ["--services", "--checkpoints", "kept", "--stop-programs", *metrics, "--topic-prefix", "p-"]
     run_command("--config", "options.toml", "run", file.name, *words)
     [note] = found
     assert note is not None
@@ -153,7 +154,7 @@ def test_it_leaves_a_note_of_how_it_was_started(
     assert note.programs == ["router", "transport", "observer", "monitor", "activator"]
     assert (note.config, note.place) == (str(options), ["--topic-prefix", "p-"])
     assert note.state_directory == str(tmp_path / "kept/activator")
-    again = ["run", file.name, "--services", "--checkpoints", str(tmp_path / "kept"), "--stop-programs"]
+    again = ["run", file.name, "--services", "--checkpoints", str(tmp_path / "kept"), "--stop-programs", *metrics]
     assert note.words(needs_file=False, needs_services=False) == again
     assert len(started.queries) == 2
     last = runs.last("kafka-1:9092", "p-")
