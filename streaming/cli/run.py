@@ -253,7 +253,7 @@ def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str]
         except UserError as error:
             logs.report(f"{name}: {error}")
             return 2
-    if signals.stop.is_set():
+    if code == 0 and signals.stop.is_set():
         say_line(f"{name} stopped")
     return code
 

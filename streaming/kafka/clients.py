@@ -61,7 +61,15 @@ class Cluster:
         return _made(Producer, self._settings({"partitioner": PARTITIONER, **(fixed or {})}))
 
     def consumer(self, fixed: Settings, defaults: Settings | None = None) -> Consumer:
-        """Creates a consumer, which connects lazily. Raises what `producer` raises."""
+        """Creates a consumer, which connects lazily. Raises what `producer` raises.
+
+        Raises:
+            UserError: The name of its consumer group is blank for the client, which would end the process.
+        """
+        group_id = fixed["group.id"]
+        # The client reads up to the first NUL, and without the spaces around it.
+        if not group_id.partition("\0")[0].strip():
+            raise UserError(f"{group_id!r} is no name of a consumer group: it is blank for Kafka's client")
         return _made(Consumer, self._settings(fixed, defaults))
 
     def max_message_bytes(self) -> int:

@@ -97,6 +97,5 @@ def decode_row(message: Message) -> tuple[str, ActivatorRow | None]:
     if key != key_of(row) or not is_queue_name(row.queue):
         raise InvalidRecordError("its key is not its activator, a slash and its queue")
     if not 1 <= len(row.group_id) <= MAX_IDENTIFIER_LENGTH:
-        # librdkafka ends the process at an empty one.
         raise InvalidRecordError(f"its group_id does not have 1 to {MAX_IDENTIFIER_LENGTH} characters")
     return key, row

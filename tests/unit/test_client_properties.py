@@ -8,6 +8,7 @@ import pytest
 
 from streaming.errors import UserError
 from streaming.kafka import client_properties
+from streaming.kafka.clients import Cluster
 from tests.support.command_lines import ROOT
 
 JAAS = r'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a=\"b\" c";'
@@ -234,3 +235,9 @@ class TestForKafkaPython:
     def test_what_python_cannot_do_for_tls_is_refused(self) -> None:
         with pytest.raises(UserError, match=r"look at consumer groups do not know the property ssl\.sigalgs\.list"):
             client_properties.for_kafka_python(self.TLS | {"ssl.sigalgs.list": "x"})
+
+
+@pytest.mark.parametrize("group_id", ["", " ", "\n\t", "\0g"])
+def test_a_group_that_is_blank_for_the_client_is_refused_before_it_ends_the_process(group_id: str) -> None:
+    with pytest.raises(UserError, match="is no name of a consumer group"):
+        Cluster("127.0.0.1:1").consumer({"group.id": group_id})
