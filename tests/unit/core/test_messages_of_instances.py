@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import Sent
+from streaming.core.conversations.conversation import FarEndpoint, Sent
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
@@ -406,3 +406,43 @@ def test_what_a_program_of_the_far_side_says_counts_as_spoken_and_a_repeat_does_
     scene.go_on(3_600_000)
     receive(scene.south, from_north("MESSAGE", 1))
     assert scene.south.shard.conversation(C).spoken_ms == said_ms
+
+
+@pytest.fixture
+def astray(scene: Scene) -> Scene:
+    """A conversation of which South has got messages 1 and 2, but not 3, when North loses its route."""
+    scene.say(begin=True)
+    scene.cut((SOUTH, NORTH))
+    scene.say()
+    scene.say()
+    scene.cut((SOUTH, NORTH), (NORTH, SOUTH))
+    scene.say()
+    scene.define(scene.north, DropRoute("N", f"to {STOCK}"))
+    scene.go_on(70_000)
+    scene.cut()
+    return scene
+
+
+def test_without_a_route_acknowledgements_count_and_the_rest_goes_when_there_is_one_again(astray: Scene) -> None:
+    astray.say(by_target=True)
+    assert astray.north.shard.conversation(C).references() == 1, "message 3 is left"
+    assert got(astray.south) == ["0", "1", "2"]
+    astray.define(astray.north, to(STOCK, SOUTH, "N"))
+    astray.go_on(70_000)
+    assert got(astray.south) == ["0", "1", "2", "3"]
+
+
+def test_without_a_route_an_end_with_an_error_drops_what_was_never_sent(astray: Scene) -> None:
+    astray.say()
+    assert astray.north.shard.conversation(C).references() == 4
+    astray.say("ERROR", error_code=7, error_text="x")
+    astray.define(astray.north, to(STOCK, SOUTH, "N"))
+    astray.go_on(70_000)
+    assert got(astray.south)[:4] == ["0", "1", "2", "3"]
+    assert len(got(astray.south)) == 5, "the Error has the place of the message that was never sent"
+
+
+def test_a_far_side_for_which_nothing_waits_has_nothing_to_send_again() -> None:
+    far = FarEndpoint(0)
+    far.send_again(1_000, 2_000)
+    assert far.resend_ms is None
