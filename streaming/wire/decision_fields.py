@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct, defstruct
 
-from streaming.core.conversations.decisions import Decision, Deliver
+from streaming.core.conversations.decisions import Decision, Deliver, Transmit
+from streaming.core.conversations.kinds import Kind
 from streaming.wire.decoding import Int64, record_type
 
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -26,12 +27,18 @@ _TYPES_BY_NAME: dict[str, Any] = {
     "error_text": _Text | None,
     "body": _Text | None,
 }
+# What is put into a queue, and what is sent to another instance.
+_KINDS: dict[type[Decision], Any] = {
+    Deliver: Literal["END", "ERROR", "MESSAGE", "TIMER"],
+    Transmit: Literal["ACK", "END", "ERROR", "MESSAGE"],
+}
 _RENAMED = {"group_id": "conversation_group_id"}
 
 
-def _field(of: Field[Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
+def _field(decision: type[Decision], of: Field[Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
     """Returns a field of a decision as msgspec defines one."""
     its_type = _TYPES_BY_NAME.get(of.name) or _TYPES.get(of.type, of.type)
+    its_type = _KINDS[decision] if its_type is Kind else its_type
     return (of.name, its_type) if of.default is MISSING else (of.name, its_type, of.default)
 
 
@@ -39,7 +46,7 @@ def _record(decision: type[Decision]) -> type[Struct]:
     """Returns the class of a decision's record. Its fields have the order of the decision's."""
     return defstruct(
         f"{decision.__name__}Fields",
-        [_field(each) for each in fields(decision)],
+        [_field(decision, each) for each in fields(decision)],
         tag_field="decision",
         tag=record_type(decision.__name__),
         rename=_RENAMED,
@@ -47,10 +54,17 @@ def _record(decision: type[Decision]) -> type[Struct]:
     )
 
 
-def _maker(made: type, names: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Returns a function that makes an object from the attributes of another one, as fast as if written by hand."""
-    values = ", ".join(f"one.{name}" for name in names)
-    function: Callable[[Any], Any] = eval(f"lambda one: made({values})", {"made": made})  # noqa: S307  (our own names)
+def _maker(made: type, names: tuple[str, ...], value: str = "one.{}") -> Callable[[Any], Any]:
+    """Returns a function that makes an object from the attributes of another one, as fast as if written by hand.
+
+    Args:
+        made: The class of the object.
+        names: The names of the attributes.
+        value: The expression for a kind, in which `{}` stands for the attribute's name.
+    """
+    values = ", ".join((value if name == "kind" else "one.{}").format(name) for name in names)
+    known = {"made": made, "kinds": Kind.__members__}
+    function: Callable[[Any], Any] = eval(f"lambda one: made({values})", known)  # noqa: S307  (our own names)
     return function
 
 
@@ -59,7 +73,7 @@ _to_record: dict[type, Callable[[Decision], Struct]] = {}
 _to_decision: dict[type, Callable[[Struct], Decision]] = {}
 for _decision, _its_record in _RECORDS.items():
     _to_record[_decision] = _maker(_its_record, _its_record.__struct_fields__)
-    _to_decision[_its_record] = _maker(_decision, _its_record.__struct_fields__)
+    _to_decision[_its_record] = _maker(_decision, _its_record.__struct_fields__, "kinds[one.{}]")
 
 if TYPE_CHECKING:
     # mypy knows no classes that are made while the program runs.

@@ -238,8 +238,6 @@ def decode_report(value: bytes | None) -> ServiceReport:
     report: ServiceReport = decode_json(_report_decoder, value)
     if isinstance(report, RefusedReport):
         for each in report.deliveries():
-            if each.kind is Kind.ACK:
-                raise InvalidRecordError("an ACK is not delivered")
             if each.kind is Kind.MESSAGE and each.offset is None and each.body is None:
                 # It could become a dead letter, which needs a record.
                 raise InvalidRecordError("a MESSAGE that is returned needs the field `offset` or `body`")

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from streaming.spark.routing.sources import RouterSource
+from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import decode_decisions
 from tests.unit.core.test_conversation_restoring import SETTINGS, message, row, run, started
 
@@ -44,3 +46,16 @@ def test_values_that_no_transport_writes(fields: dict[str, Any]) -> None:
 
 def names(value: bytes | None) -> list[str]:
     return [getattr(each, "conversation_id", "") for each in decode_decisions(value).decisions]
+
+
+@pytest.mark.parametrize(("decision", "kind"), [("DELIVER", "ACK"), ("TRANSMIT", "TIMER")])
+def test_a_decision_has_no_kind_that_cannot_be_carried_out(decision: str, kind: str) -> None:
+    record = {
+        "generation": 1,
+        "number": 1,
+        "first": 1,
+        "ends": [0, 0],
+        "decisions": [{"decision": decision, "kind": kind}],
+    }
+    with pytest.raises(InvalidRecordError, match=f"'{kind}' - at `\\$.decisions\\[0\\].kind`"):
+        decode_decisions(msgspec.json.encode(record))
