@@ -193,11 +193,6 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
-def reasons(told: Told) -> list[str]:
-    """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is."""
-    return words.troubles(told.row, _now()) if told.is_running is not False else told.why()
-
-
 def of_waiting(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]]) -> dict[str, list[Told]]:
     """Returns what the activators say about the queues that wait for a reader; Kafka is asked only if one does.
 

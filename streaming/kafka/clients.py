@@ -61,10 +61,11 @@ class Cluster:
         return _made(Producer, self._settings({"partitioner": PARTITIONER, **(fixed or {})}))
 
     def consumer(self, fixed: Settings, defaults: Settings | None = None) -> Consumer:
-        """Creates a consumer, which connects lazily. Raises what `producer` raises.
+        """Creates a consumer, which connects lazily.
 
         Raises:
-            UserError: The name of its consumer group is blank for the client, which would end the process.
+            UserError: The user's properties are invalid, or the name of its consumer group is blank for the client,
+                which would end the process.
         """
         group_id = fixed["group.id"]
         # The client reads up to the first NUL, and without the spaces around it.

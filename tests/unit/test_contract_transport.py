@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from confluent_kafka import Message
 
-from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR, Deliver
-from streaming.core.conversations.kinds import Kind
+from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR
 from streaming.wire import dead_letters, delivered, service_decisions
 from streaming.wire.topics import Topics
 from tests.support.command_lines import fenced_blocks
@@ -24,6 +23,7 @@ from tests.support.documented_contract import (
     tag_of,
     unique,
 )
+from tests.support.transporting import deliver
 
 TOPICS = Topics()
 DELIVERED = "Delivered messages"
@@ -80,19 +80,7 @@ def message_with(headers: list[tuple[str, bytes]], value: bytes = b"") -> Messag
 def check_headers_of_delivered_messages(document: str) -> None:
     envelope = b'{"type":"MESSAGE","conversation_id":"c","is_initiator":true,"from_service":"a","from_database":"d",'
     theirs = [("envelope", envelope + b'"to_service":"b"}')]
-    delivery = Deliver(
-        kind=Kind.MESSAGE,
-        conversation_id="c",
-        is_initiator=True,
-        sequence=0,
-        round=1,
-        offset=0,
-        queue="q",
-        service="b",
-        from_service="a",
-        group_id="g",
-        database="B",
-    )
+    delivery = deliver("c", 0, "q", service="b", from_service="a", group_id="g", database="B")
     written = [name for name, _ in delivered.delivered(delivery, message_with(theirs))[2]]
     documented = [name for row in rows_of(document, DELIVERED, "header") for name in names_in(row["header"])]
     assert sorted(documented) == sorted(written)

@@ -10,6 +10,7 @@ from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.kinds import Kind
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, dead_letter, delivered, error_body
+from tests.support.transporting import deliver
 
 ENVELOPE = (
     b'{"type":"MESSAGE","conversation_id":"c","is_initiator":true,"from_service":"a","from_database":"d",'
@@ -39,26 +40,14 @@ class Undecodable:
         return 1, 7
 
 
-def deliver(kind: Kind = Kind.MESSAGE) -> Deliver:
-    return Deliver(
-        kind=kind,
-        conversation_id="c",
-        is_initiator=True,
-        sequence=0,
-        round=1,
-        offset=0,
-        queue="q",
-        service="b",
-        from_service="a",
-        group_id="g",
-        database="B",
-    )
+def delivery(kind: Kind = Kind.MESSAGE) -> Deliver:
+    return deliver("c", 0, "q", kind=kind, service="b", from_service="a", group_id="g", database="B")
 
 
 def test_headers_of_the_program_are_passed_on_except_those_with_a_meaning_here() -> None:
     own: list[tuple[str, bytes | None]] = [(name, b"forged") for name in OWN_HEADERS - {"envelope"}]
     theirs: list[tuple[str, bytes | None]] = [("a", b"1"), ("a", None), ("b", b"2")]
-    _, _, headers = delivered(deliver(), record([("envelope", ENVELOPE), *own, *theirs]))
+    _, _, headers = delivered(delivery(), record([("envelope", ENVELOPE), *own, *theirs]))
     assert headers[-3:] == theirs
     assert b"forged" not in [value for _, value in headers]
     assert dict(headers)["database"] == b"B"
@@ -69,13 +58,13 @@ def test_headers_of_the_program_are_passed_on_except_those_with_a_meaning_here()
 )
 def test_a_record_without_one_valid_envelope_is_refused(headers: list[tuple[str, bytes | None]] | None) -> None:
     with pytest.raises(InvalidRecordError):
-        delivered(deliver(), record(headers))
+        delivered(delivery(), record(headers))
 
 
 def test_a_header_whose_name_cannot_be_decoded_makes_a_dead_letter() -> None:
     found: Any = Undecodable()
     with pytest.raises(InvalidRecordError, match="headers cannot be decoded"):
-        delivered(deliver(), found)
+        delivered(delivery(), found)
     key, value, headers = dead_letter(PLACE, found, "reason", None)
     assert (key, value) == (b"c", b"body")
     assert "envelope" not in dict(headers)
