@@ -322,7 +322,7 @@ def _format(java: list[str | Path], arguments: Sequence[str], folder: Path, log_
         try:
             exit_code = process.wait(_START_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            exit_code = process.stop()
+            raise _too_slow("The Kafka broker's data directory is not created", log_file) from None
     if exit_code != 0:
         raise UserError(f"The Kafka broker's data directory could not be created. {_log_tail(log_file)}")
 
@@ -343,9 +343,16 @@ def _run(command: list[str | Path], folder: Path, log_file: Path) -> Iterator[Ch
             if exit_code is not None:
                 raise UserError(f"The Kafka broker ended with exit code {exit_code}. {_log_tail(log_file)}")
             if time.monotonic() > deadline_s:
-                raise UserError(f"The Kafka broker is not ready after {_START_TIMEOUT_S} s. {_log_tail(log_file)}")
+                raise _too_slow("The Kafka broker is not ready", log_file)
             time.sleep(_POLL_INTERVAL_S)
         yield process
+
+
+def _too_slow(what: str, log_file: Path) -> UserError:
+    return UserError(
+        f"{what} after {_START_TIMEOUT_S} s. An idle machine needs a few seconds: most likely this one is short of CPU "
+        f"time or memory. Try again when its other programs use less of them. {_log_tail(log_file)}"
+    )
 
 
 def _log_tail(log_file: Path) -> str:
