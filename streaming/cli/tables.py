@@ -22,7 +22,7 @@ from streaming.core.times import date_and_time
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import TopicFollower
 from streaming.system import ages, hints
-from streaming.system.ages import instant, instant_utc
+from streaming.system.ages import has_passed, instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
 from streaming.system.wrapping import columns
@@ -38,6 +38,8 @@ _REASON_STYLES = {
 
 # From this width on, tables and lines have all columns.
 _WIDE = 110
+# A host that has room takes a task within a second, and within this time on a busy machine.
+_TAKEN_WITHIN_MS = 15_000
 # Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
 _SORTED = 100_000
 
@@ -194,15 +196,21 @@ def is_narrow() -> bool:
 
 
 def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Group:
-    """Returns the running tasks for people, with what to do if no host takes them; `tasks --json` has all fields."""
+    """Returns the running tasks for people; `tasks --json` has all fields.
+
+    Says what to do about tasks that no host takes. That a task was just requested is no reason, if a host may take it.
+    """
     waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
     if not waiting:
+        return Group(_tasks_table(rows, present))
+    if present.host is not False and not has_passed(waiting[0], _TAKEN_WITHIN_MS):
         return Group(_tasks_table(rows, present))
     since = f"{'the first ' if len(waiting) > 1 else ''}since {instant_utc(waiting[0])}"
     what_to_do = f"Does a host run? One is started with: `{hints.command('host', '--config', 'FILE')}`"
     if present.host is not None:
         nobody = f"None runs{' that would take a further one' if present.stopping else ''}"
-        what_to_do = "The end of the hosts' logs says why" if present.host else nobody
+        busy = "Each host runs at most `handlers` of its file at a time; if it runs fewer, the end of its log says why"
+        what_to_do = busy if present.host else nobody
     line = f"no host {'has' if present.monitor else 'had'} taken {plural(len(waiting), 'task')}, {since}. {what_to_do}"
     return Group(_tasks_table(rows, present), Text(), Sentence(line, "yellow"))
 

@@ -14,7 +14,8 @@ from streaming.cli import monitor_rows, monitors_view, tables
 from streaming.cli.main import app
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.task_failures import failure
-from streaming.system import ages
+from streaming.core.times import iso_time
+from streaming.system import ages, wall_clock
 from streaming.wire.notifications import Activation
 
 ROW: dict[str, Any] = {
@@ -258,7 +259,7 @@ def test_members_that_an_observer_saw_before_are_not_shown_as_present(
     ("host", "said"),
     [
         (None, "Does a host run? One is started with"),
-        (True, "The end of the hosts' logs says why"),
+        (True, "Each host runs at most `handlers` of its file at a time; if it runs fewer, the end of its log says why"),
         (False, "None runs"),
     ],
 )
@@ -267,6 +268,19 @@ def test_tasks_says_of_tasks_that_no_host_has_taken_whether_one_runs(host: bool 
     console = Console(file=io.StringIO(), width=200)
     console.print(tables.tasks_view([task | {"is_confirmed": False, "task_id": "t"}], Present(host=host)))
     assert f"no host has taken 1 task, since {TIME}. {said}" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("host", "is_said"), [(None, False), (True, False), (False, True)])
+def test_a_task_that_was_just_requested_is_only_not_taken_yet_unless_it_is_known_why(
+    host: bool | None, is_said: bool
+) -> None:
+    requested = iso_time(wall_clock.now_ms() - 3_000)
+    task = {"queue": "q", "procedure_name": "p", "sequence": 1, "start_time": requested, "host": None}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(tables.tasks_view([task | {"is_confirmed": False, "task_id": "t"}], Present(host=host)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "not taken yet" in text
+    assert ("no host has taken" in text) is is_said
 
 
 def test_tasks_says_which_hosts_are_stopping() -> None:
