@@ -20,7 +20,7 @@ from streaming.cli.options import (
     option,
 )
 from streaming.core.times import iso_time
-from streaming.system import wall_clock
+from streaming.system import durations, hints, wall_clock
 from streaming.system.ages import instant, instant_utc
 from streaming.wire.topics import Topics
 
@@ -51,9 +51,11 @@ def maintenance(
 ) -> None:
     """Show the periodic tasks of the programs that run: when each was last done, and what it has done.
 
-    A task is done on every notification, on every 2nd or on every 5th, as "every" says. Notifications come every 5 s.
-    Monitor, host and router do some tasks as soon as an event makes them due. Such a task counts at its turn what was
-    done since, and has no duration ("-"). A program that has not been seen for a while is named below the table.
+    A task is done on every notification, on every 2nd or on every 5th. Notifications come every 5 s; "every" is the time
+    from one turn to the next. "did" counts what the line of the task below the table names. Monitor, host and router do
+    some tasks as soon as an event makes them due. Such a task counts at its turn what was done since, and has no
+    duration ("-"). A program that has not been seen for a while is named below the table. Observers and activators have
+    no periodic tasks.
     """
     from streaming.cli.presence import how_to_start, say_if_starting
 
@@ -168,6 +170,10 @@ def _print_tasks(programs: "list[ProgramRow]", how_to_start: Callable[[str], str
             *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error),
         ],
         "none: no monitor, router, transport or host that may write service-maintenance runs",
+        [
+            *dict.fromkeys(f"{task.name}: {task.purpose}" for _, task in found),
+            f"Observers and activators have no periodic tasks: `{hints.command('diagnose')}` says if one does not work",
+        ],
     )
 
 
@@ -220,7 +226,7 @@ def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
         "program": f"{row.program} {row.instance}",
         "seen (UTC)": instant(row.update_time),
         "task": task.name,
-        "every": str(task.every),
+        "every": str(durations.of(task.every * row.interval_ms)),
         "last run (UTC)": instant(task.last_run),
         "did": f"{task.last_done:,}",
         "took ms": "-" if task.is_counted else f"{task.duration_ms:,}",
@@ -256,8 +262,8 @@ def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
         typer.echo(json.dumps(row))
 
 
-def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) -> None:
-    """Prints rows that begin with a program and when it was seen, and what is wrong."""
+def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str, legend: Iterable[str] = ()) -> None:
+    """Prints rows that begin with a program and when it was seen, what they mean, and what is wrong."""
     from rich.console import Group
     from rich.text import Text
 
@@ -265,12 +271,14 @@ def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str) ->
     from streaming.system.screens import Sentence
 
     lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
+    meanings = [Sentence(meaning, "dim") for meaning in legend]
     if not rows:
         say(empty)
-        tables.print_view(Group(*lines))
+        tables.print_view(Group(*lines, *meanings))
         return
     table = tables.table_of(rows, ["seen (UTC)", "last run (UTC)", "since (UTC)"], grouped_by=2)
-    tables.print_view(Group(table, *([Text()] if lines else []), *lines))
+    gap = [Text()] if lines or meanings else []
+    tables.print_view(Group(table, *gap, *lines, *meanings))
 
 
 def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json: bool) -> None:

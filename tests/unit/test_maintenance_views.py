@@ -41,6 +41,24 @@ def test_numbers_are_shown_as_numbers_also_0_and_1() -> None:
     assert shown["since (UTC)"] == "2026-01-31 12:00:00", "a time of another day is shown with its date"
 
 
+def test_the_interval_of_a_task_is_a_time() -> None:
+    """A number of notifications alone would tell only those who know their interval."""
+    task = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes", 1, 0, 0, TIME, 0, 1, "")
+    assert maintenance._task_view(PROGRAM, task)["every"] == "25s"
+
+
+def test_what_a_task_has_done_is_explained_and_which_programs_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    task = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes connections", 1, 0, 0, TIME, 0, 1, "")
+    running = msgspec.structs.replace(PROGRAM, update_time=iso_time(time.time_ns() // 1_000_000), tasks=[task])
+    maintenance._print_tasks([running, msgspec.structs.replace(running, instance="box:2")], "Start {}".format)
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("CLOSE_IDLE_CONNECTIONS: closes connections") == 1
+    without = "Observers and activators have no periodic tasks: `queue-activation diagnose` says if one does not work"
+    assert text.endswith(without)
+    maintenance._print_tasks([], "Start {}".format)
+    assert without in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_task_that_only_counts_has_no_duration() -> None:
     task = TaskRow("RESTART_BROKERS", 5, "restarts", 1, 0, 2, TIME, 2, 0, "", is_counted=True)
     assert maintenance._task_view(PROGRAM, task)["took ms"] == "-"
@@ -90,7 +108,7 @@ class TestAProgramThatWasKilled:
         assert "CLOSE_IDLE_CONNECTIONS" not in text
         assert text.startswith("none: no monitor, router, transport or host that may write")
         assert "monitor box:0 was last seen at " in text
-        assert text.endswith("so it hangs or was killed. Start monitor")
+        assert "so it hangs or was killed. Start monitor Observers" in text
 
     def test_beside_one_that_runs_no_other_is_to_be_started(self, capsys: pytest.CaptureFixture[str]) -> None:
         text = self.shown(capsys, 2, 1_140)
