@@ -110,7 +110,22 @@ def test_endpoints_are_counted_by_state_and_idle_time() -> None:
         ("CD", 1, 0, 0, 0, 0),
     ]
     lines = [line.split() for line in text_of(lists.counts_view(found)).splitlines()]
-    assert lines[-1] == ["all", "6", "4", "4", "3", "2"]
+    assert ["all", "6", "4", "4", "3", "2"] in lines
+
+
+def test_views_say_how_exact_the_last_statement_is() -> None:
+    row = endpoint(last_statement="2026-01-31T12:00:00.000Z")
+    viewed = Viewed({"c/initiator": row}, {"c/initiator": b"{}"}, [])
+    shown = text_of(facts("c", viewed, [], source()).view())
+    assert "last statement 2026-01-31 12:00:00 UTC, or up to 10 min later" in shown
+    assert "idle since may be up to 10 min too early" in text_of(lists.list_view({"c": row}, {}, 1))
+    counted = text_of(lists.counts_view(lists.counts([row], NOW_MS)))
+    assert "idle times may be up to 10 min too long" in counted
+
+
+def test_a_last_statement_that_is_not_known_is_called_so() -> None:
+    viewed = Viewed({"c/initiator": endpoint(last_statement=None)}, {"c/initiator": b"{}"}, [])
+    assert "last statement unknown" in text_of(facts("c", viewed, [], source()).view())
 
 
 def test_a_state_of_a_newer_router_is_counted() -> None:

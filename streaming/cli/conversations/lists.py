@@ -10,12 +10,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.tables import table_of
+from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.numbers import plural
 from streaming.core.routing.locating import NO_SERVICE
 from streaming.core.times import iso_time
 from streaming.system import hints
-from streaming.system.ages import instant, instant_utc
+from streaming.system.ages import age, instant, instant_utc
 from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
@@ -27,6 +28,8 @@ TABLE_ROWS = 100
 # Letters of an identifier in a narrow table, if no other one begins with them.
 _SHORT = 8
 _ENDED = frozenset(state.name for state in ENDED)
+# The router notes an instant of a conversation, and the next one after SPOKEN_STEP_MS.
+_INEXACT = f"up to {age(0, SPOKEN_STEP_MS)}"
 # The states of endpoints for people, in the order of their lives.
 STATES = {
     "SO": "started outbound, the far side has got nothing yet",
@@ -36,6 +39,11 @@ STATES = {
     "ER": "error, the conversation has failed and this side has not ended it",
     "CD": "closed, nothing is sent or received any more",
 }
+
+
+def last_statement(row: EndpointRow) -> str:
+    """Returns when a program last made a statement in a conversation, as exactly as the router notes it."""
+    return "unknown" if row.last_statement is None else f"{instant_utc(row.last_statement)}, or {_INEXACT} later"
 
 
 def next_try(row: TransmissionRow) -> str:
@@ -101,6 +109,7 @@ def list_view(
     ]
     states = {row.state for row in endpoints.values()}
     legend = [Sentence(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
+    legend.append(Sentence(f"idle since may be {_INEXACT} too early", "dim"))
     table = table_of(rows, ["idle since (UTC)"])
     return Group(table, *_more(len(rows), total, "endpoints"), Text(), *legend)
 
@@ -129,12 +138,13 @@ def counts_view(found: Sequence[Mapping[str, Any]]) -> RenderableType:
     names = [name for name in found[0] if name != "state"]
     sums = {"state": "all", **{name: sum(row[name] for row in found) for name in names}}
     headings = {name: name.replace("idle_", "idle > ") for name in names}
-    return table_of(
+    table = table_of(
         [
             {"state": row["state"], **{headings[name]: f"{row[name]:,}" for name in names}}
             for row in (*found, *([sums] if len(found) > 1 else []))
         ]
     )
+    return Group(table, Text(), Sentence(f"idle times may be {_INEXACT} too long", "dim"))
 
 
 def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow: bool = False) -> RenderableType:

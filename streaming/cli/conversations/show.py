@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from streaming.cli.conversations.lists import SIDES, held_messages, next_try, why
+from streaming.cli.conversations.lists import SIDES, held_messages, last_statement, next_try, why
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.routing.explaining import Origin, Result, one_case, results
 from streaming.core.routing.definitions import Definitions
@@ -77,7 +77,7 @@ class ConversationFacts:
             f"conversation group {row.conversation_group_id}",
             f"next number to send {row.send_sequence}, to receive {row.receive_sequence}, as of "
             f"{instant_utc(row.update_time)}",
-            f"last statement {instant_utc(row.last_statement)}",
+            f"last statement {last_statement(row)}",
         ]
         if row.lifetime_end is not None:
             lines.append(f"lifetime until {instant_utc(row.lifetime_end)}")
