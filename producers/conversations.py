@@ -114,9 +114,10 @@ class Statements:
             headers = [*statement.headers, (HEADER, statement.envelope)]
             producer.produce(topic, statement.body, statement.conversation.conversation_id.encode(), headers)
 
-    def sent(self) -> None:
-        """Records that the transaction was committed."""
-        self._waiting.clear()
+    def sent(self) -> list[Statement]:
+        """Records that the transaction was committed, and returns its statements."""
+        sent, self._waiting = self._waiting, []
+        return sent
 
     def drop(self) -> None:
         """Forgets the statements that were not sent: their conversations are again as before."""

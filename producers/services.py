@@ -8,18 +8,19 @@ import msgspec
 from msgspec import Struct
 
 from producers import conversations
+from producers.answers import AnswerReader, Unanswered, runs_router, without_router
 from producers.conversations import Conversation, Statements
 from producers.queue_topics import check_service_topics
 from producers.reader import QueueReader
 from producers.transactional_client import TransactionalClient
 from streaming.errors import UserError
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from streaming.system import hints
 from streaming.wire.decoding import InvalidRecordError, decode_json
-from streaming.wire.topics import ROUTERS_GROUP, Topics
+from streaming.wire.topics import Topics
 
 
 class _ServiceRow(Struct):
@@ -68,6 +69,7 @@ class ServiceClient(TransactionalClient):
         self._known: set[str] = set()
         check_service_topics(Admin(self._cluster), self._topics)
         super().__init__(self._cluster, transaction_timeout_ms)
+        self._unanswered = Unanswered(self._cluster, self._topics)
         self._statements = Statements(lambda: None, self._send, self._cluster.max_message_bytes())
 
     def begin(
@@ -156,6 +158,9 @@ class ServiceClient(TransactionalClient):
     def reader(self, service: str, *, group_id: str | None = None) -> QueueReader:
         """Returns a queue reader for the messages that a service of the database gets.
 
+        If no answer comes to what this client has sent, because no router runs or because it holds the messages, the
+        reader writes a warning with the reason to Python's log: the standard error, unless a program sets it up.
+
         Args:
             service: The service. All services of a queue share its readers.
             group_id: The consumer group of all readers of the queue; the queue's name if None.
@@ -165,14 +170,19 @@ class ServiceClient(TransactionalClient):
         """
         bootstrap_servers, topic_prefix, kafka_config = self._connection
         queue = queue_of(self._cluster, self._topics, self._database, service)
-        return QueueReader(
-            bootstrap_servers, queue, group_id=group_id, topic_prefix=topic_prefix, kafka_config=kafka_config
+        return AnswerReader(
+            self._unanswered,
+            bootstrap_servers,
+            queue,
+            group_id=group_id,
+            topic_prefix=topic_prefix,
+            kafka_config=kafka_config,
         )
 
     def _send(self) -> None:
         with self._producer.transaction():
             self._statements.produce(self._producer, self._topics.service_messages)
-        self._statements.sent()
+        self._unanswered.asked(self._statements.sent())
 
 
 def queue_of(cluster: Cluster, topics: Topics, database: str, service: str) -> str:
@@ -204,14 +214,9 @@ def _service_of(key: bytes | None) -> tuple[str, str] | None:
 
 def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: list[tuple[str, str]]) -> str:
     """Returns the sentences about a service that the router does not know: why, and what to do."""
-    place = {"servers": cluster.bootstrap_servers, "prefix": topics.prefix}
     database, service = wanted
-    if _runs_router(cluster, topics) is False:
-        return (
-            f"Service {service!r} of database {database!r} is not known, and no router is in the consumer group "
-            f"{topics.prefix}{ROUTERS_GROUP}. Start all that services need: `{hints.command('run', **place)}`, or a "
-            f"router alone: `{hints.command('router', **place)}`"
-        )
+    if runs_router(cluster, topics) is False:
+        return f"Service {service!r} of database {database!r} is not known, and {without_router(cluster, topics)}"
     found = f"The router knows no service {service!r} of database {database!r}."
     if others := sorted(name for name, other in known if other == service):
         found += f" It is a service of database {others[0]!r}."
@@ -219,12 +224,5 @@ def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: l
         found += f" Did you mean {meant[0]!r}?"
     elif all(name != database for name, _ in known):
         found += " It knows no service of this database at all."
-    return f"{found} `{hints.command('service', 'list', **place)}` shows the services."
-
-
-def _runs_router(cluster: Cluster, topics: Topics) -> bool | None:
-    """Returns whether a router runs; None: this user may not look."""
-    try:
-        return bool(Admin(cluster).members(topics.prefix + ROUTERS_GROUP, ADMIN_TIMEOUT_S))
-    except UserError:
-        return None
+    lists = hints.command("service", "list", servers=cluster.bootstrap_servers, prefix=topics.prefix)
+    return f"{found} `{lists}` shows the services."

@@ -31,8 +31,9 @@ try:
                     message.conversation.end()
                     is_over = message.conversation_id == order.conversation_id
                 if not messages:
-                    print("no answer yet: `queue-activation diagnose` may say why", file=sys.stderr)
+                    # If the order cannot be delivered, the reader has said why.
+                    print("no answer yet: `queue-activation diagnose` shows what does not work", file=sys.stderr)
 except KeyboardInterrupt:  # Ctrl-C; the next order.py gets the answer
     sys.exit(130)
-except UserError as error:  # Kafka cannot be reached, no router runs ...: the message says what to do
+except UserError as error:  # Kafka cannot be reached, a service is not known ...: the message says what to do
     sys.exit(f"error: {error}")

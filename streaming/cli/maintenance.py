@@ -51,11 +51,11 @@ def maintenance(
 ) -> None:
     """Show the periodic tasks of the programs that run: when each was last done, and what it has done.
 
-    A task is done on every notification, on every 2nd or on every 5th. Notifications come every 5 s; "every" is the time
-    from one turn to the next. "did" counts what the line of the task below the table names. Monitor, host and router do
-    some tasks as soon as an event makes them due. Such a task counts at its turn what was done since, and has no
-    duration ("-"). A program that has not been seen for a while is named below the table. Observers and activators have
-    no periodic tasks.
+    A task is done on every notification, on every 2nd or on every 5th. Notifications come every 5 s, and "every" is the
+    time from one turn to the next. "did" counts what the line of the task below the table names. Monitor, host and
+    router do some tasks as soon as an event makes them due. Such a task counts at its turn what was done since, and has
+    no duration ("-"). A program that has not been seen for a while is named below the table. Observers and activators
+    have no periodic tasks.
     """
     from streaming.cli.presence import how_to_start, say_if_starting
 

@@ -1,7 +1,7 @@
 """Reads whole topics, without a consumer group: for views, the demo, and programs that follow notifications."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import TracebackType
 
@@ -13,8 +13,10 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
+    murmur2,
 )
 
+from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, NOBODY_ANSWERS, Admin
@@ -47,6 +49,17 @@ def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
             time.sleep(_RETRY_BACKOFF_S)  # some errors are raised at once
         else:
             return int(end)
+
+
+def only_of_keys(cluster: Cluster, topic: str, keys: Iterable[str]) -> dict[int, int]:
+    """Returns where a follower starts in each partition, so that it reads only those of the keys.
+
+    Raises:
+        UserError: The topic is missing, or Kafka refuses or cannot be reached.
+    """
+    partitions = Admin(cluster).require_topics(rights(reads=[topic]))[topic]
+    own = {murmur2(key.encode(), partitions) for key in keys}
+    return {number: 0 if number in own else FOREVER_MS for number in range(partitions)}
 
 
 class TopicFollower:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.command_lines import ROOT
 from tests.support.monitors import UNHURRIED
 from tests.support.seeds import fresh_seed
 from tests.support.service_programs import started
-from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, seen
+from tests.support.service_scene import ORDERS, RESERVE, ServiceScene, new_id, seen
 from tests.support.shared_broker import SharedBroker
 from tests.support.spark_application import SparkApplication
 from tests.support.waiting import wait_until
@@ -258,6 +259,42 @@ def kill_all(processes: list[ChildProcess]) -> None:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             process.wait(10)
+
+
+def test_a_reader_says_why_no_answer_comes(client: ServiceClient, caplog: pytest.LogCaptureFixture) -> None:
+    later = f"//later/{new_id()}"
+    order = client.begin(ORDERS, later)
+    order.send(b"3 chairs")
+    with client.reader(ORDERS) as reader:
+        wait_for_warning(reader, caplog, f"the router holds messages to {later} since")
+    assert "9796: the service is not here" in caplog.text
+    assert f"`queue-activation conversation show {order.conversation_id} " in caplog.text
+    order.end()
+
+
+def test_a_reader_says_that_no_router_runs(
+    broker: SharedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = ServiceScene(broker.bootstrap_servers, tmp_path)
+    row = json.dumps({"queue": alone.orders}).encode()
+    alone.write(alone.topics.service_definitions, 0, row, json.dumps(["service", "shop", ORDERS]).encode())
+    with (
+        ServiceClient(alone.bootstrap_servers, "shop", topic_prefix=alone.prefix) as client,
+        client.reader(ORDERS) as reader,
+    ):
+        client.begin(ORDERS, RESERVE).send(b"3 chairs")
+        wait_for_warning(reader, caplog, "no answer yet, because no router is in the consumer group")
+    assert "Start all that services need: `queue-activation run " in caplog.text
+
+
+def wait_for_warning(reader: QueueReader, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Receives, as a program that waits for an answer does, until the log has a text."""
+
+    def is_told() -> bool:
+        with reader.receive(max_messages=1, timeout=1.0):
+            return text in caplog.text
+
+    wait_until(is_told, DEADLINE_S, text)
 
 
 def test_mistakes_are_told_before_anything_is_sent(client: ServiceClient, scene: ServiceScene) -> None:

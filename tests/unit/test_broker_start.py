@@ -9,8 +9,8 @@ from streaming.system import embedded_broker
 
 SLOW = ["sh", "-c", "echo the last line; exec sleep 60"]
 ADVICE = (
-    "An idle machine needs a few seconds: most likely this one is short of CPU time or memory. Try again when its other "
-    "programs use less of them. The end of its log:\n  the last line"
+    "An idle machine needs a few seconds: most likely this one is short of CPU time or memory. Try again when its "
+    "other programs use less of them. The end of its log:\n  the last line"
 )
 
 

@@ -26,6 +26,7 @@ from streaming.daemons.transport import transport
 from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import only_of_keys
 from streaming.wire.topics import Topics
 from tests.support.documented_acls import documented_rights, monitor_topics_of, rights_of
 
@@ -131,9 +132,14 @@ def test_the_rights_of_a_client_of_services(asked: list[Rights]) -> None:
     with pytest.raises(AskedError):
         queue_of(Cluster("localhost:1"), Topics(), "shop", "//orders")
     written, read = Topics().service_messages, Topics().service_definitions
-    assert asked == [rights(writes=[written]), rights(reads=[read])]
+    with pytest.raises(AskedError):
+        only_of_keys(Cluster("localhost:1"), Topics().service_transmissions, ["c"])  # it finds out why no answer comes
+    held = Topics().service_transmissions
+    assert asked == [rights(writes=[written]), rights(reads=[read]), rights(reads=[held])]
     documented = rights_of("ServiceClient")
     assert (monitor_topics_of(documented, "Write"), monitor_topics_of(documented, "Read")) == ({written}, {read})
+    besides = "services: `ServiceClient`, besides, to say why no answer comes"
+    assert [(each.operation, each.name) for each in documented_rights() if each.client == besides] == [("Read", held)]
 
 
 def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:

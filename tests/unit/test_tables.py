@@ -259,7 +259,10 @@ def test_members_that_an_observer_saw_before_are_not_shown_as_present(
     ("host", "said"),
     [
         (None, "Does a host run? One is started with"),
-        (True, "Each host runs at most `handlers` of its file at a time; if it runs fewer, the end of its log says why"),
+        (
+            True,
+            "Each host runs at most `handlers` of its file at a time; if it runs fewer, the end of its log says why",
+        ),
         (False, "None runs"),
     ],
 )

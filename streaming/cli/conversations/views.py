@@ -8,16 +8,14 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
-from confluent_kafka import Message, murmur2
+from confluent_kafka import Message
 
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
-from streaming.core.times import FOREVER_MS, iso_time
+from streaming.core.times import iso_time
 from streaming.errors import UserError
-from streaming.kafka.access import rights
-from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
-from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.kafka.topic_follower import Start, TopicFollower, only_of_keys
 from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
 from streaming.wire.topics import Topics
@@ -152,18 +150,11 @@ def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | No
 def _read(kafka: Cluster, topic: str, wanted: str, conversation_id: str | None) -> dict[str, bytes]:
     """Returns the last record of each key."""
     latest = LatestRows(wanted, _key_and_value, _warn)
-    offsets = None if conversation_id is None else _offsets_of(kafka, topic, conversation_id)
+    offsets = None if conversation_id is None else only_of_keys(kafka, topic, [conversation_id])
     with TopicFollower(kafka, [topic], Start.BEGINNING, offsets=offsets) as follower:
         for message in follower.to_end():
             latest.take(message)
     return latest.rows
-
-
-def _offsets_of(kafka: Cluster, topic: str, conversation_id: str) -> dict[int, int]:
-    """Returns where to start reading each partition, so that only the conversation's own one is read."""
-    partitions = Admin(kafka).require_topics(rights(reads=[topic]))[topic]
-    own = murmur2(conversation_id.encode(), partitions)
-    return {number: 0 if number == own else FOREVER_MS for number in range(partitions)}
 
 
 def _key_and_value(message: Message) -> tuple[str, bytes | None]:

@@ -1,0 +1,176 @@
+"""Says why no answer comes: no router runs, or the router holds the messages of the conversation."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Message
+
+from producers.conversations import Statement
+from producers.emptiness import NothingFound
+from producers.reader import QueueReader
+from producers.received_message import ReceivedMessage
+from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.topic_follower import Start, TopicFollower, only_of_keys
+from streaming.system import hints
+from streaming.system.ages import instant_utc
+from streaming.system.threads import started
+from streaming.wire.service_views import TransmissionRow, decode_transmission
+from streaming.wire.topics import ROUTERS_GROUP, Topics
+
+_log = logging.getLogger(__name__)
+
+# An answer comes within a second if the other program runs, and some seconds later if it has to be started.
+_PATIENCE_S = 3.0
+# The pause between two looks doubles, so that a program which waits for days costs Kafka little.
+_FIRST_PAUSE_S = 5.0
+_LONGEST_PAUSE_S = 300.0
+# Of more conversations without an answer, only the newest are looked at.
+_MAX_WAITING = 1_000
+
+
+class Unanswered:
+    """The conversations of a client whose last message has no answer yet.
+
+    `asked`, `answered` and `look` are called by the client's thread. What a look finds out is told by the log, once.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+        """Begins without conversations.
+
+        Args:
+            cluster: The Kafka cluster.
+            topics: The topics.
+        """
+        self._cluster = cluster
+        self._topics = topics
+        # Conversation -> when its first message without an answer was sent, on the monotonic clock.
+        self._since_s: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._pause_s = _FIRST_PAUSE_S
+        self._next_look_s = 0.0
+        self._look: Future[None] | None = None
+
+    def asked(self, statements: Iterable[Statement]) -> None:
+        """Notes statements that were sent. A timer asks for no answer, and one that ends its side gets none."""
+        for statement in statements:
+            name = statement.conversation.conversation_id
+            if statement.ends:
+                self._since_s.pop(name, None)
+            elif statement.body is not None and name not in self._since_s:
+                self._since_s[name] = monotonic()
+                self._pause_s, self._next_look_s = _FIRST_PAUSE_S, 0.0
+        while len(self._since_s) > _MAX_WAITING:
+            del self._since_s[next(iter(self._since_s))]
+
+    def answered(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Notes messages that have come."""
+        for message in messages:
+            self._since_s.pop(message.conversation_id or "", None)
+
+    def look(self) -> None:
+        """Begins to find out why no answer comes, if it is time. A slow Kafka does not delay the caller."""
+        now_s = monotonic()
+        late = [name for name, since_s in self._since_s.items() if now_s - since_s >= _PATIENCE_S]
+        if not late or now_s < self._next_look_s or (self._look is not None and not self._look.done()):
+            return
+        self._next_look_s = now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._look = started(lambda: self._tell(late))
+
+    def _tell(self, late: list[str]) -> None:
+        try:
+            reasons = self._reasons(late)
+        except UserError as error:  # the reader itself says if Kafka is away
+            _log.info("why no answer comes is unknown: %s", error)
+            return
+        for key in reasons.keys() - self._told:
+            _log.warning("%s", reasons[key])
+        # What was mended and comes again is told again.
+        self._told = set(reasons)
+
+    def _reasons(self, late: list[str]) -> dict[str, str]:
+        """Returns the reasons, by what makes one new, as sentences."""
+        if runs_router(self._cluster, self._topics) is False:
+            return {"router": f"no answer yet, because {without_router(self._cluster, self._topics)}"}
+        found: dict[str, str] = {}
+        for row in _held(self._cluster, self._topics, {*late}):
+            found.setdefault(f"{row.to_service} {row.reason}", self._sentence(row))
+        return found
+
+    def _sentence(self, row: TransmissionRow) -> str:
+        show = hints.command("conversation", "show", row.conversation_id, **_place(self._cluster, self._topics))
+        number = "" if row.number is None else f"{row.number}: "
+        since = f" since {instant_utc(row.held_since)}" if row.held_since else ""
+        return (
+            f"no answer yet, because the router holds messages to {row.to_service}{since}. "
+            f"{number}{row.reason}. `{show}` says more"
+        )
+
+
+class AnswerReader(QueueReader):
+    """A queue reader that says why no answer comes to the conversations of its client."""
+
+    def __init__(self, unanswered: Unanswered, bootstrap_servers: str, queue: str, **options: Any) -> None:
+        """Connects as `QueueReader` does, which has the other arguments and the errors."""
+        self._unanswered = unanswered
+        super().__init__(bootstrap_servers, queue, **options)
+
+    @contextmanager
+    def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
+        """Receives messages as `QueueReader.receive` does."""
+        with super().receive(max_messages, timeout) as messages:
+            self._unanswered.answered(messages)
+            yield messages
+
+    def _look(self) -> NothingFound | None:
+        self._unanswered.look()
+        return super()._look()
+
+
+def _place(cluster: Cluster, topics: Topics) -> dict[str, str]:
+    """Returns what a command in a sentence needs to find the instance."""
+    return {"servers": cluster.bootstrap_servers, "prefix": topics.prefix}
+
+
+def runs_router(cluster: Cluster, topics: Topics) -> bool | None:
+    """Returns whether a router runs; None: this user may not look, or Kafka cannot be reached."""
+    try:
+        return bool(Admin(cluster).members(topics.prefix + ROUTERS_GROUP, ADMIN_TIMEOUT_S))
+    except UserError:
+        return None
+
+
+def without_router(cluster: Cluster, topics: Topics) -> str:
+    """Returns that no router runs, and what to do."""
+    there = _place(cluster, topics)
+    return (
+        f"no router is in the consumer group {topics.prefix}{ROUTERS_GROUP}. Start all that services need: "
+        f"`{hints.command('run', **there)}`, or a router alone: `{hints.command('router', **there)}`"
+    )
+
+
+def _held(cluster: Cluster, topics: Topics, conversations: set[str]) -> list[TransmissionRow]:
+    """Returns what the router holds of the own messages of conversations; nothing if this user may not look."""
+    latest = LatestRows("row of held messages", _row_of, _log.info)
+    topic = topics.service_transmissions
+    try:
+        offsets = only_of_keys(cluster, topic, conversations)
+        with TopicFollower(cluster, [topic], Start.BEGINNING, offsets=offsets) as follower:
+            for message in follower.to_end():
+                latest.take(message)
+    except AccessDeniedError as error:
+        _log.info("whether messages are held is unknown: %s", error)
+    return [row for row in latest.rows.values() if row.conversation_id in conversations]
+
+
+def _row_of(message: Message) -> tuple[str, TransmissionRow | None]:
+    value = message.value()
+    return (message.key() or b"").decode(errors="replace"), None if value is None else decode_transmission(value)

@@ -1,0 +1,188 @@
+"""A program that waits for an answer is told why none comes."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Message
+
+from producers import answers, conversations
+from producers.answers import Unanswered
+from producers.conversations import Conversation, Statements
+from streaming.kafka.access import AccessDeniedError
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.wire.service_views import TransmissionRow
+from streaming.wire.topics import Topics
+from tests.support.viewed import transmission
+from tests.support.waiting import wait_until
+
+DEADLINE_S = 10.0
+PLACE = "--bootstrap-servers localhost:9092 --topic-prefix p-"
+
+
+class Asking:
+    """A client that waits for answers, with a router and held messages as a test says, and a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        self.has_router = True
+        self.held: list[TransmissionRow] = []
+        self.denied: AccessDeniedError | None = None
+        self.looks = 0
+        self._now_s = 1_000.0
+        self._caplog = caplog
+        monkeypatch.setattr(answers, "monotonic", lambda: self._now_s)
+        monkeypatch.setattr(Admin, "members", self._members)
+        monkeypatch.setattr(answers, "only_of_keys", lambda *_: {})
+        monkeypatch.setattr(answers, "TopicFollower", lambda *_, **__: self)
+        self.unanswered = Unanswered(Cluster("localhost:9092"), Topics("p-"))
+        self.statements = Statements(lambda: None)
+        self.statements.open()
+
+    def _members(self, group: str, _timeout_s: float) -> list[str]:
+        assert group == "p-queue-activation-router"
+        self.looks += 1
+        return ["router"] if self.has_router else []
+
+    def __enter__(self) -> "Asking":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes nothing."""
+
+    def to_end(self) -> Iterator[Message]:
+        if self.denied is not None:
+            raise self.denied
+        for row in self.held:
+            yield Message(key=f"{row.conversation_id}/initiator".encode(), value=msgspec.json.encode(row))
+
+    def begin(self) -> Conversation:
+        return conversations.begin(self.statements, "shop", "//shop/orders", "//stock/reserve")
+
+    def sent(self) -> None:
+        self.unanswered.asked(self.statements.sent())
+
+    def told_after(self, seconds: float) -> list[str]:
+        """Returns the warnings of a look after some seconds."""
+        self._caplog.clear()
+        self._now_s += seconds
+        self.unanswered.look()
+        look = self.unanswered._look
+        if look is not None:
+            look.result(DEADLINE_S)
+        return [record.getMessage() for record in self._caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Asking:
+    return Asking(monkeypatch, caplog)
+
+
+def ask(asking: Asking, **fields: Any) -> Conversation:
+    """Sends a message; with fields, the router holds it."""
+    order = asking.begin()
+    order.send(b"3 chairs")
+    asking.sent()
+    if fields:
+        asking.held = [transmission(conversation_id=order.conversation_id, **fields)]
+    return order
+
+
+def test_without_a_router_the_commands_that_start_one_are_told_after_some_seconds(asking: Asking) -> None:
+    asking.has_router = False
+    ask(asking)
+    assert asking.told_after(1) == [], "an answer may still come"
+    [said] = asking.told_after(3)
+    assert said.startswith("no answer yet, because no router is in the consumer group p-queue-activation-router.")
+    assert f"`queue-activation run {PLACE}`" in said
+    assert asking.told_after(60) == [], "it is told once"
+
+
+def test_a_router_that_is_gone_again_is_told_again(asking: Asking) -> None:
+    asking.has_router = False
+    ask(asking)
+    assert len(asking.told_after(5)) == 1
+    asking.has_router = True
+    assert asking.told_after(60) == []
+    asking.has_router = False
+    assert len(asking.told_after(60)) == 1
+
+
+def test_a_held_message_is_told_with_the_reason_and_the_command_that_says_more(asking: Asking) -> None:
+    order = ask(asking, to_service="//stock/reserve", reason="the service is not here", number=9796, messages=1)
+    [said] = asking.told_after(5)
+    assert said.startswith("no answer yet, because the router holds messages to //stock/reserve since ")
+    assert ". 9796: the service is not here. " in said
+    assert f"`queue-activation conversation show {order.conversation_id} {PLACE}` says more" in said
+    assert asking.told_after(60) == []
+    asking.held = [msgspec.structs.replace(asking.held[0], number=None, reason="topic stock does not exist")]
+    [said] = asking.told_after(60)
+    assert ". topic stock does not exist. " in said
+
+
+def test_what_is_held_of_others_is_not_told(asking: Asking) -> None:
+    ask(asking)
+    asking.held = [transmission(conversation_id="of another program")]
+    assert asking.told_after(5) == []
+
+
+def test_a_program_that_takes_its_time_is_no_fault(asking: Asking) -> None:
+    ask(asking)
+    assert asking.told_after(3_600) == []
+    assert asking.looks == 1
+
+
+@pytest.mark.parametrize("says", ["an answer", "its end", "a timer"])
+def test_who_waits_for_no_answer_is_told_nothing(asking: Asking, says: str) -> None:
+    asking.has_router = False
+    order = asking.begin()
+    if says == "a timer":
+        order.set_timer(3_600)
+    else:
+        order.send(b"3 chairs")
+    if says == "its end":
+        order.end()
+    asking.sent()
+    if says == "an answer":
+        received: Any = type("Received", (), {"conversation_id": order.conversation_id})
+        asking.unanswered.answered([received])
+    assert asking.told_after(60) == []
+    assert asking.looks == 0
+
+
+def test_the_pauses_between_looks_get_longer(asking: Asking) -> None:
+    ask(asking)
+    for _ in range(3_600):
+        asking.told_after(1)
+    assert 8 <= asking.looks <= 20
+
+
+def test_a_user_without_the_right_is_not_disturbed(asking: Asking) -> None:
+    ask(asking)
+    asking.denied = AccessDeniedError("no right")
+    assert asking.told_after(60) == []
+
+
+def test_many_conversations_without_an_answer_take_no_more_room(asking: Asking) -> None:
+    for _ in range(answers._MAX_WAITING + 10):
+        asking.begin().send(b"3 chairs")
+    asking.sent()
+    assert len(asking.unanswered._since_s) == answers._MAX_WAITING
+
+
+def test_a_kafka_that_does_not_answer_does_not_delay_the_reader(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(Admin, "members", lambda *_: [answer.wait(DEADLINE_S)])
+    ask(asking)
+    asking._now_s += 60
+    asking.unanswered.look()
+    look = asking.unanswered._look
+    assert look is not None
+    assert not look.done()
+    answer.set()
+    wait_until(look.done, DEADLINE_S, "the look's end")
