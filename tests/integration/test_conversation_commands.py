@@ -222,7 +222,11 @@ def test_diagnose_finds_programs_that_do_not_get_on(broker: SharedBroker, tmp_pa
 
 def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedBroker, tmp_path: Path) -> None:
     alone = ServiceScene(broker.bootstrap_servers, tmp_path)
-    for words, empty in ((("conversation", "list"), "no endpoints"), (("transmissions",), "nothing waits")):
+    sent = "nothing has been sent to a service yet"
+    for words, empty in (
+        (("conversation", "list"), f"no endpoints: {sent}"),
+        (("transmissions",), f"nothing waits: {sent}"),
+    ):
         first, age, rows, *_ = run(alone, *words).splitlines()
         assert first.startswith("no router is in the consumer group")
         assert age.startswith(
@@ -233,7 +237,12 @@ def test_without_a_router_the_commands_say_that_nothing_is_shown(broker: SharedB
         assert said.splitlines()[2] == empty
         assert "There is no service '//nosuch'." in said
         assert run(alone, *words, "--service", "//nosuch", "--json").splitlines() == [first, age]
-    assert "`queue-activation queues --bootstrap-servers" in run(alone, "transmissions")
+    assert "`queue-activation queues --bootstrap-servers" not in run(alone, "transmissions")
+    begin(alone)
+    assert "\nno endpoints\n" in run(alone, "conversation", "list")
+    said = run(alone, "transmissions")
+    assert "\nnothing waits\n" in said
+    assert "`queue-activation queues --bootstrap-servers" in said
     write_rows(alone)
     # They do not wait for anybody who is not there.
     said = run(alone, "conversation", "end", "c", "--timeout", "1h", code=1)

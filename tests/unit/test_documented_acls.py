@@ -102,11 +102,13 @@ def test_the_rights_of_the_commands_for_conversations(asked: list[Rights]) -> No
     besides = {
         (each.client, each.operation, each.name) for each in documented_rights() if "conversation " in each.client
     }
-    missing = "besides, to say that a service does not exist"
+    missing, unsent = "besides, to say that a service does not exist", "besides, to say that nothing has been sent yet"
+    sent = topics.service_messages, topics.service_incoming
     assert besides == {
         ("`conversation show`, besides", "Read", topics.service_commands),
         (f"`conversation list`, `conversation end`, `transmissions`, {missing}", "Read", topics.service_commands),
         ("`conversation end`, besides", "Read", topics.service_dead_letters),
+        *((f"`conversation list`, `transmissions`, {unsent}", "Describe", name) for name in sent),
         ("`conversation end`, besides", "Write", topics.service_messages),
         ("`conversation retry`, besides", "Write", topics.service_reports),
     }

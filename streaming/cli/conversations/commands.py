@@ -120,11 +120,12 @@ def list_conversations(
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     viewed = views.read_endpoints(kafka, topics, selection)
     introduce(kafka, topics, "router", as_json=as_json)
+    is_sent = as_json or bool(viewed.endpoints) or views.has_been_sent(kafka, topics)
     if counts:
         found = lists.counts(viewed.endpoints.values(), wall_clock.now_ms())
-        tables.print_rows(found, lists.counts_view, "no endpoints", as_json)
+        tables.print_rows(found, lists.counts_view, lists.nothing("no endpoints", is_sent=is_sent), as_json)
     elif not as_json and not viewed.endpoints:
-        say("no endpoints")
+        say(lists.nothing("no endpoints", is_sent=is_sent))
     else:
         _print_endpoints(viewed, limit, as_json=as_json)
     if as_json:
@@ -326,8 +327,9 @@ def transmissions(
         shown, most = [row for row, _ in rows], limit or lists.TABLE_ROWS
         tables.print_view(lists.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
-        say("nothing waits")
-        if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
+        is_sent = bool(found) or views.has_been_sent(kafka, topics)
+        say(lists.nothing("nothing waits", is_sent=is_sent))
+        if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}) and is_sent:
             say(lists.where_delivered())
 
 

@@ -233,6 +233,11 @@ def _advice(rows: Sequence[TransmissionRow]) -> str:
     return f". `{create}` creates it; if the name is wrong, `{end}` drops what waits"
 
 
+def nothing(what: str, *, is_sent: bool) -> str:
+    """Returns that there is nothing to show, and why, if nothing was ever sent."""
+    return what if is_sent else f"{what}: nothing has been sent to a service yet"
+
+
 def where_delivered() -> str:
     """Returns the sentence that leads to messages which no program reads."""
     queues = hints.command("queues")

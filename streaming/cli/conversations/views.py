@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 from confluent_kafka import Message
+from confluent_kafka.admin import AclOperation
 
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.times import iso_time
 from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError
+from streaming.kafka.admin import LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, only_of_keys
@@ -145,6 +148,21 @@ def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | No
     ]
     found.sort(key=lambda each: (each[1].held_since or "", each[0]))
     return found
+
+
+def has_been_sent(kafka: Cluster, topics: Topics) -> bool:
+    """Returns whether anything was ever sent to a service, here or from another instance; also if it may not be known.
+
+    Raises:
+        UserError: Kafka cannot be reached.
+    """
+    admin = Admin(kafka)
+    try:
+        names = topics.service_messages, topics.service_incoming
+        partitions = admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))
+        return any(any(admin.offsets(name, count, LATEST)) for name, count in partitions.items())
+    except AccessDeniedError:
+        return True
 
 
 def _read(kafka: Cluster, topic: str, wanted: str, conversation_id: str | None) -> dict[str, bytes]:
