@@ -42,7 +42,7 @@ class Told:
     def why(self) -> list[str]:
         """Returns why no program is started; nothing if nothing keeps the activator from it."""
         if self.is_running is False:
-            return [self._absence(), *self.past()]
+            return [*self._absence(), *self.past()]
         return words.troubles(self.row, _now()) or words.holds(self.row)
 
     def wrong(self) -> list[str]:
@@ -50,7 +50,7 @@ class Told:
 
         What is known from before an activator ended is left out.
         """
-        return [self._absence()] if self.is_running is False else words.troubles(self.row, _now())
+        return self._absence() if self.is_running is False else words.troubles(self.row, _now())
 
     def past(self) -> list[str]:
         """Returns the sentence about programs that failed before an activator ended that does not run; or nothing."""
@@ -60,9 +60,12 @@ class Told:
     def _past_troubles(self) -> list[str]:
         return words.past_troubles(self.row, iso_time(self.at_ms))
 
-    def _absence(self) -> str:
+    def _absence(self) -> list[str]:
+        """Returns that the activator does not run, after what it lacked anyway, so that it would start nothing."""
         start = f". {self.start}" if self.start else ""
-        return f"{words.where(self.row)} does not run: it is not in the consumer group {self.row.group_id}{start}"
+        lacking = words.lacking(self.row, is_past=True)
+        name = "it" if lacking else words.where(self.row)
+        return [*lacking, f"{name} does not run: it is not in the consumer group {self.row.group_id}{start}"]
 
     def _last_wrote(self, known: Sequence[str]) -> str:
         return f"when it last wrote, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(known)}"
@@ -73,16 +76,18 @@ class Told:
         Args:
             activated_at: When it was requested.
         """
-        row, ended = self.row, self.row.last_exit
-        if self.is_running is False:
-            return "the activator that would start it does not run"
+        row, ended, is_gone = self.row, self.row.last_exit, self.is_running is False
+        and_gone = ", and does not run any more" if is_gone else ""
         if row.entry is None or row.refusal is not None:
-            return "the activator has no entry that would start it"
+            return f"the activator {'had' if is_gone else 'has'} no entry that would start it{and_gone}"
         if row.held is not None and row.held.why:
-            return f"the activator holds it back: {row.held.why}"
-        if not row.programs and ended is not None and activated_at is not None and ended.at >= activated_at:
+            return f"the activator {'held' if is_gone else 'holds'} it back{and_gone}: {row.held.why}"
+        started = [each.pid for each in row.programs if activated_at is not None and each.start_time >= activated_at]
+        if started and is_gone:
+            return f"the activator had started process {started[-1]} for it{and_gone}"
+        if (is_gone or not row.programs) and ended and activated_at is not None and ended.at >= activated_at:
             return f"its program has exited: {ended.how}"
-        return ""
+        return "the activator that would start it does not run" if is_gone else ""
 
     def lines(self, *, is_off: bool = False) -> list[str]:
         """Returns all that is known, for people.
@@ -92,12 +97,12 @@ class Told:
         """
         row = self.row
         if row.entry is None or row.refusal is not None:
-            return self.why()
+            return [f"{line[0].upper()}{line[1:]}." for line in self.why()] if self.is_running is False else self.why()
         last = words.last_end(row)
         if self.is_running is False:
             known = [f"entry {row.entry}", words.programs(row, is_past=True), *last, *self._past_troubles()]
             was = self._last_wrote(known)
-            return [f"{self._absence()}.", f"{was[0].upper()}{was[1:]}"]
+            return [*(f"{line}." for line in self._absence()), f"{was[0].upper()}{was[1:]}"]
         why = ["nothing is started, because the queue is OFF", *words.log(row)] if is_off else self.why()
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *why]
 

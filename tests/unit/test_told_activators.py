@@ -20,7 +20,7 @@ from streaming.kafka.clients import Cluster
 from streaming.wire.activator_rows import ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow, encode_row, key_of
 from streaming.wire.topics import Topics
 
-EARLIER, FOREVER = "2026-01-02T03:04:05.678Z", "9999-01-01T00:10:00.000Z"
+LONG_AGO, EARLIER, FOREVER = "2026-01-01T00:00:00.000Z", "2026-01-02T03:04:05.678Z", "9999-01-01T00:10:00.000Z"
 GROUP = "queue-activation-activator"
 ROW = ActivatorRow("orders", "activator-1", GROUP, "host-1", "/etc/a.toml", entry="ord*", max=1, log_file="/srv/a.log")
 NO_ENTRY = ActivatorRow("orders", "activator-2", GROUP, "host-2", "/etc/b.toml")
@@ -63,6 +63,19 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
     assert "no entry of the activator on host-2 (config /etc/b.toml) matches this queue" in shown(told(NO_ENTRY))
     assert "none has got a notification" in shown(nobody="none has got a notification of this queue")
     assert "activator      none" in shown()
+
+
+def test_an_activator_that_does_not_run_and_had_no_entry_is_not_all_that_is_missing() -> None:
+    for row, missing in (
+        (told(NO_ENTRY, is_running=False), "No entry of the activator on host-2 (config /etc/b.toml) matched this queue"),
+        (told(is_running=False, refusal="bad name"), "The entry ord* of the activator on host-1 (config /etc/a.toml) "),
+    ):
+        text = shown(row)
+        assert missing in text
+        assert f"It does not run: it is not in the consumer group {GROUP}." in text
+        assert " matches this queue" not in text
+        assert "; ".join(row.wrong()).endswith(f"; it does not run: it is not in the consumer group {GROUP}")
+    assert "add [[programs]] with its `queue`" in shown(told(NO_ENTRY, is_running=False))
 
 
 def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
@@ -273,7 +286,28 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
             "the activator holds it back: back-off after crash 3 in a row",
         ),
         ([told(is_running=False)], "the activator that would start it does not run"),
+        (
+            [told(is_running=False, programs=[ProgramRow(41, LONG_AGO)], last_exit=ExitRow(LONG_AGO, "exit code 0"))],
+            "the activator that would start it does not run",
+        ),
+        (
+            [told(is_running=False, programs=[ProgramRow(41, LONG_AGO), ProgramRow(42, EARLIER)])],
+            "the activator had started process 42 for it, and does not run any more",
+        ),
+        ([told(is_running=False, last_exit=ExitRow(FOREVER, "exit code 1"))], "its program has exited: exit code 1"),
+        (
+            [told(is_running=False, held=HeldRow("id", 7, "1 of max 1 are running"))],
+            "the activator held it back, and does not run any more: 1 of max 1 are running",
+        ),
         ([told(NO_ENTRY)], "the activator has no entry that would start it"),
+        (
+            [told(NO_ENTRY, is_running=False)],
+            "the activator had no entry that would start it, and does not run any more",
+        ),
+        (
+            [told(is_running=False, refusal="bad name")],
+            "the activator had no entry that would start it, and does not run any more",
+        ),
         ([told(refusal="bad name")], "the activator has no entry that would start it"),
         ([told(is_running=False), told(group_id="another")], ""),
     ],

@@ -64,13 +64,25 @@ def troubles(row: ActivatorRow, now: str = "") -> list[str]:
         row: The row.
         now: The time, ISO 8601; empty for a row that was made just now.
     """
-    if row.entry is None:
-        add = "add [[programs]] with its `queue`, or its `group`, and a `command`"
-        return [f"no entry of {where(row)} matches this queue: {add}"]
-    if row.refusal is not None:
-        return [f"the entry {row.entry} of {where(row)} starts nothing: {row.refusal}"]
+    if lacks := lacking(row):
+        return lacks
     found = list(_of_programs(row, now))
     return [*found, *log(row)] if found else []
+
+
+def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
+    """Returns what is missing in the config, so that nothing is started for the queue; nothing if nothing is.
+
+    Args:
+        row: The row.
+        is_past: Whether its activator does not run any more.
+    """
+    if row.entry is None:
+        add = "add [[programs]] with its `queue`, or its `group`, and a `command`"
+        return [f"no entry of {where(row)} {'matched' if is_past else 'matches'} this queue: {add}"]
+    if row.refusal is None:
+        return []
+    return [f"the entry {row.entry} of {where(row)} {'started' if is_past else 'starts'} nothing: {row.refusal}"]
 
 
 def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
