@@ -1,17 +1,27 @@
-"""`activator status` of an activator that does not run says how to start it again."""
+"""`activator status` of an activator that does not run says how to start it again; each crash is told once."""
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from streaming.cli import runs
 from streaming.cli.runs import Run
-from streaming.daemons.activator.store import Store
+from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.start_decisions import Decision, Notified
+from streaming.core.activation.start_policy import Policy
+from streaming.daemons.activator.config import ProgramEntry
+from streaming.daemons.activator.programs import Identity
+from streaming.daemons.activator.status import read_status, show
+from streaming.daemons.activator.store import ProgramRecord, QueueRecord, StateLock, Store
 from tests.support.shell import run_command
 
 FILE = "/etc/activator.toml"
+NOW_MS = 1_763_730_000_000
 
 
 def left_by(folder: Path, file: str = FILE) -> None:
@@ -74,3 +84,95 @@ def test_while_run_starts_for_the_first_time_no_activator_is_missed(folder: Path
         starts = f"`run` (process {os.getpid()}) is starting: no activator has run with {folder} yet"
         assert starts in said(code=2)
     assert "Give the --state-directory of the activator, or start one" in said(code=2)
+
+
+class Crashing:
+    """The activator of a queue whose programs crash, and its state directory."""
+
+    def __init__(self, folder: Path, policy: Policy, row: ViewRow) -> None:
+        self.folder, self.policy, self.row = folder, policy, row
+        self.state, self.now_ms, self.ids = QueueActivator(), NOW_MS, itertools.count(1)
+        self.decided: list[Decision] = []
+
+    def notify(self) -> None:
+        new = Notified("id-1", 1, "then", "MESSAGE_ARRIVED_ON_EMPTY_QUEUE", 5, is_old=False)
+        self.take(self.state.notified(new, self.row, self.now_ms))
+
+    def exit(self, code: int) -> None:
+        [session] = self.state.running
+        self.take(self.state.exited(session, code, self.policy, self.now_ms))
+
+    def wait(self) -> None:
+        """Lets the time pass until something is decided."""
+        before = len(self.decided)
+        while len(self.decided) == before:
+            self.now_ms = self.state.next_ms(self.policy, self.now_ms)
+            self.take([])
+
+    def take(self, decisions: list[Decision]) -> None:
+        self.decided += decisions + self.state.decide(self.policy, self.row, self.now_ms, f"new-{next(self.ids)}")
+
+    def text(self, is_running: bool) -> str:
+        """Returns what `activator status` shows of the queue."""
+        last = self.decided[-1]
+        with Store(self.folder) as store, store.transaction():
+            about = store.about()
+            about.config_file, about.seen_ms, about.since_ms = "/etc/a.toml", self.now_ms, NOW_MS
+            store.save_about(about)
+            for known in store.programs():
+                store.end_program(known.session_id, known.queue)
+            for session in self.state.running:
+                store.add_program(ProgramRecord(session, "orders", Identity(7, 8, "its boot")))
+            store.save_queue("orders", QueueRecord(self.state, self.now_ms, last.action.value, last.why))
+        lock = StateLock(self.folder) if is_running else None
+        try:
+            console = Console(width=400, no_color=True)
+            with console.capture() as capture:
+                console.print(show(read_status(self.folder, self.now_ms), self.now_ms))
+        finally:
+            if lock is not None:
+                lock.close()
+        text = capture.get().replace(str(self.folder), "").partition("decision and reason")[2]
+        return " ".join(text.split())
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_crash_is_told_once_with_the_count(tmp_path: Path, is_running: bool) -> None:
+    entry = ProgramEntry(queue="orders", command="true", max_restarts=2).policy("salt")
+    crashing = Crashing(tmp_path, entry, ViewRow(1, "NOTIFIED", 5))
+    crashing.notify()
+    for crashes in (1, 2, 3):
+        crashing.exit(3)
+        text = crashing.text(is_running)
+        count = "a crash" if crashes == 1 else f"{crashes} crashes in a row"
+        assert (text.count("crash"), text.count("exit code 3")) == (1, 1), text
+        assert f"{count}: exit code 3" in text
+        assert "log " in text
+        if crashes < 3:
+            crashing.wait()
+            text = crashing.text(is_running)
+            assert (text.count("crash"), text.count("exit code 3")) == (1, 1), text
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_fatal_exit_code_is_told_once(tmp_path: Path, is_running: bool) -> None:
+    entry = ProgramEntry(queue="orders", command="true", fatal_exit_codes=[78]).policy("salt")
+    crashing = Crashing(tmp_path, entry, ViewRow(1, "NOTIFIED", 5))
+    crashing.notify()
+    crashing.exit(78)
+    text = crashing.text(is_running)
+    assert (text.count("fatal"), text.count("78")) == (1, 1), text
+
+
+def test_what_is_held_for_another_reason_is_told_beside_the_crashes(tmp_path: Path) -> None:
+    entry = ProgramEntry(queue="orders", command="true", max_backoff="1s").policy("salt")
+    crashing = Crashing(tmp_path, entry, ViewRow(1, "NOTIFIED", 5))
+    crashing.notify()
+    crashing.exit(3)
+    crashing.wait()
+    new = Notified("id-2", 2, "then", "MESSAGES_ACCUMULATING", 5, is_old=False)
+    crashing.row = ViewRow(2, "NOTIFIED", 5)
+    crashing.take(crashing.state.notified(new, crashing.row, crashing.now_ms))
+    text = crashing.text(is_running=True)
+    assert "held: #2: 1 of max 1 are running" in text
+    assert "tried again after a crash: exit code 3" in text

@@ -67,7 +67,7 @@ def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_s
 
 def test_an_activator_that_does_not_run_and_had_no_entry_is_not_all_that_is_missing() -> None:
     for row, missing in (
-        (told(NO_ENTRY, is_running=False), "No entry of the activator on host-2 (config /etc/b.toml) matched this queue"),
+        (told(NO_ENTRY, is_running=False), "No entry of the activator on host-2 (config /etc/b.toml) matched "),
         (told(is_running=False, refusal="bad name"), "The entry ord* of the activator on host-1 (config /etc/a.toml) "),
     ):
         text = shown(row)

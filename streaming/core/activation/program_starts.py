@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from streaming.core.activation import running_programs
 from streaming.core.activation.held_notifications import SETTLE_MS, Held, ViewRow
-from streaming.core.activation.running_programs import LONG_MS, Ended, Program, ending
+from streaming.core.activation.running_programs import LONG_MS, Ended, Program, crash_in_a_row, ending, fatal
 from streaming.core.activation.start_decisions import Action, Decision, Notified, Seen
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, NEVER_MS
@@ -176,7 +176,7 @@ class QueueActivator:
             why = f"ended{' while no activator ran' if is_noticed_later else ''}, {ending(None)}"
         elif exit_code in policy.fatal_exit_codes:
             self.fatal_exit_code = exit_code
-            why = f"exit code {exit_code} is fatal: nothing is started until the entry in the config changes"
+            why = f"{fatal(exit_code)}: nothing is started until the entry in the config changes"
         elif exit_code in policy.success_exit_codes:
             self._forget_crashes()
             self.exits_without_receive += 1
@@ -186,7 +186,8 @@ class QueueActivator:
             self.crashes += 1
             backoff_ms = policy.backoff_after_ms(self.crashes)
             self.backoff_until_ms = now_ms + backoff_ms
-            why = f"{ending(exit_code)}: crash {self.crashes} in a row, nothing is started for {backoff_ms / 1000:g} s"
+            crash = f"{ending(exit_code)}: {crash_in_a_row(self.crashes)}"
+            why = f"{crash}, nothing is started for {backoff_ms / 1000:g} s"
             if self.crashes > policy.max_restarts and program.sequence is not None:
                 retry_ms = now_ms + RETRY_MS
                 restarts = "1 restart" if policy.max_restarts == 1 else f"{policy.max_restarts} restarts"
@@ -311,7 +312,7 @@ class QueueActivator:
         if policy.refusal:
             yield policy.refusal
         if self.fatal_exit_code is not None:
-            yield f"exit code {self.fatal_exit_code} was fatal; change the entry in the config"
+            yield f"{fatal(self.fatal_exit_code)}; change the entry in the config"
         if (count := len(self.running)) >= policy.max_programs:
             programs = "1 program runs" if count == 1 else f"{count} programs run"
             yield (
@@ -328,9 +329,9 @@ class QueueActivator:
     def _pauses(self, held: Held, now_ms: int) -> Iterator[str]:
         """Yields the reasons why a held notification waits for a time that is set."""
         if now_ms < held.retry_ms:
-            yield f"gave up after crash {self.crashes} in a row; tried again {_RETRY}"
+            yield f"gave up after {crash_in_a_row(self.crashes)}; tried again {_RETRY}"
         if now_ms < self.backoff_until_ms:
-            yield f"back-off after crash {self.crashes} in a row"
+            yield f"back-off after {crash_in_a_row(self.crashes)}"
         if not held.is_fresh and now_ms < held.settled_ms:
             yield "waiting until the monitor has shown whether a reader is still needed"
 

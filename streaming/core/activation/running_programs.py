@@ -61,6 +61,16 @@ def ending(exit_code: int | None) -> str:
     return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
+def crash_in_a_row(count: int) -> str:
+    """Returns in words that a program has crashed, and how many have before it."""
+    return f"crash {count} in a row"
+
+
+def fatal(exit_code: int) -> str:
+    """Returns in words that nothing is started any more because of an exit code."""
+    return f"exit code {exit_code} was fatal"
+
+
 def surplus(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
     """Returns the session of the program that is asked to end now; None for none.
 

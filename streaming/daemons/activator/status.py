@@ -172,27 +172,38 @@ def _not_running(status: Status, start: str) -> str:
     return f"not running; {programs}. `kill PID`{there} ends {them}, and the next start finds {them}{again}"
 
 
-def _last(row: ActivatorRow) -> tuple[Text, list[str]]:
-    """Returns the last decision, and why a notification is held, unless the decision says so."""
-    last = row.last
-    text = Text(printable(f"{last.action}: {last.why}") if last else "-")
-    return text, words.holds(row) if last is None or last.action != "held" else []
-
-
 def _reasons(row: ActivatorRow, now: str) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
-    text, held = _last(row)
-    for line in (*words.limits(row), *held):
-        text.append(f"\n{printable(line)}", "yellow")
-    for line in words.troubles(row, now):
-        # That an entry was removed is no fault. Its programs may run to their end.
-        text.append(f"\n{printable(line)}", "yellow" if row.entry is None else "red")
-    return text
+    troubles = words.troubles(row, now)
+    # That an entry was removed is no fault. Its programs may run to their end.
+    style = "yellow" if row.entry is None else "red"
+    return _told(row, troubles, words.limits(row), "", style)
 
 
 def _past_reasons(row: ActivatorRow, at: str) -> Text:
     """Returns the last decision of an activator that does not run, and what was wrong when it was last seen."""
-    text, held = _last(row)
-    for line in (*(f"was {each}" for each in held), *words.past_troubles(row, at)):
-        text.append(f"\n{printable(line)}", "yellow")
-    return text
+    return _told(row, words.past_troubles(row, at), [], "was ", "yellow")
+
+
+def _told(row: ActivatorRow, troubles: list[str], limits: list[str], was: str, style: str) -> Text:
+    """Returns the last decision, why a notification is held, and what is wrong; each of them once.
+
+    Args:
+        row: The row.
+        troubles: The sentences about what is wrong.
+        limits: Those about why fewer programs run than the entry allows.
+        was: What is put before the reason for which a notification is held.
+        style: The style of the troubles.
+    """
+    last, held = row.last, row.held
+    lines = []
+    if last is None:
+        lines.append(("-", ""))
+    elif not words.is_told_by_troubles(row, last.why, troubles):
+        lines.append((f"{last.action}: {last.why}", ""))
+    lines += [(line, "yellow") for line in limits]
+    is_told = last is not None and last.action == "held"
+    if held is not None and not is_told and not words.is_told_by_troubles(row, held.why, troubles):
+        lines += [(f"{was}{line}", "yellow") for line in words.holds(row)]
+    lines += [(line, style) for line in troubles]
+    return Text("\n").join(Text(printable(line), line_style) for line, line_style in lines)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from streaming.core.activation.running_programs import LONG_MS
+from streaming.core.activation.running_programs import LONG_MS, crash_in_a_row, fatal
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
@@ -85,9 +85,22 @@ def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
     return [f"the entry {row.entry} of {where(row)} {'started' if is_past else 'starts'} nothing: {row.refusal}"]
 
 
+def is_told_by_troubles(row: ActivatorRow, why: str, troubles: Sequence[str]) -> bool:
+    """Returns whether a decision, or what holds a notification, says only what the sentences about troubles say.
+
+    Args:
+        row: The row.
+        why: The reason of the decision, or of holding the notification.
+        troubles: The sentences.
+    """
+    if row.fatal_exit_code is not None and fatal(row.fatal_exit_code) in why:
+        return bool(troubles)
+    return crash_in_a_row(row.crashes) in why and any(_crashes(row) in each for each in troubles)
+
+
 def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     if row.fatal_exit_code is not None:
-        yield f"exit code {row.fatal_exit_code} was fatal: nothing is started until the entry in the config changes"
+        yield f"{fatal(row.fatal_exit_code)}: nothing is started until the entry in the config changes"
     last = f": {row.last_exit.how}" if row.last_exit is not None else ""
     backoff_until = row.backoff_until if row.backoff_until is not None and row.backoff_until > now else ""
     if row.gave_up_until is not None and row.gave_up_until > now:
