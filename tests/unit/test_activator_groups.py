@@ -78,6 +78,7 @@ class TestTheView:
 
     def test_what_the_observer_does_not_know_any_more_is_not_said(self) -> None:
         assert (decoded(one_more=None).members, decoded(one_more=None).idle_since_ms) == (0, None)
+        assert (decoded(one_more=None).is_unknown, decoded(one_more=False).is_unknown) == (True, False)
         assert (decoded(one_more=True).members, decoded(one_more=True).idle_since_ms) == (2, None)
         for missing in ("idle_since", "update_time"):
             assert decoded(**{missing: None}).idle_since_ms is None

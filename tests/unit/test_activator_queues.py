@@ -3,24 +3,25 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-import msgspec
 import pytest
 
-from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.held_notifications import SEEN_MS, ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Program
 from streaming.core.times import iso_time
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.offset_retention import OffsetRetention
-from streaming.daemons.activator.programs import Exit
+from streaming.daemons.activator.programs import Exit, RunningProgram
 from streaming.daemons.activator.queues import Queues
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import ActivatorSettings
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import QueueRecord, Store
 from streaming.kafka.clients import Cluster
+from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.notifications import Activation
 
@@ -221,12 +222,29 @@ def test_the_line_about_a_program_that_has_done_its_work_names_no_log(store: Sto
     assert line == "exited (process 4711): exit code 0"
 
 
-def test_consumers_that_join_another_group_are_asked_about_at_the_third_one(store: Store, tmp_path: Path) -> None:
-    lines = lines_of_exits(queues_of(store, tmp_path, OF_GROUP), ViewRow(1, "NOTIFIED", 5), [0] * 5)
-    assert [line for line in lines if "exited (" not in line] == [
-        "nothing received: 3 programs in a row exited, and the observer has seen nobody join the consumer group orders "
-        "or commit in it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
+def asked(found: Queues, after_ms: int) -> list[str]:
+    """Decides for the queue so long after the first step; returns the lines that ask about its programs."""
+    step = Step(NOW_MS + after_ms)
+    found.decide("orders", step)
+    lines = [event.line().partition(" orders: ")[2] for event in step.events]
+    return [line for line in lines if "group.id" in line]
+
+
+def test_a_consumer_of_another_group_that_has_exited_is_asked_about_once_it_must_have_been_seen(
+    store: Store, tmp_path: Path
+) -> None:
+    found = queues_of(store, tmp_path, OF_GROUP)
+    lines = lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0])
+    assert lines == ["exited (process 4711): exit code 0"], "the view may be late"
+    assert asked(found, SEEN_MS - 1) == []
+    assert asked(found, SEEN_MS) == [
+        "nobody has joined: 1 program exited, and the observer has seen nobody join the consumer group orders or "
+        "commit in it: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
     ]
+    assert lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0] * 4) == lines * 4, "this is said once"
+    lines_of_exits(found, ViewRow(1, "RECEIVES_OCCURRING", 5), [0])
+    lines_of_exits(found, ViewRow(2, "NOTIFIED", 5), [0])
+    assert len(asked(found, SEEN_MS)) == 1, "another one has joined meanwhile"
 
 
 def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(store: Store, tmp_path: Path) -> None:
@@ -237,22 +255,17 @@ def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(s
 def test_consumers_that_run_on_in_another_group_are_asked_about_once(store: Store, tmp_path: Path) -> None:
     found = queues_of(store, tmp_path, ProgramEntry(group="orders", command="run", startup_grace="60s"))
     view: Any = found.view
-
-    def expire(after_ms: int, number: int, members: int = 0) -> list[str]:
-        view.rows["orders"] = ViewRow(number, "NOTIFIED", 5, members=members)
-        step = Step(NOW_MS + after_ms)
-        record = msgspec.structs.replace(
-            activation("orders"), sequence=number, reason="TIMEOUT_EXPIRED", notification_id=str(number)
-        )
-        assert found.take(record, is_old=False, step=step)
-        return [event.line().partition(" orders: ")[2] for event in step.events if event.what == "nobody has joined"]
-
+    view.rows["orders"] = ViewRow(2, "NOTIFIED", 5)
     found.decide("orders", Step(NOW_MS))
     found.records["orders"].state.running["s"] = Program(NOW_MS, "n", 1)
-    said = [*expire(59_000, 2), *expire(60_000, 3), *expire(90_000, 4)]
+    found.programs = {"s": ("orders", cast(RunningProgram, SimpleNamespace(pid=4711)))}
+    said = [*asked(found, 59_999), *asked(found, 60_000), *asked(found, 90_000)]
     assert said == [
-        "nobody has joined: 1 program has run for longer than `startup_grace`, and the observer has seen nobody join "
-        "the consumer group orders: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
+        "nobody has joined: process 4711 runs, and the observer has seen nobody join the consumer group orders since "
+        f"{instant_utc(iso_time(NOW_MS))}: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
     ]
-    assert expire(120_000, 5, members=1) == []
-    assert len(expire(150_000, 6)) == 1, "it has joined meanwhile, and has left again"
+    view.rows["orders"] = ViewRow(2, "NOTIFIED", 5, members=1)
+    assert asked(found, 120_000) == []
+    view.rows["orders"] = ViewRow(2, "NOTIFIED", 5)
+    assert asked(found, 150_000) == []
+    assert len(asked(found, 210_000)) == 1, "it has joined meanwhile, and has left again"

@@ -227,8 +227,34 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
                 "or commit in it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
             ],
         ),
+        ({"exits_without_receive": 1, "last_exit": ExitRow("2025-11-21T12:50:00.000Z", "exit code 0")}, []),
+        ({"exits_without_receive": 2, "last_exit": ExitRow("2025-11-21T12:59:50.001Z", "x"), "group": "g"}, []),
+        (
+            {
+                "exits_without_receive": 1,
+                "last_exit": ExitRow("2025-11-21T12:59:50.000Z", "exit code 0"),
+                "group": "g",
+                "log_file": None,
+            },
+            [
+                "1 program exited, and the observer has seen nobody join the consumer group g or commit in it: does it "
+                "consume with this `group.id`? See docs/guide/consumer-groups.md"
+            ],
+        ),
         ({"unanswered_since": "2025-11-21T12:57:00.000Z"}, []),
-        ({"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS], "group": "g"}, []),
+        ({"unanswered_since": "2025-11-21T12:57:00.000Z", "group": "g"}, []),
+        (
+            {
+                "unanswered_since": "2025-11-21T12:57:00.000Z",
+                "programs": [ProgramRow(8, SOON), RUNS],
+                "group": "g",
+                "log_file": None,
+            },
+            [
+                "process 7 runs, and the observer has seen nobody join the consumer group g since 2025-11-21 12:57:00 "
+                "UTC: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
+            ],
+        ),
         ({"unanswered_since": "2025-11-21T12:58:01.000Z", "programs": [RUNS]}, []),
         ({"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [ProgramRow(8, SOON)]}, []),
         (
@@ -289,6 +315,13 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
             ["nobody had called RECEIVE since 2025-11-21 13:00:00 UTC. See docs/guide/reporting.md"],
         ),
         ({"unanswered_since": NOW}, []),
+        (
+            {"unanswered_since": NOW, "programs": [RUNS], "group": "g", "log_file": None},
+            [
+                "process 7 ran, and the observer had seen nobody join the consumer group g since 2025-11-21 13:00:00 "
+                "UTC: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
+            ],
+        ),
     ],
 )
 def test_what_was_wrong_when_an_activator_that_is_gone_last_wrote(

@@ -7,6 +7,10 @@ from streaming.core.times import NEVER_MS
 # The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
 SETTLE_MS = 2_000
 
+# The view shows a member of a consumer group, and its commit, after a look of the observer (every 0.5 s) and a batch of
+# the monitor. Without an observer, its answer is unknown after the quiet window (5 s). This is twice that.
+SEEN_MS = 10_000
+
 # A row that says that a group is idle is written again and again; an older one, after an outage, says nothing any more.
 FRESH_MS = 15_000
 
@@ -27,6 +31,8 @@ class ViewRow:
         idle_since_ms: Since when the observer says that nothing is unread and nothing was committed; None if it does
             not say so, or does not know.
         as_of_ms: When the row was written.
+        is_unknown: Whether a consumer group reads the queue, and no observer says whether one more reader would have
+            work: none runs, or the group is rebalancing.
     """
 
     sequence: int
@@ -36,6 +42,7 @@ class ViewRow:
     has_committed: bool = False
     idle_since_ms: int | None = None
     as_of_ms: int = NEVER_MS
+    is_unknown: bool = False
 
     @property
     def is_silent(self) -> bool:

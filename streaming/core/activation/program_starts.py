@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from streaming.core.activation import running_programs
-from streaming.core.activation.held_notifications import SETTLE_MS, Held, ViewRow
+from streaming.core.activation.held_notifications import SEEN_MS, SETTLE_MS, Held, ViewRow
 from streaming.core.activation.running_programs import LONG_MS, Ended, Program, crash_in_a_row, ending, fatal
 from streaming.core.activation.start_decisions import Action, Decision, Notified, Seen
 from streaming.core.activation.start_policy import Policy
@@ -57,7 +57,7 @@ class QueueActivator:
             monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
         silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; FOREVER_MS if
             it does not.
-        unanswered_ms: The same once it has been so for LONG_MS while programs run; FOREVER_MS before.
+        unanswered_ms: The same once programs have run for so long that they should have received; FOREVER_MS before.
         last_run_ms: When consumers of the group last ran; FOREVER_MS if the policy has no longest rest.
     """
 
@@ -208,7 +208,7 @@ class QueueActivator:
             self._take_entry(policy, now_ms)
         else:
             self.entry, self.last_run_ms = "", FOREVER_MS
-        self._look_for_receive(row, now_ms)
+        self._look_for_receive(row, policy or _NO_ENTRY, now_ms)
         decisions: list[Decision] = []
         held = self.held
         if held is not None:
@@ -231,14 +231,23 @@ class QueueActivator:
             decisions += self._decide_without_notification(policy, row, now_ms, fresh_id)
         return decisions
 
-    def _look_for_receive(self, row: ViewRow | None, now_ms: int) -> None:
+    def _look_for_receive(self, row: ViewRow | None, policy: Policy, now_ms: int) -> None:
         """Notes whether somebody has received since the last activation, and since when nobody has."""
-        if row is None or not row.is_silent or row.has_committed:
+        if row is None or not row.is_silent or row.has_committed or row.is_unknown:
             self._has_received()
             return
-        self.silent_ms = min(self.silent_ms, now_ms) if row.unread > 0 else FOREVER_MS
-        is_long = bool(self.running) and now_ms - self.silent_ms >= LONG_MS
-        self.unanswered_ms = self.silent_ms if is_long else FOREVER_MS
+        is_unread = row.unread > 0 and not (policy.is_of_group and row.members > 0)
+        self.silent_ms = min(self.silent_ms, now_ms) if is_unread else FOREVER_MS
+        self.unanswered_ms = self.silent_ms if now_ms >= self._answer_due_ms(policy) else FOREVER_MS
+
+    def _answer_due_ms(self, policy: Policy) -> int:
+        """Returns when the programs that run should have received, or have joined their group; FOREVER_MS for never."""
+        if not self.running or self.silent_ms >= FOREVER_MS:
+            return FOREVER_MS
+        if not policy.is_of_group:
+            return self.silent_ms + LONG_MS
+        oldest_ms = min(program.started_ms for program in self.running.values())
+        return max(self.silent_ms, oldest_ms) + policy.startup_grace_ms
 
     def _has_received(self) -> None:
         self.exits_without_receive, self.silent_ms, self.unanswered_ms = 0, FOREVER_MS, FOREVER_MS
@@ -278,8 +287,9 @@ class QueueActivator:
             yield self.held.retry_ms
             yield from (program.started_ms + policy.startup_grace_ms for program in self.running.values())
         yield self.backoff_until_ms
-        if self.running and self.silent_ms < FOREVER_MS:
-            yield self.silent_ms + LONG_MS
+        yield self._answer_due_ms(policy)
+        if policy.is_of_group and self.exits_without_receive and self.ended is not None:
+            yield self.ended.at_ms + SEEN_MS
         if policy.min_programs:
             yield self.min_from_ms
         yield from running_programs.rest_instants_ms(self.last_run_ms, policy)

@@ -25,6 +25,7 @@ class Policy:
         max_restarts: The most restarts in a row without another notification.
         idle_stop_ms: How long a group must have been idle before a program is asked to end.
         longest_rest_ms: How long no consumer of a group runs before one is started to keep the group's offsets.
+        is_of_group: Whether the programs are consumers of a group that report nothing.
     """
 
     entry: str
@@ -40,6 +41,7 @@ class Policy:
     max_restarts: int = 5
     idle_stop_ms: int = FOREVER_MS
     longest_rest_ms: int = FOREVER_MS
+    is_of_group: bool = False
 
     def backoff_after_ms(self, crashes: int) -> int:
         """Returns the pause after this number of crashes in a row."""

@@ -220,6 +220,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             max_restarts=self.max_restarts,
             idle_stop_ms=FOREVER_MS if self.idle_stop is None else durations.parse(self.idle_stop).ms,
             longest_rest_ms=longest_rest_ms,
+            is_of_group=self.group is not None,
         )
 
     def _without_secrets(self, salt: str) -> str:

@@ -277,7 +277,8 @@ def decode_row(message: Message) -> tuple[str, ViewRow | None]:
 def _with_group(found: ViewRow, row: _MonitorRow, members: int) -> ViewRow:
     """Returns a row with what an observer says of the consumer group, as far as it knows."""
     has_committed = (row.last_commit_time or "") > (row.last_activated_time or "")
-    found = replace(found, members=0 if row.one_more is None else members, has_committed=has_committed)
+    is_unknown = row.one_more is None
+    found = replace(found, members=0 if is_unknown else members, has_committed=has_committed, is_unknown=is_unknown)
     if row.one_more is not False or row.idle_since is None or row.update_time is None:
         return found
     return replace(found, idle_since_ms=_instant_ms(row.idle_since), as_of_ms=_instant_ms(row.update_time))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.start_decisions import Action, Decision
 from streaming.core.activation.start_policy import Policy
-from streaming.core.times import FOREVER_MS
+from streaming.core.times import FOREVER_MS, iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.notifications import MonitorsView, notified
@@ -26,8 +26,6 @@ from streaming.wire.notifications import Activation
 
 # Ids of notifications are kept as long as repeats may come. A batch that is written again follows the first closely.
 _FORGET_AFTER_MS = 24 * 3_600_000
-# The monitor's reason after a time in which nobody has received.
-_EXPIRED = "TIMEOUT_EXPIRED"
 # The shell's exit code for a command that was found but could not be run.
 _CANNOT_START = 126
 
@@ -81,8 +79,6 @@ class Queues:
                 return True
         self._apply(queue, decisions, step)
         self.decide(queue, step)
-        if record.reason == _EXPIRED:
-            self._tell_of_nobody(queue, step)
         return True
 
     def tell_of_others(self, published: Set[str], step: Step) -> None:
@@ -132,6 +128,8 @@ class Queues:
                     self._apply(queue, [decision], step)
         if _without_decisions(state) != before:
             step.changed.add(queue)
+        if policy is not None and policy.is_of_group:
+            self._tell_of_nobody(queue, step)
         due_ms = state.next_ms(policy, step.now_ms)
         if due_ms < FOREVER_MS:
             self._due_ms[queue] = due_ms
@@ -151,9 +149,7 @@ class Queues:
         row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
         has_failed = state.crashes > crashes or state.fatal_exit_code is not None
         self._apply(queue, decisions, step, pid, "".join(f"; {line}" for line in words.log(row) if has_failed))
-        seen = self.view.row(queue)
-        is_in_vain = seen is not None and seen.is_silent and not seen.has_committed
-        if is_in_vain and useless < words.MANY_EXITS <= state.exits_without_receive:
+        if row.group is None and useless < words.MANY_EXITS <= state.exits_without_receive and self._is_silent(queue):
             step.note(queue, "nothing received", words.without_receive(row))
 
     def forget(self, store: Store, step: Step) -> None:
@@ -171,18 +167,21 @@ class Queues:
                 step.told.discard(queue)
                 step.rows[queue] = None
 
+    def _is_silent(self, queue: str) -> bool:
+        seen = self.view.row(queue)
+        return seen is not None and seen.is_silent
+
     def _tell_of_nobody(self, queue: str, step: Step) -> None:
-        """Says once that programs of a consumer group go on running although nobody has joined the group."""
-        policy, view_row, state = self._policy(queue), self.view.row(queue), self._state(queue)
-        row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
-        if policy is None or view_row is None or row.group is None:
-            return
-        started = [each for each in state.running.values() if step.now_ms - each.started_ms >= policy.startup_grace_ms]
-        if view_row.members or view_row.has_committed:
+        """Says once that nobody has joined the consumer group of programs that have exited, or run for long."""
+        state = self.records[queue].state
+        if not state.exits_without_receive and state.unanswered_ms >= FOREVER_MS:
             self._unjoined.discard(queue)
-        elif started and queue not in self._unjoined:
-            self._unjoined.add(queue)
-            step.note(queue, "nobody has joined", words.nobody_joined(row.group, len(started)))
+        elif queue not in self._unjoined:
+            pids = {session_id: program.pid for session_id, (_, program) in self.programs.items()}
+            row = self.rows.of(queue, self.records[queue], pids, step.now_ms)
+            for question in words.in_vain(row, iso_time(step.now_ms)):
+                self._unjoined.add(queue)
+                step.note(queue, "nobody has joined", question)
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:
         """Starts a program, which waits at its gate. A failure counts as a crash."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from streaming.core.activation.held_notifications import SEEN_MS
 from streaming.core.activation.running_programs import LONG_MS, crash_in_a_row, fatal
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
@@ -114,24 +115,58 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     elif row.crashes and row.fatal_exit_code is None and _is_another_try(row, now):
         yield f"tried again after {_crashes_with_last(row)}"
-    if row.exits_without_receive >= MANY_EXITS:
-        yield without_receive(row)
-    yield from _reads_nothing(row, now)
+    yield from in_vain(row, now)
 
 
 def _is_another_try(row: ActivatorRow, now: str) -> bool:
     """Returns whether a program is tried again after crashes, and none has run for so long that it is a healthy one."""
-    long_ago = _long_before(now) if now else ""
+    long_ago = _before(now, LONG_MS) if now else ""
     is_tried = row.held is not None or bool(row.programs)
     is_recent = row.last_exit is not None and row.last_exit.at > long_ago
     return is_tried and (is_recent or not any(program.start_time <= long_ago for program in row.programs))
 
 
+def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
+    """Yields the questions about programs that have exited or run for long, of which nobody has seen any work.
+
+    Args:
+        row: The row.
+        now: The time, ISO 8601; empty for a row that was made just now.
+    """
+    if _have_exited_in_vain(row, now):
+        yield without_receive(row)
+    if row.group is not None:
+        yield from _joins_nothing(row)
+    else:
+        yield from _reads_nothing(row, now)
+
+
+def _have_exited_in_vain(row: ActivatorRow, now: str) -> bool:
+    """Returns whether it is certain that nobody has received: of a member of a group, a single exit shows it."""
+    if row.exits_without_receive >= MANY_EXITS:
+        return True
+    if row.group is None or not row.exits_without_receive or row.last_exit is None or not now:
+        return False
+    return row.last_exit.at <= _before(now, SEEN_MS)
+
+
+def _joins_nothing(row: ActivatorRow, *, is_past: bool = False) -> Iterator[str]:
+    """Yields the question about the oldest program of a group that nobody has joined within `startup_grace`."""
+    if row.unanswered_since is None or not row.programs:
+        return
+    oldest = min(row.programs, key=lambda program: program.start_time)
+    runs, has = ("ran", "had") if is_past else ("runs", "has")
+    yield (
+        f"process {oldest.pid} {runs}, and the observer {has} seen nobody join the consumer group {row.group} since "
+        f"{instant_utc(row.unanswered_since)}: does it consume with this `group.id`? See {_CONSUMER_GROUPS}"
+    )
+
+
 def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
     """Yields the question about programs that run for long while the monitor has heard of no RECEIVE."""
-    if row.group is not None or row.unanswered_since is None or not now:
+    if row.unanswered_since is None or not now:
         return
-    long_ago = _long_before(now)
+    long_ago = _before(now, LONG_MS)
     pids = [str(program.pid) for program in row.programs if program.start_time < long_ago]
     if pids and row.unanswered_since < long_ago:
         one, many = "does it report, does it hang, or has it", "do they report, do they hang, or have they"
@@ -140,8 +175,8 @@ def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
         yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? See {_REPORTING}"
 
 
-def _long_before(now: str) -> str:
-    return iso_time(round(datetime.fromisoformat(now).timestamp() * 1000) - LONG_MS)
+def _before(now: str, duration_ms: int) -> str:
+    return iso_time(round(datetime.fromisoformat(now).timestamp() * 1000) - duration_ms)
 
 
 def past_troubles(row: ActivatorRow, at: str) -> list[str]:
@@ -164,9 +199,11 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
         yield f"it had given up after {_crashes_with_last(row)}"
     elif row.crashes and (row.backoff_until is not None or _is_another_try(row, at)):
         yield f"there had been {_crashes_with_last(row)}"
-    if row.exits_without_receive >= MANY_EXITS:
+    if _have_exited_in_vain(row, at):
         yield without_receive(row)
-    if row.group is None and row.unanswered_since is not None and row.programs:
+    if row.group is not None:
+        yield from _joins_nothing(row, is_past=True)
+    elif row.unanswered_since is not None and row.programs:
         yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. See {_REPORTING}"
 
 
@@ -177,18 +214,11 @@ def without_receive(row: ActivatorRow) -> str:
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
             f"a plain consumer? See {_REPORTING}"
         )
+    count = row.exits_without_receive
+    programs, they = ("1 program", "does it") if count == 1 else (f"{count} programs in a row", "do they")
     return (
-        f"{row.exits_without_receive} programs in a row exited, and the observer has seen nobody join the consumer "
-        f"group {row.group} or commit in it: do they consume with this `group.id`? See {_CONSUMER_GROUPS}"
-    )
-
-
-def nobody_joined(group: str, count: int) -> str:
-    """Returns the question about programs of a consumer group that run on, while the observer sees no member."""
-    programs, they = ("1 program has", "does it") if count == 1 else (f"{count} programs have", "do they")
-    return (
-        f"{programs} run for longer than `startup_grace`, and the observer has seen nobody join the consumer group "
-        f"{group}: {they} consume with this `group.id`? See {_CONSUMER_GROUPS}"
+        f"{programs} exited, and the observer has seen nobody join the consumer group {row.group} or commit in it: "
+        f"{they} consume with this `group.id`? See {_CONSUMER_GROUPS}"
     )
 
 

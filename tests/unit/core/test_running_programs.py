@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from streaming.core.activation import running_programs
-from streaming.core.activation.held_notifications import FRESH_MS, ViewRow
+from streaming.core.activation.held_notifications import FRESH_MS, SEEN_MS, ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.start_decisions import Action, Decision
 from streaming.core.activation.start_policy import Policy
@@ -198,6 +198,53 @@ class TestRest:
         queue.policy = replace(RESTS, longest_rest_ms=40 * SECOND)
         assert (queue.decide(), queue.after(39 * SECOND)) == ([], [])
         assert queue.after(SECOND)[0].why.startswith("no consumer of the group has run for 40 s, and Kafka")
+
+
+class TestNobodyJoins:
+    """Programs of a group that nobody joins: they consume with another `group.id`, or hang."""
+
+    POLICY = replace(POLICY, is_of_group=True, startup_grace_ms=MINUTE)
+
+    def test_it_is_known_after_the_startup_grace_that_nobody_has_joined(self) -> None:
+        queue = Queue(self.POLICY)
+        queue.activate(1)
+        first_ms = queue.now_ms
+        assert queue.next_in_ms() == MINUTE
+        queue.activate(2, "TIMEOUT_EXPIRED")
+        queue.after(MINUTE - 1)
+        assert queue.state.unanswered_ms == FOREVER_MS
+        queue.after(1)
+        assert queue.state.unanswered_ms == first_ms
+        queue.view(2, "RECEIVES_OCCURRING")
+        assert queue.state.unanswered_ms == FOREVER_MS
+
+    def test_a_program_that_is_started_later_has_its_own_startup_grace(self) -> None:
+        queue = Queue(self.POLICY)
+        queue.activate(1)
+        queue.after(50 * SECOND)
+        queue.exit("id-1")
+        queue.activate(2, "TIMEOUT_EXPIRED")
+        queue.after(MINUTE - 1)
+        assert queue.state.unanswered_ms == FOREVER_MS
+        queue.after(queue.next_in_ms())
+        assert queue.state.unanswered_ms < FOREVER_MS
+
+    def test_members_and_an_observer_that_does_not_say_are_no_absence(self) -> None:
+        for row in (ViewRow(1, "NOTIFIED", 5, members=1), ViewRow(1, "NOTIFIED", 5, is_unknown=True)):
+            queue = Queue(self.POLICY)
+            queue.activate(1)
+            queue.row = row
+            queue.after(9 * MINUTE)
+            assert queue.state.unanswered_ms == FOREVER_MS
+
+    def test_after_an_exit_it_is_looked_at_again_once_the_observer_must_have_seen_a_member(self) -> None:
+        queue = Queue(self.POLICY)
+        queue.activate(1)
+        queue.exit("id-1")
+        assert (queue.state.exits_without_receive, queue.next_in_ms()) == (1, SEEN_MS)
+        queue.row = ViewRow(1, "NOTIFIED", 5, is_unknown=True)
+        queue.decide()
+        assert queue.state.exits_without_receive == 0, "the group may be rebalancing, or the observer is away"
 
 
 def test_a_program_whose_group_has_committed_something_did_not_exit_without_a_receive() -> None:
