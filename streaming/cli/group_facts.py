@@ -1,11 +1,14 @@
 """Looks at the consumer group that a queue stands for: whether it is there, and what it reads."""
 
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
+from streaming.cli.group_survey import GroupSurvey
 from streaming.core.numbers import plural
+from streaming.core.observing.pictures import GroupState
 from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
@@ -25,6 +28,7 @@ class GroupFacts:
         members: The number of its members.
         topics: The topics that it reads -> their numbers of partitions; None: there is none that this user may see.
         problem: Why nothing is known of it; empty if something is.
+        backlog: The number of messages that it has not committed, as `groups` counts them; None: not known.
     """
 
     name: str
@@ -32,6 +36,7 @@ class GroupFacts:
     members: int = 0
     topics: dict[str, int | None] = field(default_factory=dict)
     problem: str = ""
+    backlog: int | None = None
 
     @property
     def is_there(self) -> bool:
@@ -44,7 +49,8 @@ class GroupFacts:
             return [f"{self.name}: {self.problem}"]
         if self.state is None:
             return [f"{self.name}: neither members nor committed offsets"]
-        return [f"{self.name}: {self.state}, {plural(self.members, 'member')}"]
+        backlog = "" if self.backlog is None else f", backlog {self.backlog:,}"
+        return [f"{self.name}: {self.state}, {plural(self.members, 'member')}{backlog}"]
 
     def topic_lines(self) -> list[str]:
         """Returns the topics that it reads, for people."""
@@ -55,7 +61,13 @@ class GroupFacts:
 
     def as_json(self) -> dict[str, Any]:
         """Returns all that is known, as plain values."""
-        return {"name": self.name, "state": self.state, "members": self.members, "topics": self.topics}
+        return {
+            "name": self.name,
+            "state": self.state,
+            "members": self.members,
+            "backlog": self.backlog,
+            "topics": self.topics,
+        }
 
 
 def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
@@ -76,6 +88,17 @@ def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
     except UserError as error:
         return GroupFacts(name, problem=f"unknown: {error}")
     return GroupFacts(name, state, members, partitions)
+
+
+def with_backlog(kafka: Cluster, facts: GroupFacts) -> GroupFacts:
+    """Returns a group with its backlog of now, which is known without a monitor and an observer too."""
+    if not facts.is_there:
+        return facts
+    with suppress(UserError), closing(GroupSurvey(kafka, facts.name)) as survey:
+        [found] = survey.ask(0.0, lambda *_: None)
+        is_known = found.state is not GroupState.UNKNOWN and survey.new_denials() is None
+        return replace(facts, backlog=found.backlog if is_known else None)
+    return facts
 
 
 def _look(kafka: Cluster, admin: Admin, name: str) -> tuple[str | None, int, set[str]]:

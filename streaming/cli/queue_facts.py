@@ -134,7 +134,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     partitions = started(partial(partitions_of, cluster, topics, queue))
     facts = QueueFacts(queue, partitions.result(), definition, row.result(), tasks.result(), sessions.result())
     facts.activators = told.result().get(queue, [])
-    facts.group = _group(cluster, facts)
+    group = _group(cluster, facts)
+    facts.group = None if group is None else group_facts.with_backlog(cluster, group)
     if not facts.is_known:
         return facts
     if definition is not None and facts.row is not None:

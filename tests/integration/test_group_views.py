@@ -73,13 +73,18 @@ def test_the_group_and_its_topics_are_shown_and_that_nobody_watches_it(
 ) -> None:
     group = f"{shell.prefix}readers"
     commit(broker, group, topic)
+    producer = CheckedProducer(Cluster(broker.bootstrap_servers))
+    producer.produce(topic, b"a parcel", b"0")
+    producer.flush()
     write_row(broker, shell, group)
     text = shell.run("queue", "show", group)
     monitor, observer = [line for line in text.splitlines() if line.startswith("no ")]
     assert "`queue-activation run FILE " in monitor, "first the command with which all runs again"
     assert observer.startswith("no observer is in the consumer group")
     assert "`queue-activation" not in text.partition(monitor)[2], "to say it once is enough"
-    assert section(text, "group") == f"{group}: Empty, 0 members"
+    backlog = json.loads(shell.run("groups", group, "--json").splitlines()[-1])["backlog"]
+    assert section(text, "group") == f"{group}: Empty, 0 members, backlog {backlog}"
+    assert backlog > 0, "no monitor has counted it"
     assert section(text, "topics") == f"{topic}: 2 partitions"
     assert "procedure" not in text
     assert "Its readers report nothing." in text
@@ -98,7 +103,7 @@ def test_a_group_with_members_reads_what_they_subscribe(broker: SharedBroker, sh
         text = shell.run("queue", "show", group)
     finally:
         consumer.close()
-    assert section(text, "group") == f"{group}: Stable, 1 member"
+    assert section(text, "group") == f"{group}: Stable, 1 member, backlog 0"
     assert section(text, "topics") == f"{topic}: 2 partitions"
 
 

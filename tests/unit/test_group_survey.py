@@ -1,12 +1,14 @@
 """The survey of consumer groups: what is asked at its first look, and what at those after it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from streaming.cli import group_survey
+from streaming.cli import group_facts, group_survey
+from streaming.cli.group_facts import GroupFacts
 from streaming.cli.group_survey import GroupSurvey
 from streaming.core.observing.expiry import KeptFrom
 from streaming.core.observing.logs import Logs
@@ -31,6 +33,8 @@ class Looks:
         own: The groups of our own programs.
         members: The members of the group.
         kept_offsets: How long it keeps offsets.
+        denials: What this user may not look at.
+        is_closed: Whether the connection was closed.
     """
 
     def __init__(self) -> None:
@@ -39,9 +43,17 @@ class Looks:
         self.own: tuple[str, ...] = ()
         self.members = [Member("m", topics=frozenset({"t"}), places=frozenset(PLACES))]
         self.kept_offsets = SimpleNamespace(look=lambda: None, kept_ms=None)
+        self.denials: str | None = None
+        self.is_closed = False
 
     def kinds(self) -> dict[str, GroupKind]:
         return dict.fromkeys(("g", *self.own), GroupKind.CLASSIC)
+
+    def new_denials(self) -> str | None:
+        return self.denials
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
         assert kinds == {"g": GroupKind.CLASSIC}
@@ -73,7 +85,7 @@ class Looks:
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     found = Looks()
     monkeypatch.setattr(group_survey, "GroupLooks", lambda _: found)
-    monkeypatch.setattr(group_survey, "PhantomProbe", lambda _: None)
+    monkeypatch.setattr(group_survey, "PhantomProbe", lambda _: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(group_survey, "_LOOK_INTERVAL_S", 0.0)
     return found
 
@@ -131,3 +143,29 @@ def test_how_long_offsets_are_kept_is_asked_and_told_of_groups_without_members(
     looks.kept_offsets.look = lambda: setattr(looks.kept_offsets, "kept_ms", kept_ms)
     finding = surveyed()
     assert (finding.kept_from, finding.kept_ms) == (KeptFrom.LAST_MEMBER, kept_ms)
+
+
+class TestBacklogOfQueueShow:
+    """`queue show` has the backlog of `groups` of the group that a queue stands for."""
+
+    FACTS = GroupFacts("g", "Stable", 1, {"t": 3})
+
+    def backlog(self, facts: GroupFacts = FACTS) -> int | None:
+        return group_facts.with_backlog(Cluster("localhost:1"), facts).backlog
+
+    def test_it_is_that_of_one_look(self, looks: Looks) -> None:
+        assert self.backlog() == 15
+        assert looks.is_closed
+        looks.members = []
+        assert self.backlog() == 0
+        assert group_facts.with_backlog(Cluster("localhost:1"), self.FACTS).lines() == [
+            "g: Stable, 1 member, backlog 0"
+        ]
+
+    def test_it_is_unknown_if_the_group_is_not_there_or_may_not_be_looked_at(self, looks: Looks) -> None:
+        assert self.backlog(GroupFacts("g")) is None
+        assert looks.asked == []
+        assert self.backlog(replace(self.FACTS, name="another")) is None
+        looks.denials = "Kafka does not grant this user Describe on topic t"
+        assert self.backlog() is None
+        assert self.FACTS.lines() == ["g: Stable, 1 member"]

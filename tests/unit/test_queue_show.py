@@ -168,6 +168,7 @@ def test_of_a_queue_that_stands_for_a_group_the_group_and_its_topics_are_shown()
         "name": "readers",
         "state": "Stable",
         "members": 2,
+        "backlog": None,
         "topics": {"parcels": 3, "gone": None},
     }
     denied = lines_of(QueueFacts("orders", None, None, OFF | SILENT, group=GroupFacts("readers", problem="unknown: x")))
