@@ -1,16 +1,21 @@
 """Reads what the activators have published about queues, and whether they run; and says it in sentences."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from streaming.cli import runs
 from streaming.cli.lines import say
 from streaming.cli.monitor_rows import queue_names
 from streaming.cli.presence import how_to_start, with_advice
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
+from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
@@ -19,6 +24,7 @@ from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.system.ages import age
+from streaming.system.toml_file import load
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row
 from streaming.wire.topics import Topics
 
@@ -121,15 +127,12 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str] | None = None) 
         topics: The topics.
         queues: The queues of interest; None: all of them.
     """
-    latest = LatestRows("row of an activator", decode_dated_row, lambda line: say(line, err=True))
     try:
-        with TopicFollower(kafka, [topics.activators], Start.BEGINNING) as follower:
-            for message in follower.to_end():
-                latest.take(message)
+        latest = _latest(kafka, topics, lambda line: say(line, err=True))
     except UserError as error:
         say(f"what the activators do is unknown: {error}", err=True)
         return {}
-    rows = [(row, at_ms) for row, at_ms in latest.rows.values() if queues is None or row.queue in queues]
+    rows = [(row, at_ms) for row, at_ms in latest if queues is None or row.queue in queues]
     members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row, _ in rows}}
     found: dict[str, list[Told]] = {}
     for row, at_ms in rows:
@@ -137,6 +140,51 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str] | None = None) 
         is_running = None if running is None else row.activator in running
         found.setdefault(row.queue, []).append(Told(row, is_running, at_ms))
     return {name: concerned(told) for name, told in found.items()}
+
+
+def _latest(kafka: Cluster, topics: Topics, say_line: Callable[[str], None]) -> list[tuple[ActivatorRow, int]]:
+    """Returns the latest rows with their times in ms; raises UserError."""
+    latest = LatestRows("row of an activator", decode_dated_row, say_line)
+    with TopicFollower(kafka, [topics.activators], Start.BEGINNING) as follower:
+        for message in follower.to_end():
+            latest.take(message)
+    return list(latest.rows.values())
+
+
+def file_here(kafka: Cluster, topics: Topics) -> str | None:
+    """Returns the activator's file on this machine, for a queue of which no activator has said anything.
+
+    It is that of a `run`, or of the activator of this machine that has written last; None if neither is known.
+    """
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    if run is not None and run.is_running:
+        return run.file
+    here = socket.gethostname()
+    rows: list[tuple[ActivatorRow, int]] = []
+    with suppress(UserError):  # which has been said
+        rows = [(row, at_ms) for row, at_ms in _latest(kafka, topics, lambda _line: None) if row.host == here]
+    if rows:
+        return max(rows, key=lambda each: each[1])[0].config_file
+    return None if run is None else run.file
+
+
+def entry_here(queue: str, file: str | None) -> str:
+    """Returns the sentence about the entry for a queue of which no activator has said anything.
+
+    Args:
+        queue: The queue.
+        file: The activator's file on this machine; None if none is known.
+    """
+    try:
+        config = None if file is None else load(Path(file), Config)
+    except UserError:
+        config = None
+    if config is None:
+        return "its first notification shows whether an entry of an activator's file matches it"
+    entry, refusal = config.program_for(queue)
+    if entry is None:
+        return f"no entry of {file} matches it: {words.ADD_ENTRY}"
+    return f"the entry {entry.queue} of {file} {'matches it' if refusal is None else f'starts nothing: {refusal}'}"
 
 
 def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
@@ -246,18 +294,24 @@ def no_reader(missing: str) -> str:
     return f"no activator starts a reader: {missing}"
 
 
-def nobody(missing: str | None) -> str:
-    """Returns the sentence about a queue of which no activator has said anything, given `absence`."""
-    sentence = "none has got a notification of this queue"
+def nobody(missing: str | None, entry: str) -> str:
+    """Returns the sentence about a queue of which no activator has said anything, given `absence` and `entry_here`."""
+    sentence = f"none has got a notification of this queue; {entry}"
     return sentence if missing is None else f"{sentence}, and {missing}"
 
 
-def absence(kafka: Cluster, topics: Topics) -> str | None:
-    """Returns the sentence about activators of which none runs; None if one runs, or this is not known."""
+def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | None:
+    """Returns the sentence about activators of which none runs; None if one runs, or this is not known.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        file: The file for one that is started, if it is known.
+    """
     group_id = topics.prefix + DEFAULT_GROUP_ID
     if _members(kafka, group_id) != set():
         return None
-    return with_advice(f"none is in the consumer group {group_id}", how_to_start(kafka, topics, "activator"))
+    return with_advice(f"none is in the consumer group {group_id}", how_to_start(kafka, topics, "activator", file))
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:

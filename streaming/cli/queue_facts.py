@@ -162,8 +162,9 @@ def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> N
     facts.activators = activators.with_starts(cluster, topics, {facts.name: facts.activators})[facts.name]
     definition = facts.definition
     if not facts.activators and (definition is None or definition.notifications):
-        missing = activators.absence(cluster, topics)
-        facts.no_activator, facts.is_nobody = activators.nobody(missing), missing is not None
+        file = activators.file_here(cluster, topics)
+        missing, entry = activators.absence(cluster, topics, file), activators.entry_here(facts.name, file)
+        facts.no_activator, facts.is_nobody = activators.nobody(missing, entry), missing is not None
 
 
 def _off_by(definition: QueueDefinition, row: dict[str, Any]) -> str:

@@ -203,7 +203,7 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
     [orders] = activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).pop("orders")
     assert orders.at_ms == 5_000
     assert absence(Cluster("kafka:9092"), Topics()) is None
-    assert nobody(None) == "none has got a notification of this queue"
+    assert nobody(None, "no entry") == "none has got a notification of this queue; no entry"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
     assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None
     assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
@@ -334,7 +334,7 @@ def test_if_no_queue_waits_the_activators_are_not_asked(
 
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
     members["p-" + GROUP] = []
-    sentence = nobody(absence(Cluster("kafka:9092"), Topics("p-")))
+    sentence = nobody(absence(Cluster("kafka:9092"), Topics("p-")), "no entry")
     assert f"none is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
 
 

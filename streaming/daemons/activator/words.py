@@ -13,6 +13,8 @@ from streaming.wire.activator_rows import ActivatorRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
 MANY_EXITS = 3
+# What to do about a queue without an entry.
+ADD_ENTRY = "add [[programs]] with its `queue`, or its `group`, and a `command`"
 _MAX_NAMES = 10
 _REPORTING = "docs/guide/reporting.md"
 _CONSUMER_GROUPS = "docs/guide/consumer-groups.md"
@@ -79,8 +81,7 @@ def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
         is_past: Whether its activator does not run any more.
     """
     if row.entry is None:
-        add = "add [[programs]] with its `queue`, or its `group`, and a `command`"
-        return [f"no entry of {where(row)} {'matched' if is_past else 'matches'} this queue: {add}"]
+        return [f"no entry of {where(row)} {'matched' if is_past else 'matches'} this queue: {ADD_ENTRY}"]
     if row.refusal is None:
         return []
     return [f"the entry {row.entry} of {where(row)} {'started' if is_past else 'starts'} nothing: {row.refusal}"]
