@@ -91,6 +91,8 @@ class Told:
         started = [each.pid for each in row.programs if activated_at is not None and each.start_time >= activated_at]
         if started and is_gone:
             return f"the activator had started process {started[-1]} for it{and_gone}"
+        if row.programs and row.group is not None and row.unanswered_since is not None and not is_gone:
+            return f"process {words.oldest(row).pid} runs, and has not joined the consumer group {row.group}"
         if (is_gone or not row.programs) and ended and activated_at is not None and ended.at >= activated_at:
             return f"its program has exited: {ended.how}"
         return "the activator that would start it does not run" if is_gone else ""

@@ -299,6 +299,11 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
             [told(is_running=False, held=HeldRow("id", 7, "1 of max 1 are running"))],
             "the activator held it back, and does not run any more: 1 of max 1 are running",
         ),
+        ([told(group="g", programs=[ProgramRow(42, EARLIER)])], ""),
+        (
+            [told(group="g", programs=[ProgramRow(43, FOREVER), ProgramRow(42, LONG_AGO)], unanswered_since=EARLIER)],
+            "process 42 runs, and has not joined the consumer group g",
+        ),
         ([told(NO_ENTRY)], "the activator has no entry that would start it"),
         (
             [told(NO_ENTRY, is_running=False)],

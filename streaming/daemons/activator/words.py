@@ -9,7 +9,7 @@ from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant_utc
-from streaming.wire.activator_rows import ActivatorRow
+from streaming.wire.activator_rows import ActivatorRow, ProgramRow
 
 # So many programs in a row that exit without a RECEIVE are no coincidence.
 MANY_EXITS = 3
@@ -151,15 +151,19 @@ def _have_exited_in_vain(row: ActivatorRow, now: str) -> bool:
     return row.last_exit.at <= _before(now, SEEN_MS)
 
 
+def oldest(row: ActivatorRow) -> ProgramRow:
+    """Returns the program that has run for longest, of those that run."""
+    return min(row.programs, key=lambda program: program.start_time)
+
+
 def _joins_nothing(row: ActivatorRow, *, is_past: bool = False) -> Iterator[str]:
     """Yields the question about the oldest program of a group that nobody has joined within `startup_grace`."""
     if row.unanswered_since is None or not row.programs:
         return
-    oldest = min(row.programs, key=lambda program: program.start_time)
     runs, has = ("ran", "had") if is_past else ("runs", "has")
     yield (
-        f"process {oldest.pid} {runs}, and the observer {has} seen nobody join the consumer group {row.group} since "
-        f"{instant_utc(row.unanswered_since)}: does it consume with this `group.id`? See {_CONSUMER_GROUPS}"
+        f"process {oldest(row).pid} {runs}, and the observer {has} seen nobody join the consumer group {row.group} "
+        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`? See {_CONSUMER_GROUPS}"
     )
 
 
