@@ -316,6 +316,33 @@ def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | No
     return with_advice(f"none is in the consumer group {group_id}", how_to_start(kafka, topics, "activator", file))
 
 
+def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], known: Collection[str]) -> list[str]:
+    """Returns the sentences about activators that have entries for queues and do not run, one for each consumer group.
+
+    Args:
+        kafka: The Kafka cluster.
+        topics: The topics.
+        told: Queue -> what the activators have said about it.
+        known: The queues that the monitor knows. Others count only if they stand for consumer groups.
+    """
+    of_group: dict[str, list[Told]] = {}
+    for queue, rows in told.items():
+        for each in rows:
+            if each.row.entry is not None and (queue in known or each.row.group is not None):
+                of_group.setdefault(each.row.group_id, []).append(each)
+    sentences = []
+    for group_id, rows in sorted(of_group.items()):
+        if all(each.is_running is False for each in rows):
+            queues = queue_names(sorted({each.row.queue for each in rows}))
+            nobody = f"none is in the consumer group {group_id}, so no program is started for notifications of {queues}"
+            sentences.append(with_advice(nobody, _how_to_start(kafka, topics, rows[0].row)))
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    was_killed = run is not None and run.was_killed and "activator" in run.programs
+    if was_killed and topics.prefix + DEFAULT_GROUP_ID not in of_group:  # before it knew of a queue
+        sentences += [missing] if (missing := absence(kafka, topics)) is not None else []
+    return sentences
+
+
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:
     """Returns the ids of the activators in a consumer group; None if Kafka does not tell this user."""
     try:

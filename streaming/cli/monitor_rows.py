@@ -6,6 +6,7 @@ from typing import Any
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation.explanation import Observed
 from streaming.core.times import iso_time
+from streaming.system import hints
 from streaming.system.ages import instant_and_age
 
 # Queues of which one thing is true that are named.
@@ -46,6 +47,21 @@ def queue_names(queues: Sequence[str]) -> str:
         return f"queue {queues[0]}"
     named, more = ", ".join(queues[:EXAMPLES]), len(queues) - EXAMPLES
     return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def without_entry(queues: Sequence[str]) -> str:
+    """Returns the sentence about queues that stand for consumer groups which no entry names any more."""
+    their_groups, them = ("its consumer group", "it") if len(queues) == 1 else ("their consumer groups", "them")
+    return (
+        f"no entry of the activator's file names {their_groups}, so nobody watches {them}, and no reader is requested: "
+        f"{or_drop(queues)}"
+    )
+
+
+def or_drop(queues: Sequence[str]) -> str:
+    """Returns what to do about queues that stand for consumer groups which nobody watches."""
+    one = queues[0] if len(queues) == 1 else "QUEUE"
+    return f"add one, or drop what is not needed any more: `{hints.command('queue', 'drop', one)}`"
 
 
 def state_name(row: dict[str, Any]) -> str:

@@ -6,7 +6,15 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from streaming.cli.monitor_rows import UNCERTAIN, observed, queue_names, state_name, unread_count, unread_messages
+from streaming.cli.monitor_rows import (
+    UNCERTAIN,
+    observed,
+    or_drop,
+    queue_names,
+    state_name,
+    unread_count,
+    unread_messages,
+)
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.tables import word
 from streaming.cli.task_failures import failures
@@ -73,7 +81,7 @@ def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator
         if observer_runs:
             heard = (
                 "an observer runs, but has said nothing of it for longer than the quiet window, so no reader is "
-                "requested. Does an entry of its file name the consumer group?"
+                f"requested. Does an entry of its file name the consumer group? Otherwise {or_drop(missing)}"
             )
         yield printable(f"{queue_names(missing)}: {heard}")
 

@@ -339,16 +339,15 @@ def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None
         return None
 
 
-def lateness(program: str, sign: SignOfLife | None, now_ms: int, begins: str = "") -> str | None:
+def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
     """Returns the sentence about a program that runs, if its last sign of life is missing or too old; else None.
 
     Args:
         program: The program.
         sign: Its last sign of life.
         now_ms: The time.
-        begins: The sentence about a `run` that is about to start it.
     """
-    advice = begins or "Unless it was just started, look at the end of its log"
+    advice = "Unless it was just started, look at the end of its log"
     if sign is None:
         return f"{_NO_SIGN[program]}. {advice}"
     if now_ms - sign.committed_ms <= _SIGNS_MISSED * sign.next_within_ms:

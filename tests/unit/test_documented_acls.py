@@ -162,7 +162,7 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
         host_config.GROUP_ID,
     )
     assert documented == [
-        ("`diagnose`, besides", name) for name in ("QUEUE", Topics().ticks, Topics().service_progress, *groups)
+        ("`diagnose`, besides", name) for name in ("QUEUE", "TOPIC", Topics().ticks, Topics().service_progress, *groups)
     ]
 
 

@@ -5,6 +5,7 @@ The sentences are those of `queue show` and `queues`.
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from streaming.core.times import iso_time
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
 from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow, ExitRow, ProgramRow
 from streaming.wire.topics import Topics
@@ -195,9 +196,17 @@ class TestHosts:
 class TestObservers:
     """Queues that stand for consumer groups which report nothing wait for an observer."""
 
-    def find(self, monkeypatch: pytest.MonkeyPatch, members: int, *rows: dict[str, Any]) -> list[Fault]:
+    SILENT: Mapping[str, Any] = MappingProxyType({"members": 1, "observer_silent_since": FOREVER})
+
+    def find(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        members: int,
+        *rows: dict[str, Any],
+        told: Mapping[str, Sequence[Told]] = MappingProxyType({}),
+    ) -> list[Fault]:
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "observer", "host-1", 1)] * members)
-        return [*observer_faults(rows, Cluster("localhost:1"), Topics("p-"))]
+        return [*observer_faults(rows, Cluster("localhost:1"), Topics("p-"), told)]
 
     def test_they_are_not_activated_while_none_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         [fault] = self.find(monkeypatch, 0, row(), row("group", "INACTIVE", 0, members=0))
@@ -218,6 +227,27 @@ class TestObservers:
         assert (fault.kind, fault.where) == ("program stuck", "observer")
         assert "has not reported 2 queues: a, b for longer than the quiet window" in fault.problem
         assert "/readyz" in fault.problem
+
+    def test_a_queue_that_no_entry_names_any_more_can_be_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        named, removed = ENTRY, msgspec.structs.replace(NO_ENTRY, queue="old")
+        told = {"orders": [Told(named, True, 0)], "old": [Told(removed, True, 0)]}
+        lost, stuck = self.find(monkeypatch, 1, row("orders", **self.SILENT), row("old", **self.SILENT), told=told)
+        assert (lost.kind, lost.where) == ("no reader", "queue old")
+        assert lost.problem == (
+            "no entry of the activator's file names its consumer group, so nobody watches it, and no reader is "
+            "requested: add one, or drop what is not needed any more: `queue-activation queue drop old`"
+        )
+        assert (stuck.kind, stuck.where) == ("program stuck", "observer")
+        assert "queue orders" in stuck.problem
+        assert "old" not in stuck.problem
+
+    def test_without_an_activator_it_is_not_known_whether_an_entry_names_the_group(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for told in ({}, by(NO_ENTRY, is_running=False)):
+            [fault] = self.find(monkeypatch, 1, row(**self.SILENT), told=told)
+            assert (fault.kind, fault.where) == ("program stuck", "observer")
+            assert "`queue-activation queue drop orders`" in fault.problem
 
     def test_it_may_be_silent_about_a_group_that_has_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         idle = row("a", "INACTIVE", 0, members=0, observer_silent_since=FOREVER)
@@ -243,6 +273,7 @@ class TestUnseenGroups:
         monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
         monkeypatch.setattr(activators, "read", lambda *_: told)
         monkeypatch.setattr(group_facts, "find", lambda *_: group)
+        monkeypatch.setattr(Admin, "find_topics", lambda *_: {"parcels": 1})
         return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
 
     @pytest.mark.parametrize("rows", [[], [row("readers", "INACTIVE", 0, members=0)]])
@@ -263,8 +294,100 @@ class TestUnseenGroups:
         assert self.find(monkeypatch, self.ENTRY, GroupFacts("readers", problem="unknown: no right")) == []
         assert self.find(monkeypatch, with_topics, nobody) == []
         assert self.find(monkeypatch, ENTRY, nobody) == [], "its readers report"
-        assert self.find(monkeypatch, self.ENTRY, nobody, is_running=False) == []
+        gone = self.find(monkeypatch, self.ENTRY, nobody, is_running=False)
+        assert [fault.kind for fault in gone] == ["program down"]
         assert self.find(monkeypatch, self.ENTRY, nobody, row("readers", "INACTIVE", 0, members=1)) == []
+
+
+class TestTopicsOfEntries:
+    """An observer sees no message of a topic that does not exist."""
+
+    ENTRY = msgspec.structs.replace(TestUnseenGroups.ENTRY, topics=["parcels", "leters"])
+
+    def stage(self, monkeypatch: pytest.MonkeyPatch, existing: Any, *, is_running: bool = True) -> None:
+        def find_topics(_admin: Admin, rights: Mapping[str, Any]) -> dict[str, int]:
+            assert set(rights) == {"parcels", "leters"}
+            if isinstance(existing, Exception):
+                raise existing
+            return dict.fromkeys(existing, 1)
+
+        monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "", "host-1", 1)])
+        monkeypatch.setattr(Admin, "find_topics", find_topics)
+        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
+        monkeypatch.setattr(tables, "read_monitors", lambda _: [row("readers", "NOTIFIED", members=0)])
+        monkeypatch.setattr(activators, "read", lambda *_: {"readers": [Told(self.ENTRY, is_running, 0)]})
+
+    def find(self, monkeypatch: pytest.MonkeyPatch, existing: Any, *, is_running: bool = True) -> list[Fault]:
+        self.stage(monkeypatch, existing, is_running=is_running)
+        return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+
+    def test_one_that_does_not_exist_is_named_with_its_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        [fault] = self.find(monkeypatch, ["parcels"])
+        assert (fault.kind, fault.where) == ("no topic", "consumer group readers")
+        assert fault.problem.startswith(
+            "topic leters, which `topics` of its entry in /etc/a.toml names, does not exist"
+        )
+        assert self.find(monkeypatch, ["parcels", "leters"]) == []
+
+    def test_of_one_that_does_not_run_the_entry_may_be_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(activators, "_how_to_start", lambda *_: "")
+        assert "no topic" not in {fault.kind for fault in self.find(monkeypatch, [], is_running=False)}
+
+    def test_who_may_not_look_at_the_topics_sees_the_other_faults(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        other = Fault("program stuck", "observer", "")
+        monkeypatch.setattr(queue_faults, "observer_faults", lambda *_: [other])
+        self.stage(monkeypatch, RightMissingError("no right."))
+        warned: list[str] = []
+        running = RunningInstance(Cluster("localhost:1"), Topics("p-"), warned.append, 0)
+        assert [*running.work(has_services=False)] == [other]
+        assert warned == ["not looked at: no right."]
+
+
+class TestActivators:
+    """An activator that has entries for queues is missed also while no queue waits."""
+
+    IDLE = row("orders", "INACTIVE", 0)
+
+    def find(
+        self, monkeypatch: pytest.MonkeyPatch, told: Mapping[str, Sequence[Told]], *rows: dict[str, Any]
+    ) -> list[Fault]:
+        monkeypatch.setattr(Admin, "members", lambda *_: [])
+        monkeypatch.setattr(Admin, "find_topics", lambda *_: {})
+        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
+        monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
+        monkeypatch.setattr(activators, "read", lambda *_: told)
+        hints.begin("diagnose", None)
+        try:
+            return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+        finally:
+            hints.forget()
+
+    def test_that_none_runs_is_told_once_with_the_command_that_starts_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        entry = msgspec.structs.replace(ENTRY, group_id="p-queue-activation-activator")
+        told = {name: [Told(msgspec.structs.replace(entry, queue=name), False, 0)] for name in ("orders", "payments")}
+        down, waiting = self.find(monkeypatch, told, self.IDLE, row("payments"))
+        assert (down.kind, down.where) == ("program down", "activator")
+        assert down.problem.startswith(
+            "none is in the consumer group p-queue-activation-activator, so no program is started for notifications of "
+            "2 queues: orders, payments. Start all that the activator's FILE needs: `queue-activation run /etc/a.toml`"
+        )
+        assert (waiting.kind, waiting.where) == ("no reader", "queue payments")
+        assert "Start" not in waiting.problem
+
+    def test_one_of_a_group_of_its_own_is_named_with_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        [down] = self.find(monkeypatch, by(is_running=False), self.IDLE)
+        start = "Start it: `queue-activation activator --config /etc/a.toml --group-id group`"
+        nobody = "none is in the consumer group group, so no program is started for notifications of queue orders"
+        assert down.problem == f"{nobody}. {start}"
+
+    def test_one_that_runs_or_has_nothing_to_start_is_not_missed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for is_running in (True, None):
+            assert self.find(monkeypatch, by(is_running=is_running), self.IDLE) == []
+        assert self.find(monkeypatch, by(NO_ENTRY, is_running=False), self.IDLE) == []
+        assert self.find(monkeypatch, by(is_running=False)) == [], "the queue was dropped"
+        assert self.find(monkeypatch, {}, self.IDLE) == []
 
 
 def test_one_fault_of_many_queues_is_told_once() -> None:

@@ -4,26 +4,30 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from streaming.cli import presence, runs
+from streaming.cli import activators, presence, runs, tables
+from streaming.cli.activators import Told
 from streaming.cli.present import Present
+from streaming.cli.routing import queue_faults
 from streaming.cli.routing.running_faults import RunningInstance
 from streaming.cli.runs import Run, State
-from streaming.core.routing.definitions import Definitions
 from streaming.daemons.activator.programs import Identity, identity_of
 from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
+from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.signs_of_life import SignOfLife, encode_sign
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
+from tests.support.routing_scene import scene, service
 
 KAFKA, TOPICS = Cluster("kafka-1:9092"), Topics("p-")
 HOST = client_id("/").partition(f"_{os.getpid()}_")[0]
@@ -315,11 +319,68 @@ class TestViews:
         assert wall_clock.now_ms() - (present.as_of_ms or 0) == 51_000
         assert introduced(29_000).monitor
 
-    @pytest.mark.usefixtures("introduced")
-    def test_diagnose_says_so_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+
+class TestDiagnose:
+    """Programs that a `run` has not started yet are no faults."""
+
+    @pytest.fixture(autouse=True)
+    def no_sign(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Admin, "committed_text", lambda *_: None)
-        running = RunningInstance(KAFKA, TOPICS, pytest.fail, wall_clock.now_ms())
-        with runs.noted(note()):
-            [fault] = running.programs(Definitions())
-        assert fault.problem.endswith(f"`run` (process {os.getpid()}) is starting")
-        assert "look at the end of its log" not in fault.problem
+        monkeypatch.setattr(Admin, "newest_ms", lambda *_: None)
+
+    @pytest.mark.parametrize("is_member", [True, False])
+    def test_the_programs_of_one_that_starts_have_no_fault(
+        self, members: dict[str, list[GroupMember]], is_member: bool
+    ) -> None:
+        for program in OF_SERVICES if is_member else ():
+            members[f"p-queue-activation-{program}"] = [member(os.getpid(), program)]
+        warned: list[str] = []
+        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
+        definitions = scene(service("A", "Orders"))
+        with runs.noted(note()) as ready:
+            assert [*running.programs(definitions)] == []
+            assert warned == [f"not looked at: monitor, router, transport. `run` (process {os.getpid()}) is starting"]
+            ready()
+            members.clear()
+            assert [fault.kind for fault in running.programs(definitions)] == ["program down"] * 3
+
+    @pytest.mark.usefixtures("members")
+    def test_the_others_have_theirs(self, file: Path) -> None:
+        warned: list[str] = []
+        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
+        with runs.noted(note(file)):
+            found = [fault.where for fault in running.programs(scene(service("A", "Orders")))]
+        assert found == ["router", "transport"]
+        assert warned == [f"not looked at: monitor. `run` (process {os.getpid()}) is starting"]
+
+    @pytest.mark.usefixtures("members", "command")
+    def test_an_activator_that_was_killed_before_it_knew_of_a_queue_is_missed(
+        self, file: Path, dead: Identity, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
+        monkeypatch.setattr(tables, "read_monitors", lambda _: [])
+        monkeypatch.setattr(activators, "read", lambda *_: {})
+        leave(note(file, dead, state=State.READY))
+        [fault] = queue_faults.find(KAFKA, TOPICS)
+        assert (fault.kind, fault.where) == ("program down", "activator")
+        for run in (note(file), note(file, dead, state=State.ENDED), note(process=dead)):
+            leave(run)
+            assert [*queue_faults.find(KAFKA, TOPICS)] == []
+
+    @pytest.mark.usefixtures("members")
+    def test_activator_and_observer_of_one_that_starts_have_no_fault(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        entry = ActivatorRow("orders", "a", "p-queue-activation-activator", "host-1", str(file), entry="orders")
+        numbers = dict.fromkeys(("unread_messages", "tasks_waiting", "tasks_running", "activation_sequence"), 1)
+        waiting = {"queue": "orders", "state": "NOTIFIED", "is_receive_enabled": True, "max_queue_readers": None}
+        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
+        monkeypatch.setattr(
+            tables, "read_monitors", lambda _: [waiting | numbers | {"members": 0, "last_activated_time": None}]
+        )
+        monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
+        with runs.noted(note(file)) as ready:
+            assert [*queue_faults.find(KAFKA, TOPICS)] == []
+            ready()
+            found = [fault.where for fault in queue_faults.find(KAFKA, TOPICS)]
+        assert found == ["activator", "queue orders", "observer"]

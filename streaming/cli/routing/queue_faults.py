@@ -4,16 +4,27 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from confluent_kafka.admin import AclOperation
+
 from streaming.cli import activators, group_facts, presence, queue_show, tables, task_failures
 from streaming.cli.activators import Told
-from streaming.cli.monitor_rows import EXAMPLES, needs_host, observed, queue_names, unread_messages
+from streaming.cli.monitor_rows import (
+    EXAMPLES,
+    needs_host,
+    observed,
+    or_drop,
+    queue_names,
+    unread_messages,
+    without_entry,
+)
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
+from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
-from streaming.wire.topics import Topics
+from streaming.wire.topics import Topics, topic_name_problem
 
 # The faults of one kind that are told.
 _MAX_FAULTS = 10
@@ -32,15 +43,39 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     down, stopping = _without_host(view, kafka, topics)
     if down is not None:
         yield Fault("program down", "host", down)
-    told = activators.read(kafka, topics)
+    told, begins = activators.read(kafka, topics), presence.starting(kafka, topics, "activator")
+    if begins:  # that it does not run yet is no fault
+        told = {queue: [each for each in rows if each.is_running is not False] for queue, rows in told.items()}
+    else:
+        known = {row["queue"] for row in view}
+        for sentence in activators.down(kafka, topics, told, known):
+            yield Fault("program down", "activator", sentence)
     if rows := [row for row in view if _is_of_interest(row)]:
         waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
-        nobody = activators.absence(kafka, topics) if any(activators.has_nobody(row, told) for row in rows) else None
+        is_asked = not begins and any(activators.has_nobody(row, told) for row in rows)
+        nobody = activators.absence(kafka, topics) if is_asked else None
         monitor, host = presence.may_run(kafka, topics, "monitor"), None if down is None else False
         yield from faults(rows, told, nobody, Present(monitor, host, stopping=stopping))
-    yield from observer_faults(view, kafka, topics)
+    if not presence.starting(kafka, topics, "observer"):
+        yield from observer_faults(view, kafka, topics, told)
     yield from _of_unseen_groups(view, told, kafka)
+    yield from _of_missing_topics(told, kafka, topics)  # last, because this user may not be allowed to look
+
+
+def _of_missing_topics(told: Mapping[str, Sequence[Told]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:
+    """Yields the topics that entries for consumer groups name and that do not exist."""
+    rows = [each.row for of_queue in told.values() for each in of_queue if each.is_running is not False]
+    named = {(name, row.group or row.queue, row.config_file) for row in rows for name in row.topics}
+    valid = {name for name, _, _ in named if topic_name_problem(name, topics) is None}
+    existing = Admin(kafka).find_topics(dict.fromkeys(valid, (AclOperation.DESCRIBE,))) if valid else {}
+    missing = sorted(each for each in named if each[0] not in existing)
+    for name, group, file in missing[:_MAX_FAULTS]:
+        problem = (
+            f"topic {name}, which `topics` of its entry in {file} names, does not exist, so nobody sees its messages. "
+            "Create the topic, or mend the entry; a program may also create it with its first message"
+        )
+        yield Fault("no topic", f"consumer group {group}", problem)
 
 
 def _of_unseen_groups(
@@ -77,13 +112,16 @@ def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics
     return (f"{down}. {presence.are_stopping(stopping)}" if stopping else down), stopping
 
 
-def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:
+def observer_faults(
+    view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]
+) -> Iterator[Fault]:
     """Yields the fault of the observer on which queues depend: none runs, or it has reported nothing for long.
 
     Args:
         view: Rows of the monitors view.
         kafka: The cluster.
         topics: The topics.
+        told: Queue -> what the activators say about it.
 
     Raises:
         UserError: Kafka cannot be reached, or denies access.
@@ -94,14 +132,25 @@ def observer_faults(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topi
     down = presence.absence(kafka, topics, "observer", f" ({queue_names([*seen])})")
     if down is not None:
         yield Fault("program down", "observer", down)
-    elif missing := [name for name, (one, unread) in seen.items() if one.is_missing(unread)]:
+        return
+    missing = [name for name, (one, unread) in seen.items() if one.is_missing(unread)]
+    removed = [name for name in missing if _has_lost_its_entry(told.get(name, ()), told)]
+    if removed:
+        yield Fault("no reader", queue_names(removed), without_entry(removed))
+    if silent := [name for name in missing if name not in removed]:
         why = (
-            f"it runs, but has not reported {queue_names(missing)} for longer than the quiet window, so no "
-            "reader is started. Does an entry of its file name the group? Otherwise nobody watches it. If one does, "
+            f"it runs, but has not reported {queue_names(silent)} for longer than the quiet window, so no "
+            f"reader is started. Does an entry of its file name the group? Otherwise {or_drop(silent)}. If one does, "
             "/readyz or the end of its log says why; its --report-interval must be half of the monitor's "
             "--quiet-window at most"
         )
         yield Fault("program stuck", "observer", why)
+
+
+def _has_lost_its_entry(rows: Iterable[Told], told: Mapping[str, Sequence[Told]]) -> bool:
+    """Returns whether activators run, and none has an entry for the queue with these rows."""
+    is_there = any(each.is_running for ones in told.values() for each in ones)
+    return is_there and not any(each.row.entry is not None and each.is_running is not False for each in rows)
 
 
 def faults(

@@ -66,14 +66,19 @@ class RunningInstance:
         return open_conversations(viewed.endpoints.values(), definitions)
 
     def programs(self, definitions: Definitions) -> Iterator[Fault]:
-        """Yields the programs that do not run or do not get on, the monitor first: without it, nothing is up to date.
+        """Returns the programs that do not run or do not get on, the monitor first: without it, nothing is up to date.
+
+        Those that a `run` is about to start have no faults.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
         # Without services, neither router nor transport is needed.
         programs = ["monitor", "router", "transport"] if any(definitions.services()) else ["monitor"]
-        return self._looked_at(partial(self._program, each) for each in programs)
+        begin = {each: begins for each in programs if (begins := starting(self.kafka, self.topics, each))}
+        if begin:
+            self._warn(f"not looked at: {', '.join(begin)}. {next(iter(begin.values()))}")
+        return self._looked_at(partial(self._program, each) for each in programs if each not in begin)
 
     def work(self, *, has_services: bool = True) -> Iterator[Fault]:
         """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
@@ -100,7 +105,7 @@ class RunningInstance:
 
     def _stuck(self, program: str) -> Iterator[Fault]:
         sign = last_sign(self.kafka, self.topics, program)
-        if (late := lateness(program, sign, self._at_ms, starting(self.kafka, self.topics, program))) is not None:
+        if (late := lateness(program, sign, self._at_ms)) is not None:
             yield Fault("program stuck", program, late)
 
     def _stuck_transport(self) -> Iterator[Fault]:
