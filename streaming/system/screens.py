@@ -287,10 +287,10 @@ def _line(*parts: str | Text | tuple[str, str]) -> Text:
 def _wrapped(text: Text, width: int) -> list[Text]:
     """Returns a text as lines, at most so wide if no piece is wider. All have the spaces before the first one."""
     return [
-        _line("" if start == 0 else indent, line[start:stop])
+        _line("" if start == 0 else indent, line[start:stop], tail)
         for line in text.split("\n", allow_blank=True)
         for indent in [line.plain[: len(line.plain) - len(line.plain.lstrip())]]
-        for start, stop in spans(line.plain, width)
+        for start, stop, tail in spans(line.plain, width)
     ]
 
 

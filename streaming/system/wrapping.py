@@ -1,4 +1,8 @@
-"""Wraps texts for a terminal at words, but never inside a command, a path, a name or another identifier."""
+"""Wraps texts for a terminal at words, but never inside a path, a name or another identifier.
+
+A command is broken only if it is wider than the terminal: between two words, with a backslash, so that a shell takes it
+as it is shown.
+"""
 
 import os
 import re
@@ -8,15 +12,22 @@ from typing import TextIO
 
 from rich.cells import cell_len
 
+from streaming.system import hints
+
 # What stays in one piece: what is quoted, with what adjoins it, and each word.
 _PIECE = re.compile(r"""(\s*)(\(?(?:`[^`]*`|'[^']*'(?!\w)|"[^"]*"(?!\w))\S*|\S+)""")
+# A command line of ours, and its words as a shell has them.
+_COMMAND = re.compile(rf"\(?`{hints.COMMAND} ")
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
+_CONTINUED = " \\"
 _USUAL_COLUMNS = 80
 
 
 def wrap(text: str, width: int, hang: int = 0) -> list[str]:
     """Returns a line as lines that are at most so wide. Each begins with the spaces that the first one begins with.
 
-    A single piece that is wider than that has a line of its own, and the terminal breaks it.
+    A command that is wider than that begins on a line of its own, and each of its lines but the last one ends with a
+    backslash. Another piece that is wider has a line of its own, and the terminal breaks it.
 
     Args:
         text: The line.
@@ -25,36 +36,48 @@ def wrap(text: str, width: int, hang: int = 0) -> list[str]:
     """
     indent = text[: len(text) - len(text.lstrip())] + " " * hang
     first, *others = spans(text, width, hang)
-    return [text[slice(*first)], *(indent + text[slice(*each)] for each in others)]
+    lines = [text[first[0] : first[1]] + first[2]]
+    return [*lines, *(f"{indent}{text[begin:end]}{tail}" for begin, end, tail in others)]
 
 
-def spans(text: str, width: int, hang: int = 0) -> list[tuple[int, int]]:
-    """Returns the begin and the end of each of these lines in the text, without the spaces between two lines."""
+def spans(text: str, width: int, hang: int = 0) -> list[tuple[int, int, str]]:
+    """Returns the begin and the end of each of these lines in the text, without the spaces between two lines.
+
+    After them comes what a line has at its end that the text has not: the backslash within a command.
+    """
     indent = len(text) - len(text.lstrip())
-    found: list[tuple[int, int]] = []
-    begin, end = 0, indent
-    for start, stop in _pieces(text, width - indent - hang):
-        used = cell_len(text[begin:stop]) + (indent + hang if found else 0)
-        if end > begin and end > indent and used > width:
-            found.append((begin, end))
+    found: list[tuple[int, int, str]] = []
+    begin, end, tail = 0, indent, ""
+    for start, stop, is_alone, more in _pieces(text, width - indent - hang):
+        used = cell_len(text[begin:stop] + more) + (indent + hang if found else 0)
+        if end > begin and end > indent and (used > width or is_alone):
+            found.append((begin, end, tail))
             begin = start
-        end = stop
-    return [*found, (begin, end)]
+        end, tail = stop, more
+    return [*found, (begin, end, "")]
 
 
 def widest_piece(text: str) -> int:
     """Returns the width of the widest piece of a text."""
-    return max((cell_len(text[start:stop]) for start, stop in _pieces(text, len(text))), default=0)
+    return max((cell_len(text[start:stop]) for start, stop, *_ in _pieces(text, len(text))), default=0)
 
 
-def _pieces(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """Yields the begin and the end of each piece. What is quoted and too wide falls into words, but no command does."""
+def _pieces(text: str, width: int) -> Iterator[tuple[int, int, bool, str]]:
+    """Yields the begin and the end of each piece. What is quoted or a command, and too wide, falls into words.
+
+    After them comes whether it has to begin a line, and what a line has at its end if the next piece begins another.
+    """
     for found in _PIECE.finditer(text):
         start, stop = found.span(2)
-        if cell_len(text[start:stop]) > width and "`" not in text[start:stop]:
-            yield from ((start + word.start(), start + word.end()) for word in re.finditer(r"\S+", text[start:stop]))
+        is_wide = cell_len(text[start:stop]) > width
+        if is_wide and _COMMAND.match(text, start):
+            *others, last = _WORD.finditer(text, start, stop)
+            yield from ((*word.span(), word.start() == start, _CONTINUED) for word in others)
+            yield *last.span(), last.start() == start, ""
+        elif is_wide and "`" not in text[start:stop]:
+            yield from ((*word.span(), False, "") for word in re.compile(r"\S+").finditer(text, start, stop))
         else:
-            yield start, stop
+            yield start, stop, False, ""
 
 
 def fitted(text: str, stream: TextIO, hang: int = 0) -> str:

@@ -26,7 +26,7 @@ from streaming.core.observing.question import Answer
 from streaming.core.observing.verdict import Verdict
 from streaming.daemons.query import start_progress
 from streaming.kafka.group_looks import GroupKind
-from streaming.system import embedded_broker, logs
+from streaming.system import embedded_broker, hints, logs
 from streaming.system.logs import LogFormat
 from streaming.system.processes import THIS_COMMAND, own_environment
 
@@ -46,6 +46,11 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return int(request.param)
 
 
+def in_one_piece(shown: str) -> str:
+    """Returns what a terminal shows in one line, with its commands as a shell takes them."""
+    return " ".join(re.sub(r" \\\n\s*", " ", shown).split())
+
+
 WAYS: dict[str, Callable[[], None]] = {
     "an error": lambda: logs.report(MESSAGE),
     "a warning": lambda: lines.say(f"warning: {MESSAGE}", err=True),
@@ -62,9 +67,9 @@ def test_a_message_is_wrapped_on_a_terminal(way: str, width: int, monkeypatch: p
     shown = terminal.getvalue()
     assert shown.endswith("\n")
     for line in shown.splitlines():
-        assert len(line) <= width or line.strip("; ") in {IDENTIFIER, COMMAND}
+        assert len(line) <= width or line.strip("; ") == IDENTIFIER
     assert IDENTIFIER in shown
-    assert COMMAND in shown
+    assert COMMAND in in_one_piece(shown)
 
 
 @pytest.mark.parametrize("way", ["an error", "a warning"])
@@ -92,6 +97,42 @@ def test_a_line_of_standard_output_is_wrapped_too(monkeypatch: pytest.MonkeyPatc
     assert all(len(line) <= 80 for line in terminal.getvalue().splitlines())
 
 
+WORDS = ["--bootstrap-servers", "kafka-1.example.com:9092", "run", "my file.toml", "--topic-prefix", "it's a-"]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_shell_takes_a_long_command_as_a_terminal_shows_it(
+    columns: int, indent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    lines.say(f"{indent}no monitor runs. Start it again: `{hints.plain(*WORDS)}`, or look at its log", err=True)
+    shown = terminal.getvalue()
+    assert all(len(line) <= columns for line in shown.splitlines())
+    line = next(line for line in shown.splitlines() if "`" in line)
+    assert line.startswith(f"{indent}`"), "it begins on a line of its own"
+    command = shown.partition("`")[2].partition("`")[0]
+    script = f'queue-activation() {{ printf "%s\\n" "$@"; }}\n{command}'
+    taken = subprocess.run(
+        ["/bin/sh", "-c", script.replace("queue-activation", "queue_activation")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert taken.stdout.splitlines() == WORDS
+
+
+@pytest.mark.usefixtures("width")
+def test_a_command_that_fits_on_a_line_has_no_backslash(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    lines.say(f"no monitor runs and none has left a sign of life: `{hints.plain('run', 'activator.toml')}`", err=True)
+    assert "\\" not in terminal.getvalue()
+    assert "`queue-activation run activator.toml`" in terminal.getvalue()
+
+
 FAULT = Fault("no reader", "queue orders", MESSAGE)
 REASON = f"orders at {IDENTIFIER} owns 3 partitions in which messages wait (orders-0, orders-1, orders-2, ...)"
 FINDING = Finding(
@@ -117,9 +158,9 @@ def test_a_line_of_a_view_is_wrapped_and_stays_whole_elsewhere(
         monkeypatch.setattr(sys, "stdout", stream)
         VIEWS[name]()
     plain = [re.sub("\x1b[^m]*m", "", line) for line in terminal.getvalue().splitlines()]
-    assert all(cell_len(line) <= width or line.strip("; ") in {IDENTIFIER, COMMAND} for line in plain)
+    assert all(cell_len(line) <= width or line.strip("; ") == IDENTIFIER for line in plain)
     assert len(plain) > len(pipe.getvalue().splitlines())
-    assert " ".join(" ".join(plain).split()) == " ".join(pipe.getvalue().split())
+    assert in_one_piece("\n".join(plain)) == " ".join(pipe.getvalue().split())
 
 
 def said_on_a_terminal(command: list[str], columns: int) -> list[str]:
@@ -181,10 +222,10 @@ def test_a_question_is_wrapped_with_its_answers(width: int, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stdin", keyboard)
     options.confirm(f"{MESSAGE}?")
     shown = terminal.getvalue()
-    assert " ".join(shown.split()) == f"{MESSAGE}? [y/N]:"
+    assert in_one_piece(shown) == f"{MESSAGE}? [y/N]:"
     assert shown.endswith(" ")
     for line in shown.splitlines():
-        assert len(line) <= width or line.strip("; ") in {IDENTIFIER, COMMAND}
+        assert len(line) <= width or line.strip("; ") == IDENTIFIER
 
 
 LOG = logging.getLogger("streaming.test")
