@@ -170,7 +170,7 @@ def run(
     from streaming.cli import runs
     from streaming.cli.runs import Run
     from streaming.daemons.monitor.sole_monitor import MONITOR
-    from streaming.daemons.query import others_here
+    from streaming.daemons.query import others_here, start_progress
     from streaming.daemons.router.sole_router import ROUTER
     from streaming.kafka.admin import Admin
     from streaming.system.processes import THIS_COMMAND
@@ -191,14 +191,19 @@ def run(
     if file is not None:
         _check(file)
     kafka = cluster(bootstrap_servers, kafka_config)
-    if not take_over:
-        kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
-        others_here.await_ends(Admin(kafka), topic_prefix, kinds, say)
-    if file is None:
-        together = programs.of_services(*of_queries)
-    else:
-        _create_topics(kafka, topic_prefix, services)
-        together = programs.of_file(file, stop_programs, *of_queries, services=services)
+    # Lines of JSON are for programs.
+    is_told = log_format is LogFormat.TEXT
+    with start_progress.in_files_too(is_told), start_progress.told("looking at Kafka"):
+        if not take_over:
+            kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
+            others_here.await_ends(Admin(kafka), topic_prefix, kinds, say)
+        if file is not None:
+            _create_topics(kafka, topic_prefix, services)
+    together = (
+        programs.of_services(*of_queries)
+        if file is None
+        else programs.of_file(file, stop_programs, *of_queries, services=services)
+    )
     hints.begin_run(has_checkpoints=checkpoints is not None)
     note = Run(
         process=runs.of_this_process(),
@@ -213,7 +218,7 @@ def run(
         place=hints.place(),
         state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),
     )
-    with runs.noted(note) as note_ready:
+    with start_progress.in_files_too(is_told), runs.noted(note) as note_ready:
         code = _run_together(context, together, note_ready)
     raise typer.Exit(code)
 

@@ -1,4 +1,4 @@
-"""A start tells its steps on a terminal while they go on. A log has none of these lines."""
+"""A start tells its steps on a terminal while they go on. A log has none of these lines, except that of `run`."""
 
 import io
 import sys
@@ -29,3 +29,18 @@ def test_a_log_has_no_line_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with start_progress.told("starting Spark"):
         pass
     assert not log.getvalue()
+
+
+def test_under_run_a_file_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(start_progress, "_AGAIN_S", 0.01)
+    with start_progress.in_files_too(), start_progress.told("starting Spark"):
+        wait_until(lambda: "\nstill starting Spark after 0 s\n" in log.getvalue(), 20, "the line")
+    said = log.getvalue()
+    assert said.startswith("starting Spark\n")
+    with start_progress.told("starting Spark"):
+        pass
+    with start_progress.in_files_too(False), start_progress.told("starting Spark"):
+        pass
+    assert log.getvalue() == said

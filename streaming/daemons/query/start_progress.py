@@ -1,4 +1,7 @@
-"""Says on a terminal what the start of a program waits for. The log of a healthy program has no such lines."""
+"""Says what the start of a program waits for: on a terminal, and under `run` in a file or a pipe too.
+
+The log of a healthy program by itself has no such lines.
+"""
 
 import sys
 import time
@@ -8,8 +11,20 @@ from threading import Event, Thread
 
 from streaming.system.wrapping import fitted
 
+# Whether the lines go into files and pipes too.
+_in_files = [False]
 # A start takes some 10 s on a machine that does nothing else.
 _AGAIN_S = 5.0
+
+
+@contextmanager
+def in_files_too(is_wanted: bool = True) -> Iterator[None]:
+    """Says it in a file or a pipe too while the block runs, if that is wanted."""
+    before, _in_files[0] = _in_files[0], is_wanted
+    try:
+        yield
+    finally:
+        _in_files[0] = before
 
 
 @contextmanager
@@ -20,7 +35,7 @@ def told(step: str, until: str = "") -> Iterator[None]:
         step: The step, such as `starting Spark`.
         until: What it leads to, if that is to be said once.
     """
-    if not sys.stderr.isatty():
+    if not _is_told():
         yield
         return
     say_to_user(f"{step}; {until}" if until else step)
@@ -42,5 +57,10 @@ def _tell(step: str, is_over: Event) -> None:
 
 def say_to_user(progress: str) -> None:
     """Says what a start is waiting for."""
-    if sys.stderr.isatty():
+    if _is_told():
         sys.stderr.write(fitted(progress, sys.stderr) + "\n")
+        sys.stderr.flush()
+
+
+def _is_told() -> bool:
+    return _in_files[0] or sys.stderr.isatty()
