@@ -262,7 +262,7 @@ def introduce(
     program: str,
     *,
     as_json: bool,
-    without: str = " What follows is what the last one has written.",
+    without: str | None = None,
     file: str | None = None,
 ) -> Present:
     """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
@@ -274,29 +274,49 @@ def introduce(
         topics: The topics.
         program: The program that writes the view: `monitor` or `router`.
         as_json: Whether the view is for programs. Its rows have times of their own.
-        without: What follows if no such program runs.
+        without: What follows if no such program runs; None: what the last one has written, if there was one.
         file: The activator's file, if it is known.
     """
     present, begins = NOBODY_MISSING, starting(kafka, topics, program)
+    sign, denied = _sign_or_denial(kafka, topics, program)
+    if without is None:
+        without = " What follows is what the last one has written." if sign or denied else ""
     if warn_of_absence(kafka, topics, program, without, file) is False:
         present = Present(monitor=False)
     elif begins:
         present = Present(monitor=False, gone=f"The {program} is just starting")
         if hints.is_new(begins):
             say(f"{begins}.{without}", err=True)
-    with told_if_denied(_last_batch(program)):
-        sign, now_ms = last_sign(kafka, topics, program), wall_clock.now_ms()
-        if present.monitor and (late := lateness(program, sign, now_ms)) is not None:
-            say(f"{late}.", err=True)
-            if sign is not None:
-                present = Present(monitor=False, gone=f"The {program} gives no sign of life")
-        elif sign is None and not begins:
-            say(f"{_last_batch(program)} is unknown, because {_NO_SIGN[program]}.", err=True)
-        if sign is not None:
-            present = replace(present, as_of_ms=sign.committed_ms)
-            if not as_json:
-                say(as_of(sign.committed_ms, now_ms))
-    return present
+    now_ms = wall_clock.now_ms()
+    late = lateness(program, sign, now_ms) if present.monitor and denied is None else None
+    if problem := _problem_of(program, sign, denied, late, begins):
+        say(problem, err=True)
+    if sign is None:
+        return present
+    if not as_json:
+        say(as_of(sign.committed_ms, now_ms))
+    if late is not None:
+        present = Present(monitor=False, gone=f"The {program} gives no sign of life")
+    return replace(present, as_of_ms=sign.committed_ms)
+
+
+def _problem_of(
+    program: str, sign: SignOfLife | None, denied: AccessDeniedError | None, late: str | None, begins: str
+) -> str:
+    """Returns what there is to say of a program's last batch besides its age; empty if there is nothing."""
+    if denied is not None:
+        return f"{_last_batch(program)} is unknown: {denied}"
+    if late is not None:
+        return f"{late}."
+    return "" if sign or begins else f"{_last_batch(program)} is unknown, because {_NO_SIGN[program]}."
+
+
+def _sign_or_denial(kafka: Cluster, topics: Topics, program: str) -> tuple[SignOfLife | None, AccessDeniedError | None]:
+    """Returns the last sign of life of a program; if this user may not look at it, why."""
+    try:
+        return last_sign(kafka, topics, program), None
+    except AccessDeniedError as error:
+        return None, error
 
 
 def starting(kafka: Cluster, topics: Topics, program: str) -> str:

@@ -152,6 +152,7 @@ def test_watch_says_that_what_follows_is_old_only_if_something_follows(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, is_from_beginning: bool
 ) -> None:
     kafka.members = []
+    kafka.monitor_committed(3_600_000)
     monkeypatch.setattr(topic_follower, "TopicFollower", lambda *_: nullcontext())
     monkeypatch.setattr(tables, "watch", lambda *_: None)
     shown = CliRunner().invoke(
@@ -170,6 +171,7 @@ def test_of_a_program_that_never_ran_the_age_is_said_to_be_unknown(kafka: Kafka,
     absence, age = err.splitlines()
     assert out == ""
     assert absence.startswith(f"no {program} is in the consumer group")
+    assert "follows" not in absence, "there was no last one"
     assert age.startswith(
         f"when a {program} last committed a batch is unknown, because no {program} has left a sign of life"
     )

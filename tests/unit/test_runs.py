@@ -313,6 +313,24 @@ class TestViews:
             ready()
             assert introduced(5_000).monitor
 
+    @pytest.mark.parametrize("is_member", [True, False])
+    @pytest.mark.usefixtures("introduced")
+    def test_the_first_one_of_all_that_starts_follows_nobody(
+        self,
+        members: dict[str, list[GroupMember]],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        is_member: bool,
+    ) -> None:
+        if not is_member:
+            members.clear()
+        monkeypatch.setattr(Admin, "committed_text", lambda *_: None)
+        with runs.noted(note()):
+            presence.introduce(KAFKA, TOPICS, "monitor", as_json=False)
+        said = capsys.readouterr().err
+        assert f"`run` (process {os.getpid()}) is starting." in said
+        assert "follows" not in said
+
     def test_what_a_monitor_that_hangs_has_left_is_past(self, introduced: Callable[..., Present]) -> None:
         present = introduced(51_000)
         assert (present.monitor, present.gone) == (False, "The monitor gives no sign of life")
