@@ -43,12 +43,6 @@ _PAST = {
 _DUE = "due: the instant of the next check has passed, and the monitor checks with one of its next batches"
 
 
-_ONE_MORE = (
-    "one more: of a queue whose readers report nothing, whether one more would have work, as an observer sees their "
-    "consumer group; one is requested only while it says yes"
-)
-
-
 def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Present = NOBODY_MISSING) -> Group:
     """Returns the monitors view for people, with the meanings of its states and the failures of tasks.
 
@@ -65,10 +59,18 @@ def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Pres
         *(Sentence(f"{state}: {meanings[state]}", "dim") for state in _STATES if state in states),
         *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
-        *([Sentence(_ONE_MORE, "dim")] if any(map(observed, rows)) else []),
+        *([Sentence(_one_more(present), "dim")] if any(map(observed, rows)) else []),
         *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present.observer), *troubles)),
         Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
     )
+
+
+def _one_more(present: Present) -> str:
+    """Returns the meaning of a column about queues whose readers report nothing."""
+    what = "one more: of a queue whose readers report nothing, whether one more"
+    if not present.monitor or present.observer is False:
+        return f"{what} would have had work, as an observer last saw their consumer group"
+    return f"{what} would have work, as an observer sees their consumer group; one is requested only while it says yes"
 
 
 def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:
@@ -92,10 +94,10 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
     has_groups = any(map(observed, rows))
     counts = (
         "unread\nmessages",
-        "readers\nwaiting",
+        "readers\nwaiting" if present.monitor else "readers\nwaited",
         *(["group's\nmembers", "one\nmore"] if has_groups else []),
         # What no host has taken counts too.
-        *([f"tasks\n{'requested' if present.is_without_host else 'running'}"] if has_tasks else []),
+        *([f"tasks\n{_tasks_are(present)}"] if has_tasks else []),
         "times\nactivated",
     )
     columns_of_rows = [
@@ -139,7 +141,7 @@ def _narrow_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
         words = Text.assemble(state, f", {unread_messages(row)}; readers: ", readers)
         lists.append([name, Text.assemble(words, "; ", times) if times else words])
     of_names = [Column("queue"), Column("state", is_text=True, is_below=True)]
-    return RecordTable(columns_of_rows, cells, narrower=RecordTable(of_names, lists))
+    return RecordTable(columns_of_rows, cells, gap=2, narrower=RecordTable(of_names, lists))
 
 
 def _state_cell(row: dict[str, Any]) -> Text:
@@ -151,11 +153,11 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
     seen = observed(row, present)
     parts = []
     if seen is None or row["tasks_waiting"]:
-        parts.append(Text(f"{row['tasks_waiting']} waiting"))
+        parts.append(Text(f"{row['tasks_waiting']} {'waiting' if present.monitor else 'waited'}"))
     if seen is not None:
         members, answer = _group_cells(seen, row["unread_messages"])
         counted = Text(plural(seen.members, "member"))
-        named = Text.assemble("members ", members) if _is_late(seen, row["unread_messages"]) else counted
+        named = Text.assemble("group: members ", members) if _is_late(seen, row["unread_messages"]) else counted
         parts.append(Text.assemble(named, ", one more: ", answer))
     if row["max_queue_readers"] is not None:
         parts.append(Text.assemble(f"tasks {'requested ' if present.is_without_host else ''}", _tasks_cell(row)))
@@ -169,6 +171,13 @@ def _times(row: dict[str, Any], present: Present) -> str:
     if (check := _next_check(row, present)) != "-":
         parts.append("next check due" if check == "due" else f"next check at {check} UTC")
     return "; ".join(parts)
+
+
+def _tasks_are(present: Present) -> str:
+    """Returns what is said of the tasks that a monitor counts as running."""
+    if present.is_without_host:
+        return "requested"
+    return "running" if present.monitor else "ran"
 
 
 def _next_check(row: Mapping[str, Any], present: Present) -> str:

@@ -157,7 +157,8 @@ def _state(facts: QueueFacts) -> list[str]:
         nobody = f"{facts.present.gone}, and the last one, if there was one, has read no record of this queue."
         return [nobody, *explanation(facts)]
     unread = row["unread_messages"]
-    counts = f"{unread_count(row)} unread, readers waiting: {row['tasks_waiting']}"
+    waiting = "waiting" if facts.present.monitor else "that waited"
+    counts = f"{unread_count(row)} unread, readers {waiting}: {row['tasks_waiting']}"
     early = (
         [f"Readers have received {-unread:,} more than was reported as arrived: does each sender report?"]
         if unread < 0

@@ -240,16 +240,16 @@ def test_queues_is_a_table_on_80_columns_with_long_names_and_readers_of_all_kind
     reporting |= {"max_queue_readers": None, "task_failures": 0, "tasks_waiting": 2, "activation_sequence": 0}
     view = shown(lambda: monitors_view.table([tasks, group, reporting]))
     assert [line.rstrip() for line in lines_of(view, 80, monkeypatch, capsys)] == [
-        "                                                   unread",
-        "queue                         state              messages readers",
-        "customer-orders.europe.west-3 RECEIVES_OCCURRING   12,345 0 waiting, tasks 0/2",
-        "                                                          failed",
+        "                                                     unread",
+        "queue                          state               messages  readers",
+        "customer-orders.europe.west-3  RECEIVES_OCCURRING    12,345  0 waiting, tasks",
+        "                                                             0/2 failed",
         "  activated 70,123 times, last at 2026-01-31 12:00:00 UTC; next check at",
         "  9999-01-31 10:33:12 UTC",
-        "注文の支払いを待つ列          NOTIFIED                  7 3 members, one more:",
-        "                                                          no",
+        "注文の支払いを待つ列           NOTIFIED                   7  3 members, one",
+        "                                                             more: no",
         "  activated 70,123 times, last at 2026-01-31 12:00:00 UTC",
-        "invoices                      INACTIVE             12,345 2 waiting",
+        "invoices                       INACTIVE              12,345  2 waiting",
     ]
     reporting["queue"] = "i" * 70
     assert [line.rstrip() for line in lines_of(view, 80, monkeypatch, capsys)][-5:] == [

@@ -1,6 +1,7 @@
 """The lines that `queues` prints below its table: the meanings of the states, and the procedures that fail."""
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -252,7 +253,24 @@ def test_members_that_an_observer_saw_before_are_not_shown_as_present(
     [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
     assert line[4:6] == ["unknown", "unknown"]
     narrow = " ".join(shown(ROW | fields, present=Present(observer=observer_runs), width=50).split())
-    assert "members unknown, one more: unknown" in narrow
+    assert "group: members unknown, one more: unknown" in narrow
+
+
+def test_a_number_of_messages_is_not_read_as_one_of_readers() -> None:
+    for width in (50, 80):
+        for fields, present in ((UNHEARD, Present()), (SEEN, Present(observer=False))):
+            text = shown(ROW | fields, present=present, width=width)
+            assert not re.search(r"\d +members", text), text
+
+
+def test_without_a_monitor_the_table_says_what_was() -> None:
+    rows = [ROW | SEEN, ROW | {"queue": "told", "max_queue_readers": 3, "tasks_running": 1, "tasks_waiting": 2}]
+    for width in (60, 200):
+        text = " ".join(shown(*rows, present=Present(monitor=False), width=width).split())
+        assert "waited" in text
+        for now in ("waiting", "running", "one is requested", "an observer sees"):
+            assert now not in text, now
+        assert "one more would have had work, as an observer last saw their consumer group" in text
 
 
 @pytest.mark.parametrize(

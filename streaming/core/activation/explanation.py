@@ -201,7 +201,8 @@ def _notified(now: Situation) -> list[str]:
     elif now.next_check_at is not None:
         sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
     else:
-        sentences.append(f"It stays so until a {answer} comes: its time-out never expires.")
+        stays = _now_or_then(now, "stays so until", "was to stay so until")
+        sentences.append(f"It {stays} a {answer} comes: its time-out never expires.")
     return sentences
 
 
@@ -224,10 +225,9 @@ def _receives_occurring(now: Situation) -> list[str]:
     elif now.next_check_at is not None:
         since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
         looks = _looks(now, "next", now.next_check_at)
-        sentences.append(
-            "One more is requested once a quiet window has passed in which no reader waited and none found the queue "
-            f"empty. {looks[0].upper()}{looks[1:]}.{since}"
-        )
+        once = "once a quiet window has passed in which no reader waited and none found the queue empty"
+        requested = _now_or_then(now, f"One more is requested {once}.", f"One more was to be requested {once}.")
+        sentences.append(f"{requested} {looks[0].upper()}{looks[1:]}.{since}")
     return sentences
 
 
