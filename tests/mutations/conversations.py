@@ -209,6 +209,7 @@ BUGS: Bugs = {
     ],
     "The lifetime is over": [
         Bug(_STEP, "if until_ms >= conversation.ends_ms:", "if until_ms > conversation.ends_ms:"),
+        Bug(_STEP, "and self.conversation.is_only_telling():", "and self.conversation.directions[far.side].waiting:"),
         Bug(_STEP, _FAIL_BOTH, "            self.fail(TARGET, LIFETIME_OVER,"),
         Bug(_STEP, _FAIL_BOTH, "            self.fail_both(TARGET, 0,"),
         Bug(_STATEMENTS, "end_of_lifetime(envelope, timestamp_ms)", "end_of_lifetime(envelope, context.now_ms)"),

@@ -168,7 +168,11 @@ BUGS: Bugs = {
         Bug(_LOOKING, "_GONE_AFTER_MS = 7 *", "_GONE_AFTER_MS = 8 *"),
         Bug(_RECEIVING, f"be recognised.\n        {_KEEP}", "be recognised.\n"),
         Bug(_RECEIVING, "            conversation.closed_ms = max(conversation.closed_ms, now_ms)\n", ""),
+        Bug(_LOOKING, "far.repeats_below > 0 and conversation.closed_ms <", "conversation.closed_ms <"),
         Bug(_LOOKING, "away_ms = context.away.get(far.address, 0)", "away_ms = 0"),
+        Bug(
+            _LOOKING, "if not is_connected and (address in away or", "if not is_connected and address not in away and ("
+        ),
         Bug(_LOOKING, "away[address] = min(away[address], now_ms)", "del away[address]"),
     ],
     "A router that was down reads": [
@@ -185,15 +189,12 @@ BUGS: Bugs = {
             _LOOKING, "            self.tell_nothing_more(self.conversation.far, _NOT_HEARD_OF)\n", "            pass\n"
         ),
         Bug(_STEP, "            self.tell_nothing_more(far, LIFETIME_EXCEEDED)\n", "            pass\n"),
-        Bug(
-            _LOOKING, "if not is_connected and (address in away or", "if not is_connected and address not in away and ("
-        ),
     ],
     "An open conversation waits for its far side": [
         Bug(
             _CONVERSATION,
-            "self.state(TARGET - far.side) not in {State.CD, State.ER}",
-            "self.state(TARGET - far.side) is State.ABSENT",
+            "self.state(TARGET - self.far.side) in {State.CD, State.ER}",
+            "self.state(TARGET - self.far.side) is not State.ABSENT",
         ),
         Bug(
             "core/conversations/statements.py",

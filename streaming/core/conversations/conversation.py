@@ -359,11 +359,8 @@ class Conversation:
         return lowest
 
     def is_only_telling(self) -> bool:
-        """Returns whether the own endpoint is closed or in error, and something still waits for the far one."""
-        far = self.far
-        if far is None or self.state(TARGET - far.side) not in {State.CD, State.ER}:
-            return False
-        return bool(self.directions[far.side].waiting)
+        """Returns whether the far endpoint is in another instance, and the own one is closed or in error."""
+        return self.far is not None and self.state(TARGET - self.far.side) in {State.CD, State.ER}
 
     def is_over(self) -> bool:
         """Returns whether both sides are closed and nothing is left to deliver."""

@@ -28,7 +28,7 @@ from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
-# An instance of which nothing was heard for so long is gone. The transport reports each attempt to connect that fails.
+# An instance of which the transport has reported nothing for so long is gone. It reports each attempt that fails.
 _GONE_AFTER_MS = 7 * 24 * 3_600_000
 # The original matches delayed conversations again on every 2nd notification, one each 5 s. A closed conversation that
 # may not be forgotten yet waits as long.
@@ -166,8 +166,9 @@ def look(context: Context, conversation: Conversation) -> bool:
         looking.drop_stale(far)
     looking.settle()
     far = conversation.far
-    if far is not None and conversation.closed_ms < context.now_ms:
-        # The far side may still repeat what it has sent. Only connected time counts.
+    if far is not None and far.repeats_below > 0 and conversation.closed_ms < context.now_ms:
+        # A message of the far side that comes again later would begin the conversation anew. So time in which its
+        # instance cannot be reached does not count for the week after which it is not expected to repeat any more.
         away_ms = context.away.get(far.address, 0)
         conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
     return not _is_forgotten(context, conversation)

@@ -27,7 +27,7 @@ from streaming.system import hints
 PROGRAM = "router"
 # The version of the rules by which a batch's decisions follow from its records. It rises with each change after which a
 # batch that is done again would write other decisions.
-RULES_VERSION = 5
+RULES_VERSION = 6
 
 _SETTINGS_PREFIX = "queue-activation.settings-"
 

@@ -215,6 +215,15 @@ def test_the_lifetime_ends_what_a_closed_endpoint_still_tells(scene: Scene) -> N
     assert scene.north.shard.held == 0
 
 
+def test_the_lifetime_of_an_endpoint_in_error_tells_nothing(scene: Scene) -> None:
+    scene.say(begin=True, lifetime_s=60)
+    scene.say("ERROR")
+    sent = scene.network.counts["sent"]
+    scene.go_on(MINUTE_MS)
+    assert scene.states() == ("CD", "ER")
+    assert (scene.network.counts["sent"], scene.south.shard.held) == (sent, 0)
+
+
 @pytest.mark.parametrize("ended", ["", "END", "ERROR"])
 def test_cleanup_ends_anything(scene: Scene, ended: str) -> None:
     scene.cut((NORTH, SOUTH))

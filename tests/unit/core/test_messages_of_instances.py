@@ -331,6 +331,13 @@ def test_of_very_many_instances_that_cannot_be_reached_only_the_first_are_known(
     assert (len(away), "7" in away) == (MAX_AWAY - 1, False)
 
 
+def test_an_instance_counts_as_away_for_a_week_after_the_last_attempt_that_failed() -> None:
+    away: dict[str, int] = {}
+    for now_ms in (0, 5):
+        note_reachable(away, "7", now_ms, is_connected=False)
+    assert away == {"7": 5 + 7 * 24 * 3_600_000}
+
+
 def test_an_acknowledgement_without_a_way_is_not_sent(scene: Scene) -> None:
     scene.define(scene.south, DropRoute("S", "to Orders"), DropRoute("S", "AutoCreatedLocal"))
     scene.say(begin=True)
