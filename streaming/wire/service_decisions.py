@@ -261,7 +261,7 @@ def mark_of(position: Position, refusals: int) -> MarkRecord:
     """Returns the record of a position, with the number of refusals in force."""
     marks = position.marks
     done = position.offset, position.done
-    return MarkRecord(marks.generation, marks.number, marks.first, marks.ends, *done, refusals, position.held)
+    return MarkRecord(marks.generation, marks.number, marks.first, marks.ends, *done, refusals, position.keep_from)
 
 
 def refusal_record(refusal: Refusal) -> RefusalRecord:

@@ -255,7 +255,7 @@ BUGS: Bugs = {
             "len(direction.waiting) > settings.max_held_per_direction",
             "len(direction.waiting) >= settings.max_held_per_direction",
         ),
-        Bug(_DELIVERING, "context.held > settings.max_held:", "context.held >= settings.max_held:"),
+        Bug(_DELIVERING, "context.waiting_count > settings.max_held:", "context.waiting_count >= settings.max_held:"),
         Bug(_DELIVERING, "partial(self._fail, TARGET - to, 0, problem), ", ""),
         Bug(
             _DELIVERING,
@@ -334,7 +334,9 @@ BUGS: Bugs = {
     ],
     "11212: a message for an endpoint": [
         Bug(
-            _DELIVERING, "self._not_taken(to, item, ENDPOINT_CLOSED, CLOSED)", "self._not_taken(to, item, None, CLOSED)"
+            _DELIVERING,
+            "self._not_taken(to, item, ENDPOINT_CLOSED, RECEIVER_CLOSED)",
+            "self._not_taken(to, item, None, RECEIVER_CLOSED)",
         ),
         Bug(_CONVERSATION, "self.state(side) in CLOSED", "self.state(side) in ENDED"),
     ],

@@ -12,7 +12,7 @@ _SETTINGS = "core/conversations/settings.py"
 _REPEAT_AFTER = "far.resend_after_ms = min(2 * far.resend_after_ms,"
 _TAKE_INCOMING = "        for record, found in incoming:\n            self._take_said(Source.INCOMING, record, found)\n"
 _SEND_AGAIN = "        self._send_again(news)\n"
-_KEEP = "conversation.closed_ms = max(conversation.closed_ms, context.now_ms)\n"
+_KEEP = "conversation.over_ms = max(conversation.over_ms, context.now_ms)\n"
 _LOOK_AT_DUE = "        self._look_at_due()\n"
 
 BUGS: Bugs = {
@@ -42,7 +42,7 @@ BUGS: Bugs = {
         Bug(_RECEIVING, "conversation.conversation_id, OUT_OF_ORDER)", "conversation.conversation_id, REPEATED)"),
     ],
     "What comes for a closed endpoint": [
-        Bug(_RECEIVING, "self.context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)", "pass"),
+        Bug(_RECEIVING, "self.context.refuse(offset, ENDPOINT_CLOSED, RECEIVER_CLOSED, Source.INCOMING)", "pass"),
         Bug(_RECEIVING, "        far.received_below = sequence + 1\n        if kind", "        if kind"),
         Bug(
             _RECEIVING,
@@ -99,7 +99,7 @@ BUGS: Bugs = {
     ],
     "Conversations of other instances, and what": [
         Bug(_RECEIVING, "settings.max_conversations // 2", "settings.max_conversations"),
-        Bug(_RECEIVING, "context.held < settings.max_held // 2", "context.held < settings.max_held"),
+        Bug(_RECEIVING, "context.waiting_count < settings.max_held // 2", "context.waiting_count < settings.max_held"),
         Bug(
             _RECEIVING,
             "context.incoming_conversations >= context.settings",
@@ -119,8 +119,8 @@ BUGS: Bugs = {
     "It is sent again at once when": [
         Bug(
             _TRANSMITTING,
-            "after_ms\n            far.sending = Sent(first)\n",
-            "after_ms\n            far.sending = Sent(far.sending.next_sequence if isinstance(far.sending, Sent) else first)\n",
+            "after_ms\n            far.sending = Sending(first)\n",
+            "after_ms\n            far.sending = Sending(getattr(far.sending, 'next_to_send', first))\n",
         ),
         Bug(
             _CONVERSATION,
@@ -167,8 +167,8 @@ BUGS: Bugs = {
         ),
         Bug(_LOOKING, "_GONE_AFTER_MS = 7 *", "_GONE_AFTER_MS = 8 *"),
         Bug(_RECEIVING, f"be recognised.\n        {_KEEP}", "be recognised.\n"),
-        Bug(_RECEIVING, "            conversation.closed_ms = max(conversation.closed_ms, now_ms)\n", ""),
-        Bug(_LOOKING, "far.repeats_below > 0 and conversation.closed_ms <", "conversation.closed_ms <"),
+        Bug(_RECEIVING, "            conversation.over_ms = max(conversation.over_ms, now_ms)\n", ""),
+        Bug(_LOOKING, "far.repeats_below > 0 and conversation.over_ms <", "conversation.over_ms <"),
         Bug(_LOOKING, "away_ms = context.away.get(far.address, 0)", "away_ms = 0"),
         Bug(
             _LOOKING, "if not is_connected and (address in away or", "if not is_connected and address not in away and ("

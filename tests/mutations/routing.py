@@ -216,7 +216,7 @@ BUGS: Bugs = {
         Bug(
             _MIRRORS, "return self._change(found, address, _NO_ANSWER)", "return self._change([], address, _NO_ANSWER)"
         ),
-        Bug(_TRANSMITTING, "            context.doubt_principal(decision)\n", ""),
+        Bug(_TRANSMITTING, "            self.context.doubt_principal(decision)\n", ""),
     ],
     "Otherwise nothing is sent": [
         Bug(

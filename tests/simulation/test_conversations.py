@@ -184,7 +184,7 @@ class Simulation:
             for side in (INITIATOR, TARGET):
                 endpoint = conversation.endpoints[side]
                 if endpoint is not None:
-                    self.check_told(partition, name, side, endpoint.state, is_held=bool(conversation.references()))
+                    self.check_told(partition, name, side, endpoint.state, is_held=bool(conversation.waiting_count()))
         truth.check_fates(len(partition.messages), held)
 
     def check_told(self, partition: Partition, name: str, side: int, state: State, *, is_held: bool) -> None:

@@ -26,7 +26,7 @@ def check_held(shard: PlainShard, to_be_returned: Callable[[], set[Place]]) -> N
     held = 0
     for name in shard.conversations:
         conversation = shard.conversation(name)
-        held += conversation.references()
+        held += conversation.waiting_count()
         for to in (0, 1):
             if conversation.directions[to].waiting:
                 problem = untrue(shard, to_be_returned, conversation, to)
@@ -133,7 +133,7 @@ def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: rout
         states = dict.fromkeys(states, Question.ANSWERED)
     far = conversation.far_at(to)
     principal_of = Mirrors(shard.mirrors.snapshot()).principal
-    returned = () if far is None else far.returned
+    returned = () if far is None else far.came_back_from
     return resolve(
         shard.definitions, shard.instance, asked, questions=states, principal_of=principal_of, returned=returned
     )

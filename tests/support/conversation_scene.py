@@ -162,7 +162,7 @@ class Scene:
         batch = Batch(self.at_ms + self.ahead_ms, stamped, reports, taken, ahead_ms=self.ahead_ms)
         self.decisions = self.shard.step(batch)
         conversations = [self.shard.conversation(each) for each in self.shard.conversations]
-        assert self.shard.held == sum(each.references() for each in conversations)
+        assert self.shard.held == sum(each.waiting_count() for each in conversations)
         for decision in self.decisions:
             if isinstance(decision, Deliver):
                 self.deliveries[short(replace(decision, round=1))] = decision

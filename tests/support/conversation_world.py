@@ -155,7 +155,7 @@ class Transport:
         self._mark = encoder.encode(mark_of(carrying.position, len(carrying.refusals)))
         carrying.commit(len(self._partition.log))
         if clean_up is not None:
-            held = carrying.position.held
+            held = carrying.position.keep_from
             below = clean_up.messages if held is None else min(clean_up.messages, held)
             self._partition.deleted_below = max(self._partition.deleted_below, below)
 

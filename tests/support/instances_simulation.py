@@ -237,7 +237,7 @@ class Simulation:
                 wake - site.shard.clock.now_ms
                 for site in self.sites.values()
                 for name, wake in site.shard.wakes.items()
-                if site.shard.conversation(name).closed_ms == FOREVER_MS
+                if site.shard.conversation(name).over_ms == FOREVER_MS
                 and not self.is_stranded(site.shard.conversation(name))
             ]
             wakes += [due - site.broker_ms for site in self.sites.values() for due in site.shard.dues.values()]

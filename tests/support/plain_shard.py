@@ -250,7 +250,7 @@ class PlainShard:
             Step(context, conversation).acknowledge()
         self._close(now_ms)
         context.close()
-        self.held, self.round_trip_ms = context.held, context.round_trip_ms
+        self.held, self.round_trip_ms = context.waiting_count, context.round_trip_ms
         return context.decisions
 
     def conversation(self, conversation_id: str) -> Conversation:

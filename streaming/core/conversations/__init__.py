@@ -17,5 +17,10 @@ To read the router's part, begin at the top:
     mirrors           which address of a mirrored route has the principal
     snapshot          a conversation as plain values
 
+A batch of a shard (spark/routing/step_shard.py) calls them in this order: definitions, reports, messages from other
+instances, what waits for instances that can be reached again, what is due, questions, statements of programs, and
+acknowledgements. spark/routing/conversation_store.py knows which conversations are due, also after a change of
+definitions. Nothing here knows topics: that a queue is missing is learned from the transport's reports.
+
 `decisions` are what the router tells the transport, which carries them out by `carrying` and `marks`.
 """

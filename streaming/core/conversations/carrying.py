@@ -110,18 +110,18 @@ class Position:
         marks: The marks.
         offset: The offset of the next record to take.
         done: The number of decisions of the record after the marks' that have been carried out already.
-        held: The lowest offset in service-messages of what was returned and the router may not know about, which no
-            CLEAN_UP may delete yet; ANY_INCOMING: only of service-incoming; None: there is none.
+        keep_from: The lowest offset in service-messages of what was returned and the router may not know about. No
+            CLEAN_UP may delete it yet. ANY_INCOMING: only of service-incoming; None: there is none.
     """
 
     marks: Marks = field(default_factory=Marks)
     offset: int = 0
     done: int = 0
-    held: int | None = None
+    keep_from: int | None = None
 
     def copy(self) -> "Position":
         """Returns a copy."""
-        return Position(replace(self.marks), self.offset, self.done, self.held)
+        return Position(replace(self.marks), self.offset, self.done, self.keep_from)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Carrying:
         # The refusals, before the open transaction, of the directions that it has changed.
         self._before: dict[Sender, Refusal | None] = {}
         self._open: dict[Sender, Report] = {}
-        self._holds = [] if position.held is None else [_Hold(position.held, end)]
+        self._holds = [] if position.keep_from is None else [_Hold(position.keep_from, end)]
         self._stored_holds = self._holds
         # The lowest offset of what the open transaction returns.
         self._returned_from: int | None = None
@@ -196,9 +196,9 @@ class Carrying:
         for index in range(position.done, len(decisions)):
             position.done = index + 1
             decision = decisions[index]
-            if position.held is not None and isinstance(decision, CleanUp):
+            if position.keep_from is not None and isinstance(decision, CleanUp):
                 # A later record of the same transaction may release what this CLEAN_UP does not know about.
-                decision = replace(decision, messages=min(decision.messages, position.held), incoming=0)
+                decision = replace(decision, messages=min(decision.messages, position.keep_from), incoming=0)
             if not (self.refusals and isinstance(decision, Deliver) and self._is_refused(decision)):
                 yield decision
         marks.carried_out(record.generation, record.number, record.first, record.ends)
@@ -274,7 +274,7 @@ class Carrying:
                 lowest = delivery.offset if delivery.source == Source.MESSAGES else ANY_INCOMING
                 before = self._returned_from
                 self._returned_from = lowest if before is None else min(before, lowest)
-                self._note_held()
+                self._note_what_to_keep()
 
     def _change(self, sender: Sender, refusal: Refusal | None) -> None:
         self._before.setdefault(sender, self.refusals.get(sender))
@@ -283,11 +283,11 @@ class Carrying:
         else:
             self.refusals[sender] = refusal
 
-    def _note_held(self) -> None:
+    def _note_what_to_keep(self) -> None:
         held = [hold.lowest_offset for hold in self._holds]
         if self._returned_from is not None:
             held.append(self._returned_from)
-        self.position.held = min(held, default=None)
+        self.position.keep_from = min(held, default=None)
 
     def _release(self, record: DecisionBatch) -> None:
         batch = record.generation, record.first
@@ -298,7 +298,7 @@ class Carrying:
             elif hold.batch in (None, batch):
                 holds.append(hold)
         self._holds = holds
-        self._note_held()
+        self._note_what_to_keep()
 
     def _close(self) -> None:
         self._before = {}

@@ -57,7 +57,7 @@ class Context:
         settings: The settings.
         now_ms: The shard's clock.
         broker_ms: The time by the brokers' clock: that of the batch's newest record.
-        held: The number of messages that the shard holds.
+        waiting_count: The number of messages of the shard that wait, also those sent that are not acknowledged.
         conversations: The number of its conversations.
         incoming_conversations: The number of those that began in other instances.
         away: Address of another instance -> the instant until which it counts as not reachable.
@@ -76,7 +76,7 @@ class Context:
     settings: ConversationSettings
     now_ms: int
     broker_ms: int
-    held: int
+    waiting_count: int
     conversations: int
     incoming_conversations: int
     away: Mapping[str, int] = field(default_factory=dict)

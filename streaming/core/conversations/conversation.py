@@ -16,6 +16,7 @@ from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
+# The sides. `TARGET - side` is the other one. `directions[side]` has the messages to a side.
 INITIATOR, TARGET = 0, 1
 
 # The number of an Error that ends the far endpoint at once, whatever it has received. No message gets as far. Instances
@@ -52,6 +53,9 @@ class Endpoint:
 @dataclass(slots=True)
 class Item:
     """A message that has a number and is to be delivered.
+
+    An ERROR with a record is a program's (its code is above 0), or comes from the router of another instance. Without
+    one it is this router's. Between instances, one with RESET for a number ends the far endpoint at once.
 
     Attributes:
         sequence: Its number in its direction; -1: it has none yet.
@@ -119,12 +123,14 @@ class Direction:
 
     Attributes:
         next_sequence: The number of the next message to be sent.
-        due_sequence: The number of the next message to be delivered; to a far endpoint: to be acknowledged.
+        due_sequence: The number of the next message to be delivered; to a far endpoint: to be acknowledged. After 4 has
+            gone, it is 5 here, and to a far endpoint only when 4 is acknowledged.
         waiting: The messages that are held, by number. A number that is missing is still to be returned by the
             transport. To a far endpoint: those that it has not acknowledged.
         held: Why they are held; None: they are not.
         round: The current round of deliveries.
-        dropped_below: Messages with lower numbers that the transport returns are not delivered again.
+        dropped_below: Messages with lower numbers that the transport returns are not delivered again: they were
+            dropped while they were on their way.
         returned: What the transport has returned last; None: nothing.
     """
 
@@ -175,15 +181,15 @@ class Unrouted:
 
 
 @dataclass(slots=True)
-class Sent:
-    """Messages are on their way to the far endpoint's address, or are about to be sent there.
+class Sending:
+    """Messages go to the far endpoint's address: some may have been sent there already.
 
     Attributes:
-        next_sequence: The number of the next message to send. It goes back when messages are sent again.
+        next_to_send: The number of the next message to send. It goes back when messages are sent again.
         resend_ms: The instant at which what is not acknowledged is sent again; None: not all that may go has been sent.
     """
 
-    next_sequence: int
+    next_to_send: int
     resend_ms: int | None = None
 
 
@@ -195,11 +201,11 @@ class FarEndpoint:
         side: Its side.
         broker_instance: The broker instance of its database, empty if that has none; None: it has not been heard of.
         address: The address to which messages were sent last; empty: none was, or its route is gone.
-        returned: The addresses from which messages have come back to this instance. Routes to them are passed over, and
-            if no other is left, they are tried again from time to time.
+        came_back_from: The addresses from which messages have come back to this instance. Routes to them are passed
+            over, and if no other is left, they are tried again from time to time.
         sending: The state of sending.
         sent_below: Messages with lower numbers have been sent at least once.
-        sent_ms: The instant since which it has owed an acknowledgement; None: not known.
+        unacknowledged_since_ms: The instant since which it has owed an acknowledgement; None: not known.
         resend_after_ms: The time after which messages are sent again; it doubles each time. 0: none was sent.
         window: Messages that may be on their way, after one was sent again; None: as many as the settings allow.
         silent_ms: The instant since which messages have waited for it and nothing of it has come; None: none waits.
@@ -215,10 +221,10 @@ class FarEndpoint:
     side: int
     broker_instance: str | None = None
     address: str = ""
-    returned: list[str] = field(default_factory=list)
-    sending: Idle | Unrouted | Sent = field(default_factory=Idle)
+    came_back_from: list[str] = field(default_factory=list)
+    sending: Idle | Unrouted | Sending = field(default_factory=Idle)
     sent_below: int = 0
-    sent_ms: int | None = None
+    unacknowledged_since_ms: int | None = None
     resend_after_ms: int = 0
     window: int | None = None
     silent_ms: int | None = None
@@ -236,11 +242,11 @@ class FarEndpoint:
     @property
     def resend_ms(self) -> int | None:
         """Returns the instant at which messages are sent again; None: none is set."""
-        if isinstance(self.sending, Sent):
+        if isinstance(self.sending, Sending):
             return self.sending.resend_ms
         return self.sending.retry_ms if isinstance(self.sending, Unrouted) else None
 
-    def rest(self) -> None:
+    def be_idle(self) -> None:
         """Notes that nothing waits for it."""
         self.sending, self.silent_ms = Idle(), None
 
@@ -251,8 +257,8 @@ class FarEndpoint:
             now_ms: The present instant.
             after_ms: Half of the time after which they are sent once more, as it doubles each time.
         """
-        self.sent_ms, self.resend_after_ms = None, after_ms
-        if isinstance(self.sending, Sent):
+        self.unacknowledged_since_ms, self.resend_after_ms = None, after_ms
+        if isinstance(self.sending, Sending):
             self.sending.resend_ms = now_ms
         elif isinstance(self.sending, Unrouted):
             self.sending.retry_ms = now_ms
@@ -273,7 +279,7 @@ class Conversation:
             identifier, whose deliveries the transport may still return.
         ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none, or it is over.
         is_lifetime_over: Whether its lifetime has ended both sides.
-        closed_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
+        over_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
         spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
         far: The endpoint in another instance; None: there is none.
         is_view_stale: Whether the views must be written. Not part of the stored state.
@@ -287,13 +293,16 @@ class Conversation:
     begun: int = 0
     ends_ms: int = FOREVER_MS
     is_lifetime_over: bool = False
-    closed_ms: int = FOREVER_MS
+    over_ms: int = FOREVER_MS
     spoken_ms: int = NEVER_MS
     far: FarEndpoint | None = None
     is_view_stale: bool = False
 
     def state(self, side: int) -> State:
-        """Returns the state of an endpoint; ABSENT: there is none in this instance."""
+        """Returns the state of an endpoint; ABSENT: there is none in this instance.
+
+        Of its end ask `has_ended` (DO, CD), `is_closed` (DO, CD, ER), `is_only_telling` (CD, ER); of both `is_over`.
+        """
         endpoint = self.endpoints[side]
         return State.ABSENT if endpoint is None else endpoint.state
 
@@ -339,7 +348,7 @@ class Conversation:
         """Returns the instant of the brokers' clock at which its lifetime is over or a timer is due."""
         return min([self.ends_ms, *(each.timer_ms for each in self.endpoints if each is not None)])
 
-    def references(self) -> int:
+    def waiting_count(self) -> int:
         """Returns the number of messages that are held."""
         held = len(self.directions[INITIATOR].waiting) + len(self.directions[TARGET].waiting)
         return held if self.far is None else held + len(self.far.ahead)
@@ -378,8 +387,8 @@ class Conversation:
     def settle(self, now_ms: int) -> None:
         """Notes since when both sides have been closed."""
         if not self.is_over():
-            self.closed_ms = FOREVER_MS
-        elif self.closed_ms == FOREVER_MS:
-            self.closed_ms = now_ms
+            self.over_ms = FOREVER_MS
+        elif self.over_ms == FOREVER_MS:
+            self.over_ms = now_ms
             self.ends_ms, self.is_lifetime_over = FOREVER_MS, False
             self.is_view_stale = True

@@ -2,7 +2,10 @@
 
 One thing may lead to others, which come before what would have been next: a message is not delivered, so its sender
 gets an Error, so what waits for the sender is dropped, and so on. What is still to do is therefore a list, whose last
-entry is done first; no method waits for what it leads to.
+entry is done first; no method waits for what it leads to. For example:
+
+    fail_both(TARGET, ...)   first does fail(INITIATOR), the sender, with all that follows, and then fail(TARGET)
+    _do_next(drop, tell)     does drop, then all that drop has added, then tell
 """
 
 from collections.abc import Callable
@@ -30,7 +33,7 @@ from streaming.core.routing.routing_table import ROUTERS_SERVICE
 
 # The sentences for people.
 RETURN_AWAITED = "deliveries that failed are still to be reported by the transport"
-CLOSED = "the receiving endpoint has been closed"
+RECEIVER_CLOSED = "the receiving endpoint has been closed"
 FAR_ENDPOINT_GONE = "the far endpoint is gone"
 
 
@@ -62,7 +65,10 @@ class Delivering(Transmitting):
         self._do_what_follows()
 
     def drop_unsent(self, to: int) -> None:
-        """Removes what a program has sent and no longer wants delivered. An Error of the broker still goes."""
+        """Removes what a program has sent and no longer wants delivered.
+
+        An Error of the broker still goes, unless CLEANUP has dropped it, as it does in a conversation with a far side.
+        """
         conversation = self.conversation
         waiting = conversation.directions[to].waiting
         errors = [item for item in waiting if item.kind == Kind.ERROR and item.offset < 0]
@@ -119,7 +125,7 @@ class Delivering(Transmitting):
     def _send(self, to: int, item: Item) -> None:
         context, direction = self.context, self.conversation.directions[to]
         if item.offset >= 0 and self.conversation.is_closed(to):
-            self._not_taken(to, item, ENDPOINT_CLOSED, CLOSED)
+            self._not_taken(to, item, ENDPOINT_CLOSED, RECEIVER_CLOSED)
             return
         far = self.conversation.far_at(to)
         if far is not None and far.is_gone:
@@ -129,29 +135,29 @@ class Delivering(Transmitting):
         item.sequence = direction.next_sequence
         direction.waiting.append(item)
         direction.next_sequence += 1
-        context.held += 1
+        context.waiting_count += 1
         # What has been sent to another instance cannot be refused any more.
-        if far is not None and self._is_refused(to, item, direction):
+        if far is not None and self._refuse_if_too_many(to, item, direction):
             return
         if direction.held is None:
             self._deliver(to, is_limited=False)
         if direction.waiting and self.conversation.far_at(to) is None:
-            self._is_refused(to, item, direction)
+            self._refuse_if_too_many(to, item, direction)
 
-    def _is_refused(self, to: int, item: Item, direction: Direction) -> bool:
-        """Refuses the last message of a direction if it is one too many; its sender has failed then."""
+    def _refuse_if_too_many(self, to: int, item: Item, direction: Direction) -> bool:
+        """Refuses the last message of a direction if it is one too many. Its sender has failed then."""
         settings = self.context.settings
         if item.kind != Kind.MESSAGE:
             return False
         if len(direction.waiting) > settings.max_held_per_direction:
             problem = f"{settings.max_held_per_direction:,} messages of the conversation are held, which is the limit"
-        elif self.context.held > settings.max_held:
+        elif self.context.waiting_count > settings.max_held:
             problem = f"{settings.max_held:,} messages are held in this partition, which is the limit"
         else:
             return False
         direction.waiting.pop()
         direction.next_sequence = item.sequence
-        self.context.held -= 1
+        self.context.waiting_count -= 1
         self.context.refuse(item.offset, None, problem, self.conversation.source_to(to))
         if not direction.waiting:
             self.nothing_is_held(direction)
@@ -188,7 +194,7 @@ class Delivering(Transmitting):
             # An endpoint in ER gets its Error, and nothing else.
             if conversation.has_ended(to) or (item.kind != Kind.ERROR and conversation.is_closed(to)):
                 self._do_next(partial(self._deliver, to, is_limited))
-                self._drop_first(to, ENDPOINT_CLOSED, CLOSED)
+                self._drop_first(to, ENDPOINT_CLOSED, RECEIVER_CLOSED)
                 return
             retry_ms = direction.retry_ms
             if retry_ms is not None and context.now_ms < retry_ms:
@@ -205,7 +211,7 @@ class Delivering(Transmitting):
             self._put_first(to, item, destination)
             waiting.popleft()
             direction.due_sequence += 1
-            context.held -= 1
+            context.waiting_count -= 1
         self.nothing_is_held(direction)
 
     def _destination(self, to: int, item: Item) -> Service | None:
@@ -260,7 +266,7 @@ class Delivering(Transmitting):
         direction = self.conversation.directions[to]
         item = direction.waiting.popleft()
         direction.due_sequence = max(direction.due_sequence, item.sequence + 1)
-        self.context.held -= 1
+        self.context.waiting_count -= 1
         self._not_taken(to, item, number, reason)
 
     def _not_taken(self, to: int, item: Item, number: int | None, reason: str | None) -> None:
@@ -284,7 +290,7 @@ class Delivering(Transmitting):
                 conversation.apply(INITIATOR, Trigger.END_DELIVERED)
             return
         if far is not None:
-            self.context.held -= len(far.ahead)
+            self.context.waiting_count -= len(far.ahead)
             far.ahead.clear()
         if conversation.state(to) is State.ER:
             return

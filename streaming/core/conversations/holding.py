@@ -5,7 +5,7 @@ from streaming.core.conversations.conversation import INITIATOR, TARGET, Convers
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.questions import QUESTION_FAILED
 from streaming.core.routing import conversation as routing
-from streaming.core.routing.conversation import Decision, Outcome
+from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import NUMBERS
@@ -48,14 +48,14 @@ class Holding:
             direction.held = None
             self.conversation.is_view_stale = True
 
-    def hold_undecided(self, to: int, decision: Decision) -> None:
+    def hold_undecided(self, to: int, decision: routing.Decision) -> None:
         """Notes that the messages to a side are held because of the decision about their route."""
         number, far = decision.number, self.conversation.far
         text = NO_PRINCIPAL if number is None else NUMBERS[number]
         if number == ROUTE_ASKED_FOR and self.context.questions.has_failed(self.conversation.services[to]):
             text = ASKED_IN_VAIN
-        if number == LOOP and far is not None and far.returned:
-            text += f": it came back to this instance from {far.returned[-1]}"
+        if number == LOOP and far is not None and far.came_back_from:
+            text += f": it came back to this instance from {far.came_back_from[-1]}"
         self.hold(self.conversation.directions[to], Why.UNDECIDED, text, number)
 
     def may_let_go(self, direction: Direction) -> bool:
@@ -66,7 +66,7 @@ class Holding:
         self.context.let_go -= 1
         return True
 
-    def route(self, to: int, database: str) -> Decision:
+    def route(self, to: int, database: str) -> routing.Decision:
         """Decides where messages to a side go, which a service of this database sends.
 
         The routes of a database are dropped with it. What its services still have to tell another instance goes where
@@ -74,7 +74,7 @@ class Holding:
         """
         conversation, far = self.conversation, self.conversation.far_at(to)
         if far is not None and far.address and database not in self.context.definitions.databases:
-            return Decision(Outcome.REMOTE, address=far.address)
+            return routing.Decision(Outcome.REMOTE, address=far.address)
         named = routing.RoutedMessage(
             conversation.conversation_id,
             conversation.services[to],
@@ -83,7 +83,7 @@ class Holding:
             database,
         )
         was_held = conversation.directions[to].held is not None
-        return self.context.decide(named, was_held=was_held, returned=() if far is None else far.returned)
+        return self.context.decide(named, was_held=was_held, returned=() if far is None else far.came_back_from)
 
     def named_broker_instance(self, to: int) -> str | None:
         """Returns the broker instance that messages to a side name."""

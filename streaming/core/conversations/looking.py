@@ -77,7 +77,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
         if is_lasting:
             looking.fail_both(to, number or 0, reason)
         elif direction.waiting:
-            looking.rest(direction, numbered, number, reason)
+            looking.pause(direction, numbered, number, reason)
         looking.deliver(to)
     looking.settle()
 
@@ -166,11 +166,11 @@ def look(context: Context, conversation: Conversation) -> bool:
         looking.drop_stale(far)
     looking.settle()
     far = conversation.far
-    if far is not None and far.repeats_below > 0 and conversation.closed_ms < context.now_ms:
+    if far is not None and far.repeats_below > 0 and conversation.over_ms < context.now_ms:
         # A message of the far side that comes again later would begin the conversation anew. So time in which its
         # instance cannot be reached does not count for the week after which it is not expected to repeat any more.
         away_ms = context.away.get(far.address, 0)
-        conversation.closed_ms = max(conversation.closed_ms, min(away_ms, context.now_ms))
+        conversation.over_ms = max(conversation.over_ms, min(away_ms, context.now_ms))
     return not _is_forgotten(context, conversation)
 
 
@@ -182,7 +182,7 @@ def _is_forgotten(context: Context, conversation: Conversation) -> bool:
     if context.broker_ms - context.read_ms <= _LATE_MS:
         return True
     # A repeat may be among the records that are still unread.
-    conversation.closed_ms += context.now_ms - until_ms + _LOOK_AGAIN_MS
+    conversation.over_ms += context.now_ms - until_ms + _LOOK_AGAIN_MS
     return False
 
 
@@ -192,13 +192,13 @@ def _remembered_until_ms(conversation: Conversation, settings: ConversationSetti
     A far side that does not know that its messages have arrived repeats them, which must not begin a conversation.
     """
     may_repeat = conversation.far is not None and conversation.far.repeats_below > 0
-    return conversation.closed_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
+    return conversation.over_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
 
 
 class _Looking(Receiving):
     """A conversation in a batch: what is due, and what the transport reports."""
 
-    def rest(self, direction: Direction, refused: list[tuple[int, Deliver]], number: int | None, reason: str) -> None:
+    def pause(self, direction: Direction, refused: list[tuple[int, Deliver]], number: int | None, reason: str) -> None:
         """Notes that deliveries have failed, and are tried again later.
 
         They have been held since then; those of an attempt that was not the first, since before it.
@@ -221,7 +221,7 @@ class _Looking(Receiving):
             elif each.kind == Kind.MESSAGE:
                 reason = "the conversation ended before it could be delivered"
                 self.context.refuse(offset, ENDPOINT_CLOSED, reason, each.source)
-        self.context.held += len(items) - len(direction.waiting)
+        self.context.waiting_count += len(items) - len(direction.waiting)
         direction.waiting = deque(sorted(items.values(), key=_sequence))
 
     def set_timer_again(self, side: int) -> None:
@@ -297,7 +297,7 @@ def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
         for each in conversation.directions
         if each.waiting and each.held is not None
     ]
-    if conversation.closed_ms != FOREVER_MS:
+    if conversation.over_ms != FOREVER_MS:
         instants.append(_remembered_until_ms(conversation, settings))
     far = conversation.far
     if far is not None:

@@ -17,7 +17,7 @@ from streaming.core.conversations.decisions import (
     Drop,
     Forward,
 )
-from streaming.core.conversations.delivering import CLOSED, FAR_ENDPOINT_GONE
+from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE, RECEIVER_CLOSED
 from streaming.core.conversations.endpoint_states import State, Trigger
 from streaming.core.conversations.holding import new_endpoint
 from streaming.core.conversations.kinds import Kind, Source
@@ -187,7 +187,7 @@ class Receiving(Step):
         if kind == Kind.ACK:
             return
         # What the far side still repeats must be recognised.
-        conversation.closed_ms = max(conversation.closed_ms, context.now_ms)
+        conversation.over_ms = max(conversation.over_ms, context.now_ms)
         far.owes_acknowledgement = True
         number = RESET if sequence is None else sequence
         far.repeats_below = max(far.repeats_below, number + 1)
@@ -210,7 +210,7 @@ class Receiving(Step):
             _drop(context, envelope, offset, OUT_OF_ORDER)
         else:
             far.ahead[sequence] = Ahead(kind, offset, context.now_ms)
-            context.held += 1
+            context.waiting_count += 1
             conversation.note_statement(context.now_ms)
             self.accept_what_can_be(far)
 
@@ -223,7 +223,7 @@ class Receiving(Step):
             if not is_refused and not self._is_deliverable(TARGET - far.side):
                 return
             del far.ahead[sequence]
-            self.context.held -= 1
+            self.context.waiting_count -= 1
             far.owes_acknowledgement = True
             if is_refused:
                 self._refuse(far, sequence, message.kind, message.offset)
@@ -236,7 +236,7 @@ class Receiving(Step):
         before_ms = self.context.now_ms - self.context.settings.stale_ms
         for sequence in [each for each, message in far.ahead.items() if message.received_ms <= before_ms]:
             message = far.ahead.pop(sequence)
-            self.context.held -= 1
+            self.context.waiting_count -= 1
             self.context.decisions.append(Drop(message.offset, self.conversation.conversation_id, OUT_OF_ORDER))
 
     def _take_what_it_knows(self, far: FarEndpoint, envelope: Envelope) -> None:
@@ -246,7 +246,7 @@ class Receiving(Step):
         if 0 < far.repeats_below <= (envelope.first_unacknowledged or 0):
             far.repeats_below = 0
             # What it has repeated before may still be on its way.
-            conversation.closed_ms = max(conversation.closed_ms, now_ms)
+            conversation.over_ms = max(conversation.over_ms, now_ms)
         if far.silent_ms is not None:
             far.silent_ms = now_ms
         if far.side == INITIATOR or (far.broker_instance is None and (received or envelope.type != "ACK")):
@@ -283,11 +283,12 @@ class Receiving(Step):
         return self.conversation.is_closed(own) or (has_far_ended and kind != Kind.ERROR)
 
     def _has_room(self, far: FarEndpoint, sequence: int) -> bool:
-        """Returns whether a message may wait. Messages of other instances get half of the room."""
+        """Returns whether a message may wait. Those of other instances get the room up to half of the limit."""
         context, settings = self.context, self.context.settings
         if sequence == far.received_below and not self.conversation.directions[TARGET - far.side].waiting:
             return True
-        return sequence < far.received_below + settings.max_unacknowledged and context.held < settings.max_held // 2
+        is_near = sequence < far.received_below + settings.max_unacknowledged
+        return is_near and context.waiting_count < settings.max_held // 2
 
     def _is_deliverable(self, own: int) -> bool:
         """Returns whether a message to the own endpoint can be delivered now."""
@@ -310,7 +311,7 @@ class Receiving(Step):
         own = TARGET - far.side
         far.received_below = sequence + 1
         if kind == Kind.MESSAGE:
-            self.context.refuse(offset, ENDPOINT_CLOSED, CLOSED, Source.INCOMING)
+            self.context.refuse(offset, ENDPOINT_CLOSED, RECEIVER_CLOSED, Source.INCOMING)
         if kind == Kind.ERROR:
             self.conversation.apply(own, Trigger.FAR_FAILED)
         elif kind == Kind.MESSAGE and self.conversation.state(own) is State.CD and not self.is_end_told(far):

@@ -20,7 +20,7 @@ from streaming.core.conversations.conversation import (
     Idle,
     Item,
     Returned,
-    Sent,
+    Sending,
     Unrouted,
     Why,
 )
@@ -54,7 +54,7 @@ def take(conversation: Conversation) -> Snapshot:
         conversation.begun,
         # NEVER_MS: its lifetime has ended both sides.
         NEVER_MS if conversation.is_lifetime_over else conversation.ends_ms,
-        conversation.closed_ms,
+        conversation.over_ms,
         conversation.spoken_ms,
         *[_take_endpoint(endpoint) for endpoint in conversation.endpoints],
         *[_take_direction(direction) for direction in conversation.directions],
@@ -64,7 +64,7 @@ def take(conversation: Conversation) -> Snapshot:
 
 def restore(snapshot: Snapshot) -> Conversation:
     """Returns the conversation of a snapshot of this FORMAT_VERSION."""
-    conversation_id, service, to_service, instance, begun, ends_ms, closed_ms, *parts = snapshot
+    conversation_id, service, to_service, instance, begun, ends_ms, over_ms, *parts = snapshot
     # Snapshots of the first routers have no instant of the last statement, and no far endpoint.
     spoken_ms = parts.pop(0) if len(parts) > _PARTS else NEVER_MS
     directions = [_restore_direction(part) for part in parts[2:_PARTS]]
@@ -78,7 +78,7 @@ def restore(snapshot: Snapshot) -> Conversation:
         begun,
         FOREVER_MS if is_lifetime_over else ends_ms,
         is_lifetime_over,
-        closed_ms,
+        over_ms,
         spoken_ms,
         _restore_far(parts[_PARTS], directions) if len(parts) > _PARTS else None,
     )
@@ -114,17 +114,17 @@ def _take_far(far: FarEndpoint) -> Snapshot:
         far.side,
         far.broker_instance,
         far.address,
-        far.sending.next_sequence if isinstance(far.sending, Sent) else 0,
+        far.sending.next_to_send if isinstance(far.sending, Sending) else 0,
         far.sent_below,
         far.resend_ms,
         far.resend_after_ms,
         far.has_told_end,
         ahead,
-        far.sent_ms,
+        far.unacknowledged_since_ms,
         far.window,
         far.silent_ms,
         far.repeats_below,
-        far.returned,
+        far.came_back_from,
         far.received_below,
     ]
 
@@ -135,13 +135,13 @@ def _restore_far(taken: Snapshot, directions: list[Direction]) -> FarEndpoint:
     # forgotten whatever their far side knew, nothing was noted of messages that come back, and an Error of the router
     # counted as received.
     later = [None, None, None, 0, [], directions[TARGET - side].next_sequence]
-    has_told_end, ahead, sent_ms, window, silent_ms, repeats_below, returned, received_below = (
+    has_told_end, ahead, unacknowledged_since_ms, window, silent_ms, repeats_below, returned, received_below = (
         rest + later[len(rest) - 2 :]
     )
     resend_ms = _or_none(resend_ms)
-    sending: Idle | Unrouted | Sent = Idle()
+    sending: Idle | Unrouted | Sending = Idle()
     if directions[side].waiting:
-        sending = Sent(next_sequence, resend_ms) if address else Unrouted(resend_ms)
+        sending = Sending(next_sequence, resend_ms) if address else Unrouted(resend_ms)
     return FarEndpoint(
         side,
         broker_instance,
@@ -149,7 +149,7 @@ def _restore_far(taken: Snapshot, directions: list[Direction]) -> FarEndpoint:
         [*returned],
         sending,
         sent_below,
-        _or_none(sent_ms),
+        _or_none(unacknowledged_since_ms),
         resend_after_ms,
         window or None,
         _or_none(silent_ms),

@@ -8,12 +8,12 @@ that is then acknowledged lets two more go, which may be repeats: the slow start
 instance that was away for long is sent as fast as it is taken in, without a flood.
 """
 
-from streaming.core.conversations.conversation import RESET, TARGET, FarEndpoint, Item, Sent, Unrouted, Why
+from streaming.core.conversations.conversation import RESET, TARGET, FarEndpoint, Item, Sending, Unrouted, Why
 from streaming.core.conversations.decisions import LIFETIME_OVER, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
 from streaming.core.conversations.holding import Holding
 from streaming.core.conversations.kinds import Kind
-from streaming.core.routing.conversation import Decision, Outcome
+from streaming.core.routing import conversation as routing
 from streaming.core.routing.resolving import LOOP
 from streaming.core.times import instant_or_none
 
@@ -36,58 +36,65 @@ class Transmitting(Holding):
         conversation = self.conversation
         direction, sender = conversation.directions[far.side], conversation.endpoints[TARGET - far.side]
         if not direction.waiting or sender is None:
-            far.rest()
+            far.be_idle()
             self.nothing_is_held(direction)
             return False
         now_ms = self.context.now_ms
         far.silent_ms = now_ms if far.silent_ms is None else far.silent_ms
-        if far.returned and not far.address and far.resend_ms is not None and now_ms >= far.resend_ms:
-            far.returned, far.window = [], 1  # one message tries whether they still come back
+        if far.came_back_from and not far.address and far.resend_ms is not None and now_ms >= far.resend_ms:
+            far.came_back_from, far.window = [], 1  # one message tries whether they still come back
         decision = self.route(far.side, sender.database)
-        if decision.outcome is Outcome.LOCAL:
+        if decision.outcome is routing.Outcome.LOCAL:
             return True
-        if decision.outcome is not Outcome.REMOTE:
+        if decision.outcome is not routing.Outcome.REMOTE:
             far.sending = self._unrouted(far, decision)
             far.address = ""
             self.hold_undecided(far.side, decision)
             return False
         if conversation.is_lifetime_over and self._would_repeat(far, decision):
             self.reset(far, -LIFETIME_OVER, LIFETIME_EXCEEDED)
-        self._send_what_may_go(far, self._sent(far, decision, direction.waiting[0].sequence), decision, is_limited)
+        sending = self._begin_sending(far, decision, direction.waiting[0].sequence)
+        self._send_what_may_go(far, sending, decision, is_limited)
         return False
 
-    def _sent(self, far: FarEndpoint, decision: Decision, first: int) -> Sent:
-        """Returns the state of messages that can go: the first of them are to be sent again, or not."""
-        context, now_ms = self.context, self.context.now_ms
-        after_ms = context.resend_after_ms()
+    def _begin_sending(self, far: FarEndpoint, decision: routing.Decision, first: int) -> Sending:
+        """Begins to send messages that can go, or begins anew with the first one. Returns the state.
+
+        new address              begins anew, with the first wait
+        first sending            `_send_what_may_go` then sets the time at which the first message is repeated
+        slower acknowledgements  moves that time: they have become slower since it was set
+        overdue                  begins anew with one message, and doubles the wait
+        """
+        after_ms, now_ms, since_ms = self.context.resend_after_ms(), self.context.now_ms, far.unacknowledged_since_ms
         if decision.address != far.address:
             self.conversation.is_view_stale = True  # the views show where messages have gone
             far.address, far.resend_after_ms = decision.address or "", after_ms
-            far.sending = Sent(first)
-        sending = far.sending = far.sending if isinstance(far.sending, Sent) else Sent(first)
+            far.sending = Sending(first)
+        sending = far.sending = far.sending if isinstance(far.sending, Sending) else Sending(first)
         far.resend_after_ms = far.resend_after_ms or after_ms
         if sending.resend_ms is None:
-            far.sent_ms = now_ms
-        elif far.sent_ms is not None and sending.resend_ms <= now_ms < far.sent_ms + after_ms:
-            sending.resend_ms = far.sent_ms + after_ms  # acknowledgements have become slower meanwhile
+            far.unacknowledged_since_ms = now_ms
+        elif since_ms is not None and sending.resend_ms <= now_ms < since_ms + after_ms:
+            sending.resend_ms = since_ms + after_ms
         elif now_ms >= sending.resend_ms:
-            context.doubt_principal(decision)
-            far.resend_after_ms = min(2 * far.resend_after_ms, context.settings.max_resend_ms)
-            sending = far.sending = Sent(first)
+            self.context.doubt_principal(decision)
+            far.resend_after_ms = min(2 * far.resend_after_ms, self.context.settings.max_resend_ms)
+            sending = far.sending = Sending(first)
             far.window = 1
             if far.resend_after_ms > _LATE * after_ms:
-                far.sent_ms = None  # more likely lost than late: the acknowledgement tells how long nobody was there
+                # More likely lost than late: the acknowledgement tells how long the far side was away.
+                far.unacknowledged_since_ms = None
         return sending
 
-    def _unrouted(self, far: FarEndpoint, decision: Decision) -> Unrouted:
+    def _unrouted(self, far: FarEndpoint, decision: routing.Decision) -> Unrouted:
         """Returns the state of messages that cannot go. Those that have come back are tried again from time to time."""
-        if decision.number != LOOP or not far.returned:
+        if decision.number != LOOP or not far.came_back_from:
             return Unrouted()
         if isinstance(far.sending, Unrouted) and far.sending.retry_ms is not None:
             return far.sending
         return Unrouted(self.context.now_ms + self.context.settings.max_resend_ms)
 
-    def _would_repeat(self, far: FarEndpoint, decision: Decision) -> bool:
+    def _would_repeat(self, far: FarEndpoint, decision: routing.Decision) -> bool:
         """Returns whether a message would be sent again now. The far side may never have heard of it."""
         is_due = far.resend_ms is not None and far.resend_ms <= self.context.now_ms
         waiting = self.conversation.directions[far.side].waiting
@@ -95,18 +102,20 @@ class Transmitting(Holding):
             item.kind == Kind.MESSAGE and item.sequence < far.sent_below for item in waiting
         )
 
-    def _send_what_may_go(self, far: FarEndpoint, sending: Sent, decision: Decision, is_limited: bool) -> None:
+    def _send_what_may_go(
+        self, far: FarEndpoint, sending: Sending, decision: routing.Decision, is_limited: bool
+    ) -> None:
         context, direction = self.context, self.conversation.directions[far.side]
         waiting = direction.waiting
         first, window = waiting[0].sequence, far.window or context.settings.max_unacknowledged
         end = min(len(waiting), window)
-        for index in range(sending.next_sequence - first, end):
+        for index in range(sending.next_to_send - first, end):
             if is_limited and not self.may_let_go(direction):
                 return
             context.decisions.append(self._message(far, decision, waiting[index]))
             far.owes_acknowledgement = False
-            sending.next_sequence = waiting[index].sequence + 1
-            far.sent_below = max(far.sent_below, sending.next_sequence)
+            sending.next_to_send = waiting[index].sequence + 1
+            far.sent_below = max(far.sent_below, sending.next_to_send)
         if sending.resend_ms is None:
             sending.resend_ms = context.now_ms + far.resend_after_ms
         if len(waiting) <= end:
@@ -116,7 +125,7 @@ class Transmitting(Holding):
         else:
             self.hold(direction, Why.SENT_AGAIN, SENT_AGAIN)
 
-    def _message(self, far: FarEndpoint, decision: Decision, item: Item) -> Transmit:
+    def _message(self, far: FarEndpoint, decision: routing.Decision, item: Item) -> Transmit:
         conversation, own = self.conversation, TARGET - far.side
         sender = conversation.endpoints[own]
         ends_ms = instant_or_none(conversation.ends_ms)
@@ -151,12 +160,12 @@ class Transmitting(Holding):
         endpoint = self.conversation.endpoints[TARGET - far.side]
         assert endpoint is not None  # noqa: S101 - told to the type checker
         decision, waiting = self.route(far.side, endpoint.database), self.conversation.directions[far.side].waiting
-        if decision.outcome is Outcome.REMOTE:
+        if decision.outcome is routing.Outcome.REMOTE:
             if not waiting:
                 far.address = decision.address or ""
             self.context.decisions.append(self._message(far, decision, Item(RESET, Kind.ACK, -1)))
         elif decision.number == LOOP and not waiting:
-            far.returned = []  # the next acknowledgement tries whether they still come back
+            far.came_back_from = []  # the next acknowledgement tries whether they still come back
 
     def take_return(self, far: FarEndpoint, sequence: int | None) -> bool:
         """Notes that a message to the far side has come back to this instance. Returns whether it is to go elsewhere.
@@ -169,9 +178,9 @@ class Transmitting(Holding):
         """
         waiting = self.conversation.directions[far.side].waiting
         first = waiting[0].sequence if waiting else None
-        if not far.address or first != sequence or far.address in far.returned:
+        if not far.address or first != sequence or far.address in far.came_back_from:
             return False
-        far.returned.append(far.address)
+        far.came_back_from.append(far.address)
         return True
 
     def take_acknowledgement(self, far: FarEndpoint, received: int) -> bool:
@@ -187,7 +196,7 @@ class Transmitting(Holding):
             return False
         while direction.waiting and direction.waiting[0].sequence < received:
             item = direction.waiting.popleft()
-            context.held -= 1
+            context.waiting_count -= 1
             if far.window is not None:
                 far.window += 1
             if item.kind != Kind.MESSAGE:
@@ -197,15 +206,15 @@ class Transmitting(Holding):
         if far.window is not None and far.window >= context.settings.max_unacknowledged:
             far.window = None
         direction.due_sequence = received
-        if far.sent_ms is not None:
-            context.note_round_trip(far.sent_ms)
-        far.sent_ms, far.resend_after_ms = context.now_ms, context.resend_after_ms()
+        if far.unacknowledged_since_ms is not None:
+            context.note_round_trip(far.unacknowledged_since_ms)
+        far.unacknowledged_since_ms, far.resend_after_ms = context.now_ms, context.resend_after_ms()
         if not direction.waiting:
-            far.rest()
+            far.be_idle()
             return True
         far.silent_ms, resend_ms = context.now_ms, context.now_ms + far.resend_after_ms
-        if isinstance(far.sending, Sent):
-            far.sending = Sent(max(far.sending.next_sequence, received), resend_ms)
+        if isinstance(far.sending, Sending):
+            far.sending = Sending(max(far.sending.next_to_send, received), resend_ms)
         else:
             far.sending = Unrouted(resend_ms)
         return True
@@ -220,7 +229,7 @@ class Transmitting(Holding):
         dropped = []
         while waiting and not (is_sent_kept and waiting[-1].sequence < far.sent_below):
             dropped.append(waiting.pop())
-        self.context.held -= len(dropped)
+        self.context.waiting_count -= len(dropped)
         for item in reversed(dropped):
             if reason is not None and item.kind == Kind.MESSAGE:
                 self.context.refuse(item.offset, None, reason)
@@ -228,11 +237,11 @@ class Transmitting(Holding):
             direction.next_sequence = max(dropped[-1].sequence, far.sent_below)
         if not waiting:
             direction.due_sequence = direction.next_sequence
-            far.rest()
+            far.be_idle()
             self.nothing_is_held(direction)
             return
-        if isinstance(far.sending, Sent):
-            far.sending.next_sequence = min(far.sending.next_sequence, direction.next_sequence)
+        if isinstance(far.sending, Sending):
+            far.sending.next_to_send = min(far.sending.next_to_send, direction.next_sequence)
         is_below_limit = len(waiting) <= (far.window or self.context.settings.max_unacknowledged)
         if is_below_limit and direction.held is not None and direction.held.why in {Why.ON_THEIR_WAY, Why.SENT_AGAIN}:
             self.nothing_is_held(direction)
@@ -252,7 +261,7 @@ class Transmitting(Holding):
         self.drop_to_far(far, text, is_sent_kept=False)
         direction = self.conversation.directions[far.side]
         direction.waiting.append(Item(RESET, Kind.ERROR, -1, code, text))
-        self.context.held += 1
+        self.context.waiting_count += 1
         direction.next_sequence, far.sent_below = RESET + 1, RESET + 1
         direction.due_sequence = RESET
         far.address = ""

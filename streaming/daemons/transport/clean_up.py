@@ -41,7 +41,7 @@ class CleanUps:
             clean_up: The decision.
         """
         topics, number = self._topics, partition.number
-        held = partition.carrying.position.held
+        held = partition.carrying.position.keep_from
         limit = clean_up.messages if held is None else min(clean_up.messages, held)
         self._delete(topics.service_messages, number, limit)
         self._delete(topics.service_incoming, number, clean_up.incoming)

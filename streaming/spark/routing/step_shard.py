@@ -1,4 +1,7 @@
-"""Takes a shard of the router through one batch: definitions, reports, what is due, then messages, each by offset."""
+"""Takes a shard of the router through one batch.
+
+First come definitions and reports, then messages from other instances, what is due, and statements of programs.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -272,7 +275,7 @@ class _ShardStep:
             if self.said[source]:
                 state.ends[end] = self.said[source][-1].offset + 1
         context.close()
-        state.held, state.round_trip_ms = context.held, context.round_trip_ms
+        state.held, state.round_trip_ms = context.waiting_count, context.round_trip_ms
         for conversation, before in views_of(self.store):
             result.rows += conversation_rows(conversation, before, self.topics, self.partition, state.clock)
         state.conversations, (wake_ms, due_ms), lowest = self.store.pack(self.settings.conversations, context.now_ms)

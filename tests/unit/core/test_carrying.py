@@ -24,7 +24,7 @@ ONE = ("c-1", True)
 
 def held_from(carrying: Carrying) -> int | None:
     """Returns the lowest offset that no CLEAN_UP may delete."""
-    return carrying.position.held
+    return carrying.position.keep_from
 
 
 def deliver(sequence: int | None, conversation_id: str = "c-1", **fields: Any) -> Deliver:

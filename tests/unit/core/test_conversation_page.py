@@ -102,11 +102,11 @@ def test_one_acknowledgement_is_enough_for_all_that_were_received() -> None:
     scene.cut((SOUTH, NORTH))
     for _ in range(3):
         scene.say()
-    assert scene.north.shard.conversation(C).references() == 3
+    assert scene.north.shard.conversation(C).waiting_count() == 3
     # The acknowledgements of three messages are lost. One message of the other side acknowledges them all.
     scene.cut()
     scene.say(by_target=True)
-    assert scene.north.shard.conversation(C).references() == 0
+    assert scene.north.shard.conversation(C).waiting_count() == 0
     assert got(scene.south) == ["0", "1", "2", "3"]
 
 
@@ -117,7 +117,7 @@ def test_a_changed_route_leads_older_conversations_astray_unless_a_route_names_t
     scene.say()
     assert (got(scene.south), got(scene.west)) == (["0"], [])
     assert scene.west.drops == {9795: 1}
-    assert scene.north.shard.conversation(C).references() == 1, "it is kept, and sent again"
+    assert scene.north.shard.conversation(C).waiting_count() == 1, "it is kept, and sent again"
     old = CreateRoute("N", "old Stock", SOUTH, service_name=STOCK, broker_instance=IN_SOUTH)
     scene.define(scene.north, old)
     scene.go_on(4_000)

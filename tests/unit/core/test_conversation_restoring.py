@@ -143,4 +143,4 @@ def test_a_side_in_error_is_told_again_because_its_error_may_not_have_arrived() 
     conversation.directions[1].due_sequence = 1  # message 1 is to be returned, too
     end_suspect(context, conversation, Suspect("c", ("Orders", "Stock"), ("A", "B"), ("c", "c")), 2)
     assert [short(each) for each in context.decisions] == [f"target ERROR {2 << GENERATION_BITS} r2: 0"]
-    assert (scene.states, conversation.references(), context.held) == ("CD ER", 0, 0)
+    assert (scene.states, conversation.waiting_count(), context.waiting_count) == ("CD ER", 0, 0)

@@ -279,10 +279,10 @@ def test_an_end_that_is_returned_to_a_side_that_has_ended_since_is_dropped() -> 
     scene = open_scene()
     scene.batch(envelope(), envelope(kind="END"))
     scene.say("END", TARGET)
-    closed_ms = scene.conversation.closed_ms
+    over_ms = scene.conversation.over_ms
     assert scene.fail("target 1 @2", "target END 2 @3") == ["dead @2 11212"]
     assert scene.states == "CD CD"
-    assert (scene.conversation.closed_ms, scene.shard.held) == (closed_ms, 0)
+    assert (scene.conversation.over_ms, scene.shard.held) == (over_ms, 0)
 
 
 def test_what_cleanup_gave_up_is_not_delivered_when_it_is_returned() -> None:

@@ -17,7 +17,7 @@ from streaming.core.conversations.conversation import (
     Held,
     Item,
     Returned,
-    Sent,
+    Sending,
     Unrouted,
     Why,
 )
@@ -73,7 +73,7 @@ WHOLE = Conversation(
         "far instance",
         "tcp://far:1",
         ["tcp://a:1"],
-        Sent(3, 5_000),
+        Sending(3, 5_000),
         4,
         4_500,
         6_000,
@@ -100,7 +100,7 @@ def again(conversation: Conversation) -> Conversation:
     [
         WHOLE,
         replace(WHOLE, endpoints=[WHOLE.endpoints[0], None]),
-        replace(WHOLE, to_broker_instance=None, ends_ms=FOREVER_MS, closed_ms=FOREVER_MS),
+        replace(WHOLE, to_broker_instance=None, ends_ms=FOREVER_MS, over_ms=FOREVER_MS),
         replace(WHOLE, ends_ms=FOREVER_MS, is_lifetime_over=True),
         replace(LOCAL, directions=[EMPTY, EMPTY]),
         LOCAL,
@@ -145,11 +145,11 @@ def test_of_an_older_link_it_is_not_known_what_was_not_stored_then() -> None:
     expected = WHOLE.far
     changes: list[dict[str, Any]] = [
         {"received_below": 5},  # the next number of the own endpoint
-        {"returned": []},
+        {"came_back_from": []},
         {"repeats_below": 0},
         {"silent_ms": None},
         {"window": None},
-        {"sent_ms": None},
+        {"unacknowledged_since_ms": None},
     ]
     for older in changes:
         taken[-1].pop()
@@ -188,7 +188,7 @@ def test_older_routers_have_stored_instants_that_there_are_none_of() -> None:
         taken[-1][index] = never
     far = snapshot.restore(taken).far
     assert WHOLE.far is not None
-    assert far == replace(WHOLE.far, sending=Sent(3), sent_ms=None, silent_ms=None)
+    assert far == replace(WHOLE.far, sending=Sending(3), unacknowledged_since_ms=None, silent_ms=None)
     taken[5] = NEVER_MS
     assert (snapshot.restore(taken).is_lifetime_over, snapshot.restore(taken).ends_ms) == (True, FOREVER_MS)
 

@@ -43,8 +43,8 @@ def test_messages_and_answers_arrive_and_are_acknowledged(scene: Scene) -> None:
     scene.say(by_target=True)
     assert (got(scene.south), got(scene.north)) == (["0", "1"], ["0"])
     north, south = scene.north.shard.conversation(C), scene.south.shard.conversation(C)
-    assert not north.references()
-    assert not south.references()
+    assert not north.waiting_count()
+    assert not south.waiting_count()
     assert north.to_broker_instance == IN_SOUTH
     sent = scene.network.counts["sent"]
     scene.go_on(100_000)
@@ -76,8 +76,8 @@ def test_a_cleanup_tells_nobody_and_the_far_side_learns_it_when_it_speaks(scene:
     assert scene.states() == ("CD", "CO")
     scene.say(by_target=True)
     assert (got(scene.south), scene.states()) == (["0", "ERROR"], ("CD", "ER"))
-    assert scene.south.shard.conversation(C).references() == 0
-    assert scene.north.shard.conversation(C).references() == 0
+    assert scene.south.shard.conversation(C).waiting_count() == 0
+    assert scene.north.shard.conversation(C).waiting_count() == 0
 
 
 def test_what_is_not_acknowledged_is_sent_again_after_4_s_doubling_to_64(scene: Scene) -> None:
@@ -97,11 +97,11 @@ def test_what_is_not_acknowledged_is_sent_again_after_4_s_doubling_to_64(scene: 
 def test_a_lost_acknowledgement_is_repeated_and_nothing_comes_twice(scene: Scene) -> None:
     scene.cut((SOUTH, NORTH))
     scene.say(begin=True)
-    assert scene.north.shard.conversation(C).references() == 1
+    assert scene.north.shard.conversation(C).waiting_count() == 1
     scene.cut()
     scene.go_on(4_000)
     assert (got(scene.south), scene.south.drops) == (["0"], {11218: 1})
-    assert scene.north.shard.conversation(C).references() == 0
+    assert scene.north.shard.conversation(C).waiting_count() == 0
 
 
 def test_at_most_so_many_are_on_their_way() -> None:
@@ -127,7 +127,7 @@ def test_a_message_ahead_of_sequence_waits_for_10_s(scene: Scene) -> None:
     assert len(scene.south.shard.conversation(C).far.ahead) == 1  # type: ignore[union-attr]
     scene.cut((NORTH, SOUTH))
     scene.go_on(10_000)
-    assert not scene.south.shard.conversation(C).references()
+    assert not scene.south.shard.conversation(C).waiting_count()
     assert scene.south.drops[11217] == 1
     scene.cut()
     scene.go_on(64_000)
@@ -146,7 +146,7 @@ def test_a_second_target_that_acknowledges_is_told_8495(scene: Scene) -> None:
     assert got(scene.south) == ["0", "ERROR"]
     assert (state(scene.south, 1), state(scene.west, 1), state(scene.north, 0)) == ("ER", "CO", "CO")
     assert scene.north.drops[8495] >= 1
-    assert not scene.south.shard.conversation(C).references()
+    assert not scene.south.shard.conversation(C).waiting_count()
     scene.say()
     assert got(scene.west) == ["0", "1"]
 
@@ -196,7 +196,7 @@ def test_a_third_instance_sends_a_message_on(scene: Scene) -> None:
     scene.define(scene.west, DropService("S", STOCK), to(STOCK, SOUTH))
     scene.say(begin=True)
     assert (got(scene.south), scene.network.counts["forwarded"]) == (["0"], 1)
-    assert not scene.north.shard.conversation(C).references()
+    assert not scene.north.shard.conversation(C).waiting_count()
 
 
 def test_without_forwarding_it_is_dropped(scene: Scene) -> None:
@@ -277,7 +277,7 @@ def test_an_instance_that_was_away_does_not_make_others_wait_longer(scene: Scene
     scene.cut()
     scene.go_on(64_000)
     scene.go_on()
-    assert not scene.north.shard.conversation(C).references()
+    assert not scene.north.shard.conversation(C).waiting_count()
     assert scene.north.shard.round_trip_ms == 0
 
 

@@ -32,7 +32,7 @@ def end(site: Site, conversation: Conversation | None, suspect: Suspect) -> list
     context = Context(shard.definitions, shard.instance, shard.settings, now_ms, batch_ms, shard.held, known, 0)
     ended = end_suspect(context, conversation, suspect, 2)
     assert ended is not None
-    shard.conversations[C], shard.held = snapshot.take(ended), context.held
+    shard.conversations[C], shard.held = snapshot.take(ended), context.waiting_count
     shard.wakes[C] = wake_ms(ended, shard.settings)
     return context.decisions
 
@@ -128,7 +128,7 @@ def test_an_error_to_a_conversation_that_is_forgotten_is_answered(scene: Scene) 
     del shard.conversations[C], shard.wakes[C]
     scene.say("ERROR")
     scene.go_on()
-    assert not scene.north.shard.conversation(C).references(), "it is repeated for ever"
+    assert not scene.north.shard.conversation(C).waiting_count(), "it is repeated for ever"
 
 
 def test_an_error_that_ends_at_once_is_acknowledged_where_its_conversation_is_not_known(scene: Scene) -> None:
@@ -138,7 +138,7 @@ def test_an_error_that_ends_at_once_is_acknowledged_where_its_conversation_is_no
     del scene.south.shard.conversations[C], scene.south.shard.wakes[C]
     scene.go_on(4_000)
     scene.go_on()
-    assert not scene.north.shard.conversation(C).references(), "it is repeated for ever"
+    assert not scene.north.shard.conversation(C).waiting_count(), "it is repeated for ever"
     assert got(scene.south) == ["0"]
 
 
@@ -162,8 +162,8 @@ def test_a_conversation_of_a_restored_router_ends_on_both_sides(scene: Scene, is
     assert (own.kind, (own.sequence or 0) >> GENERATION_BITS) == (Kind.ERROR, 2)
     scene.go_on(4_000)
     assert scene.states() == ("ER", "ER")
-    assert not scene.north.shard.conversation(C).references()
-    assert not scene.south.shard.conversation(C).references()
+    assert not scene.north.shard.conversation(C).waiting_count()
+    assert not scene.south.shard.conversation(C).waiting_count()
 
 
 def test_what_was_delivered_before_a_router_lost_its_state_does_not_come_again(scene: Scene) -> None:

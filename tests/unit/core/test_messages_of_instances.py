@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from streaming.core.conversations.context import Context
-from streaming.core.conversations.conversation import FarEndpoint, Sent
+from streaming.core.conversations.conversation import FarEndpoint, Sending
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
@@ -72,7 +72,7 @@ def test_what_can_never_be_sent_ends_both_sides_and_what_follows_is_a_dead_lette
     assert scene.states() == ("ER", "ER")
     assert (got(scene.south), got(scene.north)) == (["0", "ERROR"], ["ERROR 0"])
     assert [*scene.north.dead_letters.values()] == ["it is too large there"] * 2
-    assert not scene.north.shard.conversation(C).references()
+    assert not scene.north.shard.conversation(C).waiting_count()
 
 
 def test_a_shard_looks_first_at_what_has_been_due_longest() -> None:
@@ -143,7 +143,7 @@ def test_what_is_ahead_waits_once_and_only_if_there_is_room() -> None:
     receive(scene.south, from_north("MESSAGE", 2), from_north("MESSAGE", 2), from_north("MESSAGE", 5))
     assert scene.south.drops == {11218: 1, 11217: 1}
     conversation = scene.south.shard.conversation(C)
-    assert (conversation.references(), conversation.lowest_offset(Source.INCOMING)) == (1, 1)
+    assert (conversation.waiting_count(), conversation.lowest_offset(Source.INCOMING)) == (1, 1)
 
 
 def test_what_waits_of_other_instances_gets_half_of_the_room() -> None:
@@ -165,7 +165,7 @@ def test_a_service_that_is_about_to_end_takes_nothing() -> None:
     scene.south.commands.append(DropService("S", STOCK))
     receive(scene.south, from_north("MESSAGE", 1))
     assert got(scene.south) == ["0", "0"]
-    assert scene.south.shard.conversation(C).references() == 1
+    assert scene.south.shard.conversation(C).waiting_count() == 1
 
 
 def test_nothing_is_taken_after_the_end(scene: Scene) -> None:
@@ -342,7 +342,7 @@ def test_an_acknowledgement_without_a_way_is_not_sent(scene: Scene) -> None:
     scene.define(scene.south, DropRoute("S", "to Orders"), DropRoute("S", "AutoCreatedLocal"))
     scene.say(begin=True)
     assert got(scene.south) == ["0"]
-    assert scene.north.shard.conversation(C).references() == 1
+    assert scene.north.shard.conversation(C).waiting_count() == 1
 
 
 def test_of_what_is_late_only_the_first_is_repeated_until_it_is_acknowledged(scene: Scene) -> None:
@@ -361,7 +361,7 @@ def test_of_what_is_late_only_the_first_is_repeated_until_it_is_acknowledged(sce
     assert got(scene.south) == [str(number) for number in range(8)]
     assert scene.network.counts["sent"] - scene.network.counts["lost"] < 2 * 8 + 8, "messages, acknowledgements"
     conversation = scene.north.shard.conversation(C)
-    assert (conversation.references(), text_of(conversation.directions[1])) == (0, "")
+    assert (conversation.waiting_count(), text_of(conversation.directions[1])) == (0, "")
 
 
 def test_what_was_dropped_is_held_no_longer(scene: Scene) -> None:
@@ -396,8 +396,8 @@ def test_after_the_first_repeat_no_more_go_than_twice_as_many_as_are_acknowledge
         far = scene.north.shard.conversation(C).far
         assert far is not None
         windows.append(far.window)
-        if isinstance(far.sending, Sent):
-            assert far.sending.next_sequence - received <= (far.window or 5)
+        if isinstance(far.sending, Sending):
+            assert far.sending.next_to_send - received <= (far.window or 5)
     assert windows == [1, 2, 4, None]
 
 
@@ -432,7 +432,7 @@ def astray(scene: Scene) -> Scene:
 
 def test_without_a_route_acknowledgements_count_and_the_rest_goes_when_there_is_one_again(astray: Scene) -> None:
     astray.say(by_target=True)
-    assert astray.north.shard.conversation(C).references() == 1, "message 3 is left"
+    assert astray.north.shard.conversation(C).waiting_count() == 1, "message 3 is left"
     assert got(astray.south) == ["0", "1", "2"]
     astray.define(astray.north, to(STOCK, SOUTH, "N"))
     astray.go_on(70_000)
@@ -441,7 +441,7 @@ def test_without_a_route_acknowledgements_count_and_the_rest_goes_when_there_is_
 
 def test_without_a_route_an_end_with_an_error_drops_what_was_never_sent(astray: Scene) -> None:
     astray.say()
-    assert astray.north.shard.conversation(C).references() == 4
+    assert astray.north.shard.conversation(C).waiting_count() == 4
     astray.say("ERROR", error_code=7, error_text="x")
     astray.define(astray.north, to(STOCK, SOUTH, "N"))
     astray.go_on(70_000)

@@ -107,7 +107,7 @@ def test_of_equal_routes_the_one_that_does_not_lead_back_is_used() -> None:
     scene.go_on()
     delivered = [(each.conversation_id, each.sequence) for each, _ in scene.south.delivered]
     assert sorted(delivered) == sorted((name, number) for name in names for number in range(2))
-    came_back = [name for name in names if conversation(scene, name).far.returned == [ALIAS]]  # type: ignore[union-attr]
+    came_back = [name for name in names if conversation(scene, name).far.came_back_from == [ALIAS]]  # type: ignore[union-attr]
     assert 0 < len(came_back) < len(names)
     sent = scene.network.counts["sent"]
     for name in names:

@@ -198,7 +198,7 @@ def test_the_acknowledgement_of_an_error_follows_the_principal_too() -> None:
     assert state(scene.west, 1) == "ER"
     for _ in range(4):
         scene.go_on(10_000)
-    assert not scene.west.shard.conversation(C).references(), "it is repeated for ever"
+    assert not scene.west.shard.conversation(C).waiting_count(), "it is repeated for ever"
 
 
 def test_both_sides_learn_that_messages_were_received_by_the_mirror_in_between() -> None:
