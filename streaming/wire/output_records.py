@@ -58,8 +58,9 @@ class MonitorRow(Struct, omit_defaults=True):
 
     `is_count_uncertain` is present only if it is true. The fields after it are present only if tasks of the queue fail:
     how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
-    started. The last five are present only for a queue that an observer reports: the group's members, and, if known,
-    what it says of one more, since when it has been silent, when the group last committed, and since when it is idle.
+    started. The five after them are present only for a queue that an observer reports: the group's members, and, if
+    known, what it says of one more, since when it has been silent, when the group last committed, and since when it is
+    idle. The last three say why no reader is requested, and when the quiet window began and ends, if it lasts.
     """
 
     database_name: str
@@ -90,6 +91,9 @@ class MonitorRow(Struct, omit_defaults=True):
     observer_silent_since: Short | None = None
     last_commit_time: Short | None = None
     idle_since: Short | None = None
+    hindrance: Short | None = None
+    quiet_since: Short | None = None
+    quiet_until: Short | None = None
 
 
 class BatchRecord(Struct):

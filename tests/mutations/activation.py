@@ -40,8 +40,8 @@ BUGS: Bugs = {
     "Activation is necessary whenever": [
         Bug(
             _MONITOR,
-            "if work.unread <= 0:\n            return Trigger",
-            "if work.unread < 0:\n            return Trigger",
+            "if work.unread <= 0:\n            return Hindrance",
+            "if work.unread < 0:\n            return Hindrance",
         ),
     ],
     "There is a queue monitor for each queue": [
@@ -125,13 +125,13 @@ BUGS: Bugs = {
     "B. Necessary: the queue contains unread": [
         Bug(
             _MONITOR,
-            "if work.unread <= 0:\n            return Trigger",
-            "if work.unread < 0:\n            return Trigger",
+            "if work.unread <= 0:\n            return Hindrance",
+            "if work.unread < 0:\n            return Hindrance",
         ),
         Bug(
             _MONITOR,
-            "if work.unread <= 0:\n            return Trigger",
-            "if work.unread <= 1:\n            return Trigger",
+            "if work.unread <= 0:\n            return Hindrance",
+            "if work.unread <= 1:\n            return Hindrance",
         ),
     ],
     "B. and no session waits": [

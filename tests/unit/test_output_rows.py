@@ -315,6 +315,9 @@ class TestMonitors:
             "activation_sequence": 1,
             "next_check_time": "2023-11-14T21:13:24.123Z",
             "update_time": "2023-11-14T21:13:20.123Z",
+            "hindrance": "QUIET_WINDOW",
+            "quiet_since": "2023-11-14T21:13:19.123Z",
+            "quiet_until": "2023-11-14T21:13:24.123Z",
         }
 
     def test_how_often_tasks_have_failed_since_when_and_when_the_next_one_starts(self) -> None:

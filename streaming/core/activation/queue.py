@@ -13,7 +13,7 @@ from streaming.core.activation.events import Event, ReceiveResult
 from streaming.core.activation.notification import EventType, Notification
 from streaming.core.activation.observation import Observation, observed
 from streaming.core.activation.poison import PoisonCount
-from streaming.core.activation.queue_monitor import QueueMonitor, Reason, State, Trigger, Work
+from streaming.core.activation.queue_monitor import Hindrance, QueueMonitor, Reason, State, Trigger, Work
 from streaming.core.activation.room import ENDLESS, Room
 from streaming.core.activation.sessions import Sessions
 from streaming.core.activation.settings import (
@@ -368,6 +368,10 @@ class Queue:
         )
 
     # the monitors view
+    def hindrance(self, now_ms: int) -> Hindrance | None:
+        """Returns why a check now would request no reader; None if it would, or if there is no monitor."""
+        return self.monitor.hindrance(self._work(), now_ms, self.settings)
+
     def counts(self) -> tuple[int, ...]:
         """Returns the values that the monitors view shows besides the state and the definition."""
         monitor = self.monitor

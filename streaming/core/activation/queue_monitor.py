@@ -109,6 +109,17 @@ class Reason(Enum):
     TIMEOUT_EXPIRED = "TIMEOUT_EXPIRED"
 
 
+class Hindrance(Enum):
+    """Why no reader is requested: the first of these that holds."""
+
+    UNANSWERED = "UNANSWERED"  # a reader was requested, and T has not expired
+    NOTHING_UNREAD = "NOTHING_UNREAD"
+    NOT_WANTED = "NOT_WANTED"  # an observer does not say that one more would have work
+    READER_WAITS = "READER_WAITS"
+    TASK_LIMIT = "TASK_LIMIT"  # no task can be started, and no notification sent
+    QUIET_WINDOW = "QUIET_WINDOW"
+
+
 @dataclass(slots=True, init=False)
 class Work:
     """The facts about the queue that the check needs.
@@ -228,15 +239,19 @@ class QueueMonitor:
         longest_ms = max(MAX_QUIET_WINDOW_MS, settings.quiet_window_ms)
         return min(settings.quiet_window_ms << min(doublings, 32), longest_ms)
 
-    def quiet_until_ms(self, settings: CoreSettings) -> int:
-        """Returns the end of the quiet window; an instant in the past if no window has begun (D1).
-
-        If the result of a wait is on its way, the window does not end before it must have come.
-        """
+    def quiet_since_ms(self, settings: CoreSettings) -> int:
+        """Returns when the quiet window began, or NEVER_MS if none has (D1)."""
         since_ms = self.last_empty_ms
         if settings.semantics is Semantics.OBSERVED:
             since_ms = max(since_ms, self.anchor_ms)
-        return max(since_ms + self.quiet_window_ms(settings), self.result_due_ms)
+        return since_ms
+
+    def quiet_until_ms(self, settings: CoreSettings) -> int:
+        """Returns the end of the quiet window; an instant in the past if no window has begun.
+
+        If the result of a wait is on its way, the window does not end before it must have come.
+        """
+        return max(self.quiet_since_ms(settings) + self.quiet_window_ms(settings), self.result_due_ms)
 
     def check(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger | None, Reason | None]:
         """Decides, once at the end of a batch, whether the queue is activated.
@@ -261,23 +276,39 @@ class QueueMonitor:
         return trigger, Reason.TIMEOUT_EXPIRED if is_timed_out else reason
 
     def _decide(self, work: Work, now_ms: int, settings: CoreSettings) -> tuple[Trigger, Reason | None]:
-        if work.unread <= 0:
-            return Trigger.NOTHING_UNREAD, None
-        reason = self.reason_now(work, now_ms, settings)
-        if reason is None:
-            return Trigger.NOT_NECESSARY, None
-        return (Trigger.ACTIVATED, reason) if work.can_activate else (Trigger.TASK_LIMIT_REACHED, None)
+        verdict = self._verdict(work, now_ms, settings)
+        if isinstance(verdict, Reason):
+            return (Trigger.ACTIVATED, verdict) if work.can_activate else (Trigger.TASK_LIMIT_REACHED, None)
+        return (Trigger.NOTHING_UNREAD if work.unread <= 0 else Trigger.NOT_NECESSARY), None
 
     def reason_now(self, work: Work, now_ms: int, settings: CoreSettings) -> Reason | None:
-        """Returns why one more reader of unread messages would have useful work, by rule A or B; otherwise None."""
-        if not work.is_wanted:
+        """Returns why one more reader would have useful work, by rule A or B; otherwise None."""
+        verdict = self._verdict(work, now_ms, settings)
+        return verdict if isinstance(verdict, Reason) else None
+
+    def hindrance(self, work: Work, now_ms: int, settings: CoreSettings) -> Hindrance | None:
+        """Returns why a check at this instant would request no reader; None if it would, or if there is no monitor."""
+        if self.state is State.ABSENT:
             return None
+        if self.state is State.NOTIFIED and now_ms < self.last_activated_ms + work.timeout_ms:
+            return Hindrance.UNANSWERED
+        verdict = self._verdict(work, now_ms, settings)
+        if not work.can_activate and (verdict is Hindrance.QUIET_WINDOW or isinstance(verdict, Reason)):
+            return Hindrance.TASK_LIMIT
+        return verdict if isinstance(verdict, Hindrance) else None
+
+    def _verdict(self, work: Work, now_ms: int, settings: CoreSettings) -> Reason | Hindrance:
+        if work.unread <= 0:
+            return Hindrance.NOTHING_UNREAD
+        if not work.is_wanted:
+            return Hindrance.NOT_WANTED
         # D3: sessions that already wait take the messages, if there are at least as many sessions as messages.
         is_taken_care_of = settings.semantics is Semantics.OBSERVED and work.unread <= work.waiting
         if work.has_arrived and not is_taken_care_of:
             return Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE
-        is_quiet = work.waiting == 0 and now_ms >= self.quiet_until_ms(settings)
-        return Reason.MESSAGES_ACCUMULATING if is_quiet else None
+        if work.waiting == 0 and now_ms >= self.quiet_until_ms(settings):
+            return Reason.MESSAGES_ACCUMULATING
+        return Hindrance.READER_WAITS if work.waiting else Hindrance.QUIET_WINDOW
 
     def next_decision_ms(self, work: Work, settings: CoreSettings) -> int:
         """Returns the next instant at which a check could decide differently without an event, or FOREVER_MS."""

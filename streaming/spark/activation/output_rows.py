@@ -204,6 +204,12 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         row.observer_silent_since = _time_or_none(clock, seen.silent_since_ms)
         row.last_commit_time = _time_or_none(clock, seen.committed_ms)
         row.idle_since = _time_or_none(clock, seen.idle_since_ms)
+    if (hindrance := queue.hindrance(clock.now_ms)) is not None:
+        row.hindrance = hindrance.value
+    quiet_until_ms = monitor.quiet_until_ms(queue.settings)
+    if quiet_until_ms > clock.now_ms:
+        row.quiet_since = _time_or_none(clock, monitor.quiet_since_ms(queue.settings))
+        row.quiet_until = _time_or_none(clock, quiet_until_ms)
     return context.topics.monitors, name.encode(), _encoder.encode(row), None, None
 
 
