@@ -34,6 +34,7 @@ from streaming.cli import (
     transport,
 )
 from streaming.cli.conversations import commands as conversations
+from streaming.cli.dashboard import command as dashboard
 from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
@@ -125,6 +126,7 @@ for family in (
     routes,
     conversations,
     maintenance,
+    dashboard,
     prepare,
 ):
     family.register(app)

@@ -13,7 +13,8 @@ from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.task_failures import failure
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
-from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.headline import headline
+from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.core.activation.sessions import Session
 from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS
@@ -25,34 +26,48 @@ from streaming.system.screens import Fields, Sentence
 
 def explanation(facts: QueueFacts) -> list[str]:
     """Returns why the queue's monitor is in its state, or nothing if the monitor does not know the queue."""
+    now = _situation(facts)
+    if now is None:
+        return [facts.blind] if facts.blind else []
+    return why(now)
+
+
+def headline_of(facts: QueueFacts) -> str:
+    """Returns the sentence that says why a reader is, or is not, started now."""
+    now, row = _situation(facts), facts.row
+    if now is None or row is None:
+        return "No reader is started: the monitor has read no record of this queue."
+    hindrance = next((each for each in Hindrance if each.value == row.get("hindrance")), None)
+    return headline(now, hindrance, _time(row.get("quiet_since")), _time(row.get("quiet_until")))
+
+
+def _situation(facts: QueueFacts) -> Situation | None:
     row = facts.row
     if row is None:
-        return [facts.blind] if facts.blind else []
-    return why(
-        Situation(
-            state=State[row["state"] or "ABSENT"],
-            is_on=row["is_receive_enabled"],
-            unread=row["unread_messages"],
-            waiting=row["tasks_waiting"],
-            activations=row["activation_sequence"],
-            activated_at=_time(row["last_activated_time"]),
-            empty_at=_time(row["last_empty_rowset_time"]),
-            next_check_at=_time(row["next_check_time"]),
-            tasks_running=row["tasks_running"],
-            max_queue_readers=row["max_queue_readers"],
-            failures=row.get("task_failures", 0),
-            next_start_at=_time(row.get("next_start_time")),
-            has_notifications=bool(_notifications(facts)),
-            is_topic=facts.partitions is not None,
-            is_watched=facts.present.monitor,
-            gone=facts.present.gone,
-            reader=facts.reader,
-            off_by=facts.off_by,
-            is_check_due=has_passed(row["next_check_time"]),
-            is_start_due=has_passed(row.get("next_start_time")),
-            switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
-            observed=observed(row, facts.present, facts.blind, facts.members_now),
-        )
+        return None
+    return Situation(
+        state=State[row["state"] or "ABSENT"],
+        is_on=row["is_receive_enabled"],
+        unread=row["unread_messages"],
+        waiting=row["tasks_waiting"],
+        activations=row["activation_sequence"],
+        activated_at=_time(row["last_activated_time"]),
+        empty_at=_time(row["last_empty_rowset_time"]),
+        next_check_at=_time(row["next_check_time"]),
+        tasks_running=row["tasks_running"],
+        max_queue_readers=row["max_queue_readers"],
+        failures=row.get("task_failures", 0),
+        next_start_at=_time(row.get("next_start_time")),
+        has_notifications=bool(_notifications(facts)),
+        is_topic=facts.partitions is not None,
+        is_watched=facts.present.monitor,
+        gone=facts.present.gone,
+        reader=facts.reader,
+        off_by=facts.off_by,
+        is_check_due=has_passed(row["next_check_time"]),
+        is_start_due=has_passed(row.get("next_start_time")),
+        switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
+        observed=observed(row, facts.present, facts.blind, facts.members_now),
     )
 
 
@@ -64,6 +79,7 @@ def as_json(facts: QueueFacts) -> dict[str, Any]:
         "group": None if facts.group is None else facts.group.as_json(),
         "definition": None if facts.definition is None else _definition(facts.definition),
         "monitor": facts.row,
+        "headline": headline_of(facts),
         "why": explanation(facts),
         "sessions": [
             {"session_id": name, "waits": session.wait is not None, "open_transactions": session.transactions}
@@ -96,15 +112,19 @@ def _definition(definition: QueueDefinition) -> dict[str, Any]:
 
 def show(facts: QueueFacts) -> RenderableType:
     """Returns all that is known, for people."""
-    sections = {
+    fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections(facts).items())
+    return Group(Sentence(facts.name, "bold"), fields)
+
+
+def sections(facts: QueueFacts) -> dict[str, list[str]]:
+    """Returns all that is known as lines, by their heading."""
+    return {
         "state": _state(facts),
         **({} if facts.group is None else {"group": facts.group.lines(), "topics": facts.group.topic_lines()}),
         "activator": _activator_lines(facts),
         **_of_queues(facts),
         "last notified": _last_notified(facts),
     }
-    fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections.items())
-    return Group(Sentence(facts.name, "bold"), fields)
 
 
 def _activator_lines(facts: QueueFacts) -> list[str]:

@@ -125,18 +125,27 @@ def read_tasks(follower: TopicFollower) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: (row["queue"], row["start_time"]))
 
 
-def _read_rows(follower: TopicFollower, decoder: msgspec.json.Decoder[Any], wanted: str) -> dict[str, dict[str, Any]]:
-    """Returns the last valid row of each key of a compacted topic, with all its fields."""
+def row_decoder(
+    decoder: msgspec.json.Decoder[Any],
+) -> Callable[[Message], tuple[str, dict[str, Any] | None]]:
+    """Returns the function that returns the key and the row of a record of a view, whose fields the decoder checks.
+
+    The row has all fields, since a newer monitor may have written more; it is None for a tombstone.
+    """
 
     def decode_row(message: Message) -> tuple[str, dict[str, Any] | None]:
         key, value = (message.key() or b"").decode(errors="replace"), message.value()
         if value is None:
             return key, None
         decode_json(decoder, value)
-        # All fields, since a newer monitor may have written more.
         return key, decode_json(_any_decoder, value)
 
-    latest = LatestRows(wanted, decode_row, _warn)
+    return decode_row
+
+
+def _read_rows(follower: TopicFollower, decoder: msgspec.json.Decoder[Any], wanted: str) -> dict[str, dict[str, Any]]:
+    """Returns the last valid row of each key of a compacted topic, with all its fields."""
+    latest = LatestRows(wanted, row_decoder(decoder), _warn)
     for message in follower.to_end():
         latest.take(message)
     return latest.rows

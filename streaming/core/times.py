@@ -22,6 +22,14 @@ def iso_time(wall_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
+def iso_ms(iso: str) -> int | None:
+    """Returns the milliseconds since 1970 of an instant that is ISO 8601; None if it is none."""
+    try:
+        return round(datetime.fromisoformat(iso).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
 def date_and_time(iso: str) -> tuple[str, str]:
     """Returns date and time of day, to the second, of an instant that is ISO 8601 in UTC."""
     return iso[:10], iso[11:19]

@@ -1,0 +1,1 @@
+"""The web page that shows what happens and why: `queue-activation dashboard`."""

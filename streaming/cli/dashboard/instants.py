@@ -1,0 +1,32 @@
+"""Instants, ages and numbers as the pages show them. The script shows instants in the reader's zone."""
+
+from markupsafe import Markup
+
+from streaming.core.times import date_and_time, iso_ms, readable_time
+from streaming.system import wall_clock
+from streaming.system.ages import age
+
+UNKNOWN = Markup('<span class="unknown" title="not known">unknown</span>')
+
+
+def element(iso: str | None, none: str = "never") -> Markup:
+    """Returns an instant as an element; the word for None."""
+    if iso is None:
+        return Markup('<span class="none">{}</span>').format(none)
+    _, time = date_and_time(iso)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, readable_time(iso), f"{time} UTC")
+
+
+def ago(iso: str | None, none: str = "never") -> Markup:
+    """Returns how long ago an instant was; the word for None."""
+    if iso is None:
+        return Markup('<span class="none">{}</span>').format(none)
+    if (at_ms := iso_ms(iso)) is None:  # any program may have written the record
+        return element(iso)
+    words = f"{age(at_ms, wall_clock.now_ms())} ago"
+    return Markup('<time class="ago" datetime="{}" title="{}">{}</time>').format(iso, readable_time(iso), words)
+
+
+def count(number: int | None) -> str | Markup:
+    """Returns a number with commas; None is unknown, never 0."""
+    return UNKNOWN if number is None else f"{number:,}"

@@ -1,0 +1,165 @@
+"""The rows of the views, kept up to date in memory by a thread for each way of reading."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from confluent_kafka import Message
+from confluent_kafka.admin import AclOperation
+
+from streaming.cli.tables import row_decoder
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.system import wall_clock
+from streaming.wire.decoding import RecordDecoder
+from streaming.wire.notifications import Activation, decode
+from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
+from streaming.wire.topics import Topics
+
+# Notifications of this time are read at the start, and as many are kept.
+_RECENT_MS = 3_600_000
+_KEPT_ACTIVATIONS = 2_000
+# Points of a queue's sparkline, and the shortest time between two of them.
+_POINTS = 60
+_POINT_MS = 5_000
+_AGAIN_AFTER_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+class LiveView:
+    """What the monitor and its programs have written last. A context manager: threads read while the block runs.
+
+    Attributes:
+        version: Grows with each record that is taken.
+        problem: Why nothing is read at present; empty if all is well.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+        self.cluster = cluster
+        self.topics = topics
+        self.version = 0
+        self.problem = ""
+        self._lock = threading.Lock()
+        self._monitors: LatestRows[dict[str, Any]] = LatestRows(
+            "row of a queue monitor", row_decoder(msgspec.json.Decoder(MonitorRow)), _warn
+        )
+        self._tasks: LatestRows[dict[str, Any]] = LatestRows(
+            "row of a task", row_decoder(msgspec.json.Decoder(ActivatedTaskRow)), _warn
+        )
+        self._decoder = RecordDecoder("notification", decode, _warn)
+        self._activations: deque[Activation] = deque(maxlen=_KEPT_ACTIVATIONS)
+        self._last: dict[str, Activation] = {}
+        self._unread: dict[str, deque[tuple[int, int]]] = {}
+        self._is_stopped = threading.Event()
+        take: dict[str, Callable[[Message], None]] = {
+            topics.monitors: self._take_monitor,
+            topics.activated_tasks: self._take_task,
+        }
+        self._threads = [
+            threading.Thread(target=self._follow, args=(take, Start.BEGINNING, None), name="views", daemon=True),
+            threading.Thread(
+                target=self._follow,
+                args=({topics.activations: self._take_activation}, Start.END, _RECENT_MS),
+                name="notifications",
+                daemon=True,
+            ),
+        ]
+
+    def __enter__(self) -> "LiveView":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopped.set()
+        for thread in self._threads:
+            thread.join(timeout=2.0)
+
+    def monitors(self) -> list[dict[str, Any]]:
+        """Returns the rows of the monitors view, each with its queue as `queue`."""
+        with self._lock:
+            return [row | {"queue": name} for name, row in self._monitors.rows.items()]
+
+    def monitor(self, queue: str) -> dict[str, Any] | None:
+        """Returns a queue's row of the monitors view; None if there is none."""
+        with self._lock:
+            row = self._monitors.rows.get(queue)
+            return None if row is None else row | {"queue": queue}
+
+    def unread(self, queue: str) -> list[tuple[int, int]]:
+        """Returns (time in ms, unread messages) of a queue, as far as this process has seen them."""
+        with self._lock:
+            return list(self._unread.get(queue, ()))
+
+    def last_activation(self, queue: str) -> Activation | None:
+        """Returns the last notification of a queue; None: there was none in the last hour."""
+        with self._lock:
+            return self._last.get(queue)
+
+    def activations(self) -> list[Activation]:
+        """Returns the last notifications of all queues, newest first."""
+        with self._lock:
+            return list(reversed(self._activations))
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Returns the rows of the running tasks."""
+        with self._lock:
+            return list(self._tasks.rows.values())
+
+    def _follow(self, take: dict[str, Callable[[Message], None]], start: Start, recent_ms: int | None) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                since_ms = None if recent_ms is None else wall_clock.now_ms() - recent_ms
+                with TopicFollower(self.cluster, self._readable(take), start, since_ms=since_ms) as follower:
+                    self.problem = ""
+                    while not self._is_stopped.is_set():
+                        message = follower.poll(0.5)
+                        if message is not None:
+                            with self._lock:
+                                take[message.topic() or ""](message)
+                                self.version += 1
+            except UserError as error:
+                self.problem = str(error)
+                self.version += 1
+                self._is_stopped.wait(_AGAIN_AFTER_S)
+
+    def _readable(self, take: dict[str, Callable[[Message], None]]) -> list[str]:
+        """Returns the topics that exist and that this user may read; raises UserError if there is none."""
+        found = Admin(self.cluster).find_topics(dict.fromkeys(take, (AclOperation.READ,)))
+        if not found:
+            raise UserError(f"Kafka has none of the topics {', '.join(take)}")
+        return list(found)
+
+    def _take_monitor(self, message: Message) -> None:
+        name = self._monitors.take(message)
+        if name is None:
+            return
+        row = self._monitors.rows.get(name)
+        if row is None:
+            self._unread.pop(name, None)
+            return
+        points = self._unread.setdefault(name, deque(maxlen=_POINTS))
+        point = message.timestamp()[1], max(0, row["unread_messages"])
+        if points and point[0] - points[-1][0] < _POINT_MS and len(points) > 1:
+            points[-1] = points[-1][0], point[1]
+        else:
+            points.append(point)
+
+    def _take_task(self, message: Message) -> None:
+        self._tasks.take(message)
+
+    def _take_activation(self, message: Message) -> None:
+        activation = self._decoder.decode(message)
+        if activation is not None:
+            self._activations.append(activation)
+            self._last[activation.queue] = activation
+
+
+def _warn(line: str) -> None:
+    _log.warning("%s", line)

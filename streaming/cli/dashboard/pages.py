@@ -1,0 +1,180 @@
+"""The pages about queues: all of them, one of them, and what was activated."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.datastructures import QueryParams
+
+from streaming.cli import queue_facts, queue_show
+from streaming.cli.dashboard import queue_history
+from streaming.cli.dashboard.live_view import LiveView
+from streaming.cli.dashboard.pictures import picture, sparkline
+from streaming.cli.dashboard.server import Page, Part
+from streaming.cli.dashboard.timeline import timeline
+from streaming.cli.monitor_rows import observed, state_name, unread_count
+from streaming.system import wall_clock
+
+T = TypeVar("T")
+
+_PAGE = 100
+_PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
+_DEFAULT_PERIOD = "5m"
+_SHOWN_ACTIVATIONS = 200
+# All readers of a page share what was read for one of them.
+_SHARED_S = 1.5
+_MOST_SHARED = 50
+
+# What each state means, for those who see it first.
+MEANINGS = {
+    "INACTIVE": "nothing to receive",
+    "NOTIFIED": "a reader was requested, and has not come yet",
+    "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
+    "queue OFF": "no notification is written, and no task is started",
+    "no monitor": "no notification can be written, and no task can be started",
+}
+_SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "queue": lambda row: row["queue"],
+    "state": lambda row: (state_name(row), row["queue"]),
+    "unread": lambda row: (-row["unread_messages"], row["queue"]),
+    "readers": lambda row: (-row["tasks_waiting"] - (row.get("members") or 0), row["queue"]),
+    "activations": lambda row: (-row["activation_sequence"], row["queue"]),
+    "activated": lambda row: (_reversed(row["last_activated_time"]), row["queue"]),
+    "check": lambda row: (row["next_check_time"] or "~", row["queue"]),
+}
+
+
+def _reversed(iso: str | None) -> tuple[int, ...]:
+    """Returns a key that sorts instants from the latest to the earliest, and "never" last."""
+    return tuple(-ord(each) for each in iso) if iso else (0,)
+
+
+class Shared:
+    """Results that are computed once for all readers of a page, as they ask for them again and again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[Any, tuple[float, Any]] = {}
+
+    def get(self, key: Any, compute: Callable[[], T]) -> T:
+        """Returns what was computed lately for a key, or computes it."""
+        with self._lock:
+            at_s, found = self._found.get(key, (0.0, None))
+            if time.monotonic() - at_s < _SHARED_S:
+                return found  # type: ignore[no-any-return]
+        computed = compute()
+        with self._lock:
+            if len(self._found) >= _MOST_SHARED:
+                self._found.pop(next(iter(self._found)))
+            self._found[key] = time.monotonic(), computed
+        return computed
+
+
+class QueuePages:
+    """Builds the pages from the live view, and for one queue from what `queue show` reads."""
+
+    def __init__(self, view: LiveView) -> None:
+        self._view = view
+        self._shared = Shared()
+
+    def queues(self, query: QueryParams) -> Page:
+        """Returns the page of all queues: those that are searched for, sorted, a hundred at a time."""
+        search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
+        rows = self._view.monitors()
+        states: dict[str, int] = {}
+        for row in rows:
+            states[state_name(row)] = states.get(state_name(row), 0) + 1
+        found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
+        found.sort(key=_SORTS.get(sort, _SORTS["unread"]))
+        pages = max(1, -(-len(found) // _PAGE))
+        number = min(max(1, _number(query.get("page", "1"))), pages)
+        shown = found[(number - 1) * _PAGE : number * _PAGE]
+        values = {
+            "rows": [self._queue_row(row) for row in shown],
+            "found": len(found),
+            "all": len(rows),
+            "number": number,
+            "pages": pages,
+            "first": (number - 1) * _PAGE + 1,
+            "query": {"search": search, "state": state, "sort": sort},
+            "meanings": {name: MEANINGS[name] for name in MEANINGS if name in states},
+        }
+        form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(MEANINGS)}
+        summary = Part("summary", "states.html", {"states": states, "all": len(rows), "chosen": state})
+        return Page("Queues", [summary, Part("queues", "queues.html", values)], "queues_form.html", form)
+
+    def _queue_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        seen, last = observed(row), self._view.last_activation(row["queue"])
+        is_last = last is not None and last.sequence == row["activation_sequence"]
+        return {
+            "queue": row["queue"],
+            "state": state_name(row),
+            "unread": unread_count(row),
+            "spark": sparkline(self._view.unread(row["queue"])),
+            "waiting": row["tasks_waiting"],
+            "members": None if seen is None else seen.members,
+            "is_observed": seen is not None,
+            "tasks": None if row["max_queue_readers"] is None else (row["tasks_running"], row["max_queue_readers"]),
+            "failures": row.get("task_failures", 0),
+            "activations": row["activation_sequence"],
+            "activated": row["last_activated_time"],
+            "reason": last.reason if is_last and last is not None else None,
+            "check": row["next_check_time"],
+            "hindrance": row.get("hindrance"),
+        }
+
+    def queue(self, query: QueryParams) -> Page:
+        """Returns the page of one queue: why a reader is or is not started now, the timeline, and all that is known."""
+        name, period = query.get("name", ""), query.get("period", _DEFAULT_PERIOD)
+        period = period if period in _PERIODS_S else _DEFAULT_PERIOD
+        facts = self._shared.get(("facts", name), partial(self._facts, name))
+        if not facts.is_known:
+            return Page(name, [Part("error", "error.html", {"error": f"There is no queue {name!r}."})], status=404)
+        line = self._shared.get(("line", name, period), partial(self._timeline, name, _PERIODS_S[period]))
+        row = facts.row
+        why = queue_show.explanation(facts)
+        answer = {
+            "state": None if row is None else state_name(row),
+            "sentence": queue_show.headline_of(facts),
+            "why": why,
+            "unread": None if row is None else unread_count(row),
+            "row": row,
+            "meaning": "" if row is None else MEANINGS.get(state_name(row), ""),
+        }
+        parts = [
+            Part("answer", "answer.html", answer),
+            Part(
+                "timeline",
+                "timeline.html",
+                {"picture": picture(line), "line": line, "periods": list(_PERIODS_S), "period": period, "name": name},
+            ),
+            Part(
+                "facts", "facts.html", {"sections": queue_show.sections(facts), "activations": facts.activations[::-1]}
+            ),
+        ]
+        return Page(name, parts)
+
+    def _facts(self, name: str) -> queue_facts.QueueFacts:
+        facts = queue_facts.find(self._view.cluster, self._view.topics, name)
+        if facts.is_known:
+            queue_facts.ask_for_activators(self._view.cluster, self._view.topics, facts)
+        return facts
+
+    def _timeline(self, name: str, period_s: int) -> Any:
+        until_ms = wall_clock.now_ms()
+        from_ms = until_ms - period_s * 1000
+        history = queue_history.read(self._view.cluster, self._view.topics, name, from_ms)
+        return timeline(history, from_ms, until_ms)
+
+    def activity(self, query: QueryParams) -> Page:
+        """Returns the page of the last activations, newest first."""
+        search = query.get("search", "")
+        found = [each for each in self._view.activations() if search.casefold() in each.queue.casefold()]
+        values = {"activations": found[:_SHOWN_ACTIVATIONS], "found": len(found)}
+        return Page("Activity", [Part("activity", "activity.html", values)], "search_form.html", {"search": search})
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 8 else 1

@@ -1,0 +1,160 @@
+"""Pictures of numbers and of timelines, as SVG. Colours are classes of the stylesheet, as they follow the theme."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from markupsafe import Markup, escape
+
+from streaming.cli.dashboard.timeline import Span, Timeline
+from streaming.core.numbers import plural
+from streaming.core.times import iso_time, readable_time
+
+_SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
+_WIDTH, _LABELS, _LANE, _GAP = 1_000, 150, 22, 6
+_UNREAD_LANE = 60
+# Readers that are drawn, the latest ones.
+_MOST_READERS = 12
+# The smallest width of a mark.
+_DOT = 4
+_TICKS = 6
+
+
+def sparkline(points: Sequence[tuple[int, int]]) -> Markup:
+    """Returns the picture of a number over time; nothing for fewer than two points."""
+    if len(points) < 2:
+        return Markup()
+    first, last, most = points[0][0], points[-1][0], max(value for _, value in points)
+    span, scale = max(1, last - first), max(1, most)
+    path = " ".join(
+        f"{(at - first) / span * _SPARK_WIDTH:.1f},{_SPARK_HEIGHT - 1 - value / scale * (_SPARK_HEIGHT - 2):.1f}"
+        for at, value in points
+    )
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="at most {} unread">'
+        '<polyline points="{}"/></svg>'
+    ).format(_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_WIDTH, _SPARK_HEIGHT, f"{most:,}", path)
+
+
+def picture(line: Timeline) -> Markup:
+    """Returns the picture of a timeline."""
+    return _Picture(line).svg()
+
+
+class _Picture:
+    """Draws lanes below each other."""
+
+    def __init__(self, line: Timeline) -> None:
+        self._line = line
+        self._y = 0
+        self._parts: list[Markup] = []
+
+    def svg(self) -> Markup:
+        line = self._line
+        self._lane("unread", self._unread(), _UNREAD_LANE)
+        self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
+        self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
+        self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
+        self._lane("quiet window", self._bars(line.quiet, "quiet", "quiet window: no reader is requested"))
+        self._lane(
+            "reader requested", self._bars(line.suppressed, "suppressed", "a reader was requested and is awaited")
+        )
+        self._lane("activations", self._activations())
+        if line.members:
+            self._lane("members", self._steps(line.members, "members", _LANE), _LANE)
+        self._readers()
+        height = self._y + 24
+        return Markup(
+            '<svg class="timeline" viewBox="0 0 {} {}" role="img" aria-labelledby="timeline-name">'
+            '<title id="timeline-name">What happened to the queue between {} and {}</title>{}{}</svg>'
+        ).format(
+            _WIDTH,
+            height,
+            readable_time(iso_time(line.from_ms)),
+            readable_time(iso_time(line.until_ms)),
+            self._axis(),
+            Markup("").join(self._parts),
+        )
+
+    def _x(self, at_ms: int) -> float:
+        line = self._line
+        share = (at_ms - line.from_ms) / max(1, line.until_ms - line.from_ms)
+        return round(_LABELS + min(1.0, max(0.0, share)) * (_WIDTH - _LABELS), 1)
+
+    def _lane(self, name: str, marks: Iterable[Markup], height: int = _LANE, kind: str = "") -> None:
+        label = Markup('<text class="lane {}" x="0" y="{}">{}</text>').format(kind, self._y + height / 2 + 4, name)
+        base = Markup('<line class="base" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
+            _LABELS, _WIDTH, self._y + height, self._y + height
+        )
+        self._parts += [label, base, *marks]
+        self._y += height + _GAP
+
+    def _dots(self, dated: Iterable[tuple[int, str]], kind: str) -> Iterator[Markup]:
+        """Yields a mark for each instant; those that would lie upon each other are one, with all their words."""
+        merged: dict[float, list[str]] = {}
+        for at_ms, words in dated:
+            merged.setdefault(round(self._x(at_ms) / _DOT) * _DOT, []).append(words)
+        for x, found in merged.items():
+            words = found[0] if len(found) == 1 else f"{plural(len(found), 'report')}: {', '.join(found[:3])}"
+            yield Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
+                kind, x, self._y + 4, _DOT - 1, _LANE - 8, words
+            )
+
+    def _bars(self, spans: Iterable[Span], kind: str, words: str, height: int = _LANE) -> Iterator[Markup]:
+        for span in spans:
+            begin, end = self._x(span.from_ms), self._x(span.until_ms or self._line.until_ms)
+            yield Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
+                kind, begin, self._y + 4, max(2.0, round(end - begin, 1)), height - 8, words
+            )
+
+    def _unread(self) -> Iterator[Markup]:
+        yield from self._steps(self._line.unread, "unread", _UNREAD_LANE)
+
+    def _steps(self, points: Sequence[tuple[int, int]], kind: str, height: int) -> Iterator[Markup]:
+        if not points:
+            return
+        most, base = max(value for _, value in points), self._y + height
+        scale = (height - 6) / max(1, most)
+        corners = [f"{self._x(points[0][0])},{base}"]
+        for number, (at_ms, value) in enumerate(points):
+            until_ms = points[number + 1][0] if number + 1 < len(points) else self._line.until_ms
+            y = round(base - value * scale, 1)
+            corners += [f"{self._x(at_ms)},{y}", f"{self._x(until_ms)},{y}"]
+        corners.append(f"{_WIDTH},{base}")
+        yield Markup('<polygon class="{}" points="{}"><title>at most {}</title></polygon>').format(
+            kind, " ".join(corners), f"{most:,}"
+        )
+        yield Markup('<text class="most" x="{}" y="{}">{}</text>').format(_LABELS - 6, self._y + 12, f"{most:,}")
+
+    def _activations(self) -> Iterator[Markup]:
+        middle = self._y + _LANE / 2
+        for at_ms, activation in self._line.activations:
+            x, reason = self._x(at_ms), activation.reason or activation.event_type
+            yield Markup('<path class="activation {}" d="M{} {}l6 7l-6 7l-6 -7z"><title>{}</title></path>').format(
+                reason, x, middle - 7, f"#{activation.sequence}: {reason}, {activation.unread_messages:,} unread"
+            )
+
+    def _readers(self) -> None:
+        readers = self._line.readers
+        for reader in readers[-_MOST_READERS:]:
+            marks = list(self._bars([reader.life], "life", f"{reader.name} lives"))
+            for span in reader.spans:
+                marks += self._bars([span], span.what, f"{reader.name} {span.what}")
+            self._lane(_short(reader.name), marks, kind="reader")
+        if len(readers) > _MOST_READERS:
+            self._lane(f"and {len(readers) - _MOST_READERS:,} earlier", ())
+
+    def _axis(self) -> Markup:
+        line, parts = self._line, []
+        for number in range(_TICKS + 1):
+            at_ms = line.from_ms + (line.until_ms - line.from_ms) * number // _TICKS
+            x, anchor = self._x(at_ms), ("start", "middle", "end")[(number > 0) + (number == _TICKS)]
+            parts.append(
+                Markup(
+                    '<line class="grid" x1="{}" x2="{}" y1="0" y2="{}"/><text class="tick" text-anchor="{}" x="{}" '
+                    'y="{}" data-instant="{}">{}</text>'
+                ).format(x, x, self._y, anchor, x, self._y + 18, iso_time(at_ms), iso_time(at_ms)[11:19])
+            )
+        return Markup("").join(parts)
+
+
+def _short(name: str) -> str:
+    return escape(name if len(name) <= 20 else f"{name[:9]}…{name[-9:]}")

@@ -1,0 +1,92 @@
+"""Reads the records of one queue from a period, by seeking to its beginning."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from confluent_kafka import Message
+
+from streaming.cli.tables import row_decoder
+from streaming.core.activation.events import Event
+from streaming.kafka.clients import Cluster
+from streaming.kafka.topic_follower import Start, TopicFollower
+from streaming.wire import input_records
+from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.notifications import Activation, decode
+from streaming.wire.output_records import MonitorRow
+from streaming.wire.topics import Topics
+
+# Reading ends after this time or so many records of all queues. The beginning of the period is then missing.
+_LONGEST_S = 5.0
+_MOST_RECORDS = 300_000
+
+
+@dataclass
+class QueueHistory:
+    """What happened to a queue, in order of time.
+
+    Attributes:
+        events: (time in ms, what senders, readers, hosts or an observer have reported).
+        activations: (time in ms, notification).
+        rows: (time in ms, row of the monitors view).
+        is_complete: Whether all of the period was read.
+    """
+
+    events: list[tuple[int, Event]] = field(default_factory=list)
+    activations: list[tuple[int, Activation]] = field(default_factory=list)
+    rows: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    is_complete: bool = True
+
+
+def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHistory:
+    """Reads what happened to a queue since an instant.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or a topic is missing.
+    """
+    found, decode_row = QueueHistory(), row_decoder(msgspec.json.Decoder(MonitorRow))
+    decoders: dict[str, Callable[[Message], None]] = {}
+
+    def take_event(decoder: Any) -> Callable[[Message], None]:
+        def take(message: Message) -> None:
+            value = message.value()
+            record = input_records.decode(decoder, message.key(), value, len(value or b""))
+            found.events.append((message.timestamp()[1], record.event()))
+
+        return take
+
+    def take_activation(message: Message) -> None:
+        found.activations.append((message.timestamp()[1], decode(message)))
+
+    def take_row(message: Message) -> None:
+        _, row = decode_row(message)
+        if row is not None:
+            found.rows.append((message.timestamp()[1], row))
+
+    decoders[topics.arrivals] = take_event(input_records.arrivals_decoder)
+    decoders[topics.receives] = take_event(input_records.receives_decoder)
+    decoders[topics.activations] = take_activation
+    decoders[topics.monitors] = take_row
+    with TopicFollower(cluster, list(decoders), Start.END, since_ms=since_ms) as follower:
+        for message in _bounded(follower, found):
+            if message.key() == queue.encode():
+                with suppress(InvalidRecordError):
+                    decoders[message.topic() or ""](message)
+    for each in (found.events, found.activations, found.rows):
+        each.sort(key=lambda dated: dated[0])
+    return found
+
+
+def _bounded(follower: TopicFollower, found: QueueHistory) -> Iterator[Message]:
+    deadline_s, left = time.monotonic() + _LONGEST_S, _MOST_RECORDS
+    while not follower.is_at_end:
+        if time.monotonic() > deadline_s or left == 0:
+            found.is_complete = False
+            return
+        message = follower.poll(0.2)
+        if message is not None:
+            left -= 1
+            yield message

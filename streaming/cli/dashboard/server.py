@@ -1,0 +1,224 @@
+"""Serves the pages: rendered here, live by server-sent events, and safe for names that anybody may have chosen."""
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders, QueryParams
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streaming.cli.dashboard import instants
+from streaming.errors import UserError
+
+# The shortest time between two looks for news, and the longest time without an event: ages grow without any record.
+_LOOK_S = 1.0
+_AT_LEAST_EVERY_S = 5.0
+_COOKIE = "queue-activation-dashboard"
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a page, which is replaced as a whole when it changes.
+
+    Attributes:
+        name: Its id in the page.
+        template: The file that renders it.
+        values: What the template shows.
+    """
+
+    name: str
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its title, and its parts from top to bottom.
+
+    Attributes:
+        title: The title.
+        parts: The parts that are live.
+        form: The template of a form above them, with `values`; empty: none. It stays as the reader has filled it in.
+        values: What the form shows.
+        status: The HTTP status.
+    """
+
+    title: str
+    parts: list[Part]
+    form: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+
+
+# Returns a page for the query of a request; may ask Kafka, and raise UserError.
+Build = Callable[[QueryParams], Page]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page of the navigation. Those without a name are reached from others."""
+
+    path: str
+    build: Build
+    name: str = ""
+
+
+class Dashboard:
+    """Renders pages and streams their changes."""
+
+    def __init__(self, entries: list[Entry], version: Callable[[], int], problem: Callable[[], str]) -> None:
+        """Prepares the templates.
+
+        Args:
+            entries: The pages.
+            version: Returns a number that changes when there is news.
+            problem: Returns why nothing is known at present; empty if all is well.
+        """
+        self._entries = entries
+        self._version = version
+        self._problem = problem
+        self._is_stopped = False
+        self._templates = Environment(
+            loader=PackageLoader("streaming.cli.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {"instant": instants.element, "ago": instants.ago, "count": instants.count}
+
+    def stop(self) -> None:
+        """Ends all streams."""
+        self._is_stopped = True
+
+    def routes(self) -> list[Route | Mount]:
+        """Returns the pages and the files of stylesheet and script."""
+        static = Mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+        return [*(Route(each.path, self._answer(each), methods=["GET"]) for each in self._entries), static]
+
+    def _answer(self, entry: Entry) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            if "text/event-stream" in request.headers.get("accept", ""):
+                return StreamingResponse(self._changes(entry, request), media_type="text/event-stream")
+            page = await run_in_threadpool(self._build, entry, request.query_params)
+            return HTMLResponse(await run_in_threadpool(self._html, entry, page), page.status)
+
+        return answer
+
+    def _build(self, entry: Entry, query: QueryParams) -> Page:
+        try:
+            return entry.build(query)
+        except UserError as error:
+            return Page("Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
+
+    def _html(self, entry: Entry, page: Page) -> str:
+        values = {
+            "page": page,
+            "here": entry.path,
+            "entries": [each for each in self._entries if each.name],
+            "parts": self._rendered(page),
+        }
+        return self._templates.get_template("page.html").render(values)
+
+    def _rendered(self, page: Page) -> dict[str, str]:
+        parts = [Part("problem", "problem.html", {"problem": self._problem()}), *page.parts]
+        return {part.name: self._templates.get_template(part.template).render(part.values) for part in parts}
+
+    async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
+        """Yields the parts that have changed, as JSON objects: name -> HTML."""
+        known: dict[str, str] = {}
+        version, waited_s = -1, _AT_LEAST_EVERY_S
+        while not self._is_stopped and not await request.is_disconnected():
+            if version != self._version() or waited_s >= _AT_LEAST_EVERY_S:
+                version, waited_s = self._version(), 0.0
+                page = await run_in_threadpool(self._build, entry, request.query_params)
+                rendered = await run_in_threadpool(self._rendered, page)
+                changed = {name: html for name, html in rendered.items() if known.get(name) != html}
+                known = rendered
+                # A comment keeps the connection, and tells the server if the reader has gone.
+                yield f"data: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
+            await asyncio.sleep(_LOOK_S)
+            waited_s += _LOOK_S
+
+
+class _Guard:
+    """Adds the headers of safety to each answer, and asks for the token if there is one."""
+
+    def __init__(self, app: ASGIApp, token: str | None, is_secure: bool) -> None:
+        self._app = app
+        self._token = token
+        self._is_secure = is_secure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        app = self._app
+        if scope["type"] == "http" and self._token is not None and not scope["path"].startswith("/static/"):
+            app = await self._admit(Request(scope, receive), self._token)
+        await app(scope, receive, send_with_headers)
+
+    async def _admit(self, request: Request, token: str) -> ASGIApp:
+        """Returns what answers: the pages for one who has the token, or the form that asks for it."""
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if any(_is_same(given, token) for given in (bearer, request.cookies.get(_COOKIE, ""))):
+            return self._app
+        if request.url.path == "/token" and request.method == "POST":
+            form = await request.form()
+            if _is_same(str(form.get("token", "")), token):
+                answer = RedirectResponse("/", 303)
+                answer.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=self._is_secure)
+                return answer
+        if "text/html" not in request.headers.get("accept", ""):
+            return PlainTextResponse("A token is needed, as a header `Authorization: Bearer TOKEN`.\n", 401)
+        return HTMLResponse(_ADMISSION, 401)
+
+
+_ADMISSION = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Token</title>
+<link rel="stylesheet" href="/static/dashboard.css"><main><h1>A token is needed</h1>
+<form method="post" action="/token"><label>Token <input type="password" name="token" autocomplete="current-password"
+required autofocus></label> <button>Enter</button></form></main></html>"""
+
+
+def _is_same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), token.encode())
+
+
+def application(dashboard: Dashboard, hosts: list[str], token: str | None, *, is_secure: bool) -> Starlette:
+    """Returns the application.
+
+    Args:
+        dashboard: The pages.
+        hosts: The names of this machine that a request may have; others could be a foreign site's (DNS rebinding).
+        token: What a reader must know; None: nothing.
+        is_secure: Whether it is served by TLS.
+    """
+    middleware = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=hosts),
+        Middleware(_Guard, token=token, is_secure=is_secure),
+    ]
+    return Starlette(routes=dashboard.routes(), middleware=middleware)

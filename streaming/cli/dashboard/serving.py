@@ -1,0 +1,138 @@
+"""Runs the web server beside the threads that read Kafka, until a signal asks to stop."""
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from streaming.cli.dashboard.live_view import LiveView
+from streaming.cli.dashboard.pages import QueuePages
+from streaming.cli.dashboard.server import Dashboard, Entry, application
+from streaming.cli.lines import say
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.system import hints, stop_signals
+from streaming.wire.topics import Topics
+
+# Streams end within this time after a signal.
+_STOP_S = 5
+_NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the dashboard is served, and for whom.
+
+    Attributes:
+        host: The address of this machine.
+        port: The port; 0: a free one.
+        token: What readers must know; None: nothing.
+        certificate: The file with the certificate; None: without TLS.
+        key: The file with its key.
+        is_open: Whether other machines are served without token and TLS.
+    """
+
+    host: str
+    port: int
+    token: str | None
+    certificate: Path | None
+    key: Path | None
+    is_open: bool
+
+    @property
+    def is_secure(self) -> bool:
+        """Returns whether it is served by TLS."""
+        return self.certificate is not None
+
+    def url(self, port: int) -> str:
+        """Returns the address for a browser."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.is_secure else ''}://{host}:{port}/"
+
+
+def serve(cluster: Cluster, topics: Topics, address: Address) -> None:
+    """Serves the dashboard until a signal arrives.
+
+    Raises:
+        UserError: The address or a file of TLS cannot be used.
+    """
+    # Uvicorn would end the process without a sentence for people.
+    listening = _listen(address)
+    _check_tls(address)
+    with listening, Served(cluster, topics, address, listening) as served, stop_signals.taken() as signals:
+        signals.only_note()
+        say(f"dashboard ready {served.url}")
+        signals.stop.wait()
+
+
+class Served:
+    """The dashboard on a socket. A context manager: threads serve and read while the block runs."""
+
+    def __init__(self, cluster: Cluster, topics: Topics, address: Address, listening: socket.socket) -> None:
+        self._view = LiveView(cluster, topics)
+        pages = QueuePages(self._view)
+        entries = [
+            Entry("/", pages.queues, "Queues"),
+            Entry("/queue", pages.queue),
+            Entry("/activity", pages.activity, "Activity"),
+        ]
+        self._dashboard = Dashboard(entries, lambda: self._view.version, lambda: self._view.problem)
+        hosts = ["*"] if address.is_open or address.token else _NAMES
+        config = uvicorn.Config(
+            application(self._dashboard, hosts, address.token, is_secure=address.is_secure),
+            log_level=logging.WARNING,
+            access_log=False,
+            ssl_certfile=address.certificate,
+            ssl_keyfile=address.key,
+            timeout_graceful_shutdown=_STOP_S,
+            lifespan="off",
+            server_header=False,
+        )
+        self._server = uvicorn.Server(config)
+        self._listening = listening
+        self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
+        self.url = address.url(listening.getsockname()[1])
+
+    def __enter__(self) -> "Served":
+        self._view.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._dashboard.stop()
+        self._server.should_exit = True
+        self._thread.join(timeout=2 * _STOP_S)
+        self._view.__exit__()
+
+    def _run(self) -> None:
+        # `Server.run` would take the signals, which only the main thread may do.
+        asyncio.run(self._server.serve([self._listening]))
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address.host, address.port))
+    except OSError as error:
+        listening.close()
+        raise UserError(
+            f"The dashboard cannot be served on {address.host}:{address.port}: {error.strerror}. Choose another "
+            f"{hints.option('--port')} or {hints.option('--host')}."
+        ) from None
+    return listening
+
+
+def _check_tls(address: Address) -> None:
+    if address.certificate is None or address.key is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(address.certificate, address.key)
+    except (OSError, ssl.SSLError) as error:
+        raise UserError(f"The certificate {address.certificate} and its key cannot be used: {error}") from None

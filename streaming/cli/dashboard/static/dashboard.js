@@ -1,0 +1,50 @@
+"use strict";
+// Shows instants in the reader's zone, and replaces the parts of the page that have changed. All else works without it.
+const zone = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23"});
+const day = new Intl.DateTimeFormat(undefined, {dateStyle: "medium"});
+
+function local(instant) {
+  const date = new Date(instant);
+  if (Number.isNaN(date.getTime())) return null;
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? zone.format(date) : `${day.format(date)} ${zone.format(date)}`;
+}
+
+function localize(root) {
+  for (const each of root.querySelectorAll("time:not(.ago)")) {
+    each.textContent = local(each.dateTime) ?? each.textContent;
+  }
+  for (const each of root.querySelectorAll("[data-instant]")) {
+    each.textContent = local(each.dataset.instant) ?? each.textContent;
+  }
+}
+
+// A part that holds the focus keeps it, by the address of the link or the label of the region.
+function replace(part, html) {
+  const focused = part.contains(document.activeElement) ? document.activeElement : null;
+  const scrolled = [...part.querySelectorAll(".wide")].map((each) => each.scrollLeft);
+  const opened = [...part.querySelectorAll("details[open]")].map((each) => each.id);
+  part.innerHTML = html;
+  localize(part);
+  part.querySelectorAll(".wide").forEach((each, index) => { each.scrollLeft = scrolled[index] ?? 0; });
+  opened.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+  if (focused) {
+    const attribute = focused.hasAttribute("href") ? "href" : "aria-label";
+    const value = focused.getAttribute(attribute);
+    if (value) part.querySelector(`[${attribute}="${CSS.escape(value)}"]`)?.focus({preventScroll: true});
+  }
+}
+
+const status = document.getElementById("live");
+localize(document);
+const source = new EventSource(window.location.href);
+source.onopen = () => { status.textContent = "live"; status.className = "is-live"; };
+source.onerror = () => { status.textContent = "not connected"; status.className = "is-lost"; };
+source.onmessage = (event) => {
+  for (const [name, html] of Object.entries(JSON.parse(event.data))) {
+    const part = document.getElementById(name);
+    if (part) replace(part, html);
+  }
+};
+window.addEventListener("pagehide", () => source.close());
+window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });

@@ -1,0 +1,188 @@
+"""The rules at work on one queue, as lanes of a timeline: made from its records alone."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from streaming.cli.dashboard.queue_history import QueueHistory
+from streaming.core.activation import events
+from streaming.core.activation.events import Event, Receive, ReceiveResult
+from streaming.core.times import iso_ms
+from streaming.wire.notifications import Activation
+
+
+class Doing(StrEnum):
+    """What a reader does during a part of its life."""
+
+    WAITS = "waits"
+    WORKS = "works"
+
+
+@dataclass
+class Span:
+    """A span of time; `until_ms` is None while it lasts."""
+
+    from_ms: int
+    until_ms: int | None
+    what: str
+
+
+@dataclass
+class Reader:
+    """The life of a reader: a session.
+
+    Attributes:
+        name: Its session id.
+        life: From its first report in the period to its end.
+        spans: When it waited in RECEIVE, and when it had an open transaction with messages.
+    """
+
+    name: str
+    life: Span
+    spans: list[Span] = field(default_factory=list)
+
+
+@dataclass
+class Timeline:
+    """What a picture of a period shows.
+
+    Attributes:
+        from_ms: The beginning of the period.
+        until_ms: Its end.
+        arrivals: (time, messages).
+        receives: (time, messages) of RECEIVEs that got messages.
+        empties: The times of RECEIVEs without WHERE that got none.
+        unread: (time, unread messages) at each change that the monitor has written.
+        members: (time, members) of an observed consumer group.
+        quiet: The quiet windows.
+        suppressed: From each activation to its answer, or to the end of its time-out.
+        activations: (time, notification).
+        readers: The readers that did something, in order of their first report.
+        is_complete: Whether all records of the period were read.
+    """
+
+    from_ms: int
+    until_ms: int
+    arrivals: list[tuple[int, int]] = field(default_factory=list)
+    receives: list[tuple[int, int]] = field(default_factory=list)
+    empties: list[int] = field(default_factory=list)
+    unread: list[tuple[int, int]] = field(default_factory=list)
+    members: list[tuple[int, int]] = field(default_factory=list)
+    quiet: list[Span] = field(default_factory=list)
+    suppressed: list[Span] = field(default_factory=list)
+    activations: list[tuple[int, Activation]] = field(default_factory=list)
+    readers: list[Reader] = field(default_factory=list)
+    is_complete: bool = True
+
+
+def timeline(history: QueueHistory, from_ms: int, until_ms: int) -> Timeline:
+    """Returns the timeline of a period from what was read of it."""
+    line = Timeline(from_ms, until_ms, is_complete=history.is_complete)
+    line.activations = history.activations
+    _add_events(line, history.events)
+    _add_rows(line, history.rows)
+    return line
+
+
+def _add_events(line: Timeline, dated: Iterable[tuple[int, Event]]) -> None:
+    readers: dict[str, _Life] = {}
+    for at_ms, event in dated:
+        if isinstance(event, events.MessageArrived):
+            line.arrivals.append((at_ms, event.count))
+        elif isinstance(event, events.GroupObserved):
+            line.members.append((at_ms, event.members))
+        session_id = getattr(event, "session_id", None)
+        # A program that ends reports the end of all its sessions, also of those that did nothing.
+        if session_id is None or (session_id not in readers and isinstance(event, events.SessionEnded)):
+            continue
+        if session_id not in readers:
+            readers[session_id] = _Life(Reader(session_id, Span(at_ms, None, "lives")))
+            line.readers.append(readers[session_id].reader)
+        readers[session_id].take(at_ms, event)
+        if isinstance(event, Receive):
+            _add_receive(line, at_ms, event)
+        if isinstance(event, events.SessionEnded):
+            del readers[session_id]
+
+
+def _add_receive(line: Timeline, at_ms: int, event: Receive) -> None:
+    if event.messages:
+        line.receives.append((at_ms, event.messages))
+    elif event.result is ReceiveResult.EMPTY and not event.where:
+        line.empties.append(at_ms)
+
+
+class _Life:
+    """Follows the reports of one session."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._waits: Span | None = None
+        self._works: dict[str, Span] = {}
+
+    def take(self, at_ms: int, event: Event) -> None:
+        """Takes its next report."""
+        if isinstance(event, Receive):
+            self._receive(at_ms, event)
+        elif isinstance(event, events.Commit | events.Rollback):
+            span = self._works.pop(event.transaction_id, None)
+            if span is not None:
+                span.until_ms = at_ms
+        elif isinstance(event, events.SessionEnded):
+            for span in (self._waits, *self._works.values(), self.reader.life):
+                if span is not None:
+                    span.until_ms = at_ms
+
+    def _receive(self, at_ms: int, event: Receive) -> None:
+        if event.result is ReceiveResult.WAITING:
+            if self._waits is None:
+                self._waits = self._begin(at_ms, Doing.WAITS)
+            return
+        if self._waits is not None:
+            self._waits.until_ms, self._waits = at_ms, None
+        if event.messages and event.transaction_id and event.transaction_id not in self._works:
+            self._works[event.transaction_id] = self._begin(at_ms, Doing.WORKS)
+
+    def _begin(self, at_ms: int, what: str) -> Span:
+        span = Span(at_ms, None, what)
+        self.reader.spans.append(span)
+        return span
+
+
+def _add_rows(line: Timeline, rows: Sequence[tuple[int, dict[str, Any]]]) -> None:
+    suppressed: Span | None = None
+    for written_ms, row in rows:
+        at_ms = _instant(row["update_time"], written_ms)
+        line.unread.append((at_ms, max(0, row["unread_messages"])))
+        if row["state"] == "NOTIFIED":
+            if suppressed is None or suppressed.what != str(row["activation_sequence"]):
+                begins_ms = _instant(row["last_activated_time"], at_ms)
+                suppressed = Span(begins_ms, None, str(row["activation_sequence"]))
+                line.suppressed.append(suppressed)
+            # Until an answer comes, its end is that of the time-out.
+            suppressed.until_ms = iso_ms(row["next_check_time"] or "")
+        elif suppressed is not None:
+            suppressed.until_ms, suppressed = at_ms, None
+        _add_quiet(line, at_ms, row)
+
+
+def _add_quiet(line: Timeline, at_ms: int, row: dict[str, Any]) -> None:
+    """Adds the quiet window of a row: it begins anew with each empty result, and may be cut short."""
+    if line.quiet and line.quiet[-1].until_ms is not None and line.quiet[-1].until_ms > at_ms:
+        line.quiet[-1].until_ms = at_ms
+    until_ms = iso_ms(row.get("quiet_until") or "")
+    if until_ms is None:
+        return
+    since_ms = _instant(row.get("quiet_since"), at_ms)
+    last = line.quiet[-1] if line.quiet else None
+    if last is not None and last.until_ms is not None and last.until_ms >= since_ms:
+        last.until_ms = until_ms
+    else:
+        line.quiet.append(Span(since_ms, until_ms, "quiet"))
+
+
+def _instant(iso: str | None, otherwise_ms: int) -> int:
+    """Returns an instant in ms; another one if it is missing, or no instant."""
+    found_ms = iso_ms(iso or "")
+    return otherwise_ms if found_ms is None else found_ms

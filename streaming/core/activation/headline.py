@@ -1,0 +1,86 @@
+"""Answers in one sentence why a reader is, or is not, started now, from the verdict of the monitor's last check."""
+
+from streaming.core.activation.explanation import Situation
+from streaming.core.activation.queue_monitor import Hindrance, State
+
+
+def headline(now: Situation, hindrance: Hindrance | None, quiet_since: str | None, quiet_until: str | None) -> str:
+    """Returns the sentence.
+
+    Args:
+        now: The facts about the queue.
+        hindrance: Why no reader is requested, as the monitor has written it; None: it has written nothing.
+        quiet_since: When the quiet window began; None: not known.
+        quiet_until: When it ends; None: none lasts.
+    """
+    if not now.is_watched:
+        return f"No reader is started: {now.gone[0].lower()}{now.gone[1:]}."
+    if now.state is State.ABSENT:
+        return _absent(now)
+    return _SENTENCES[hindrance](now, quiet_since, quiet_until)
+
+
+def _absent(now: Situation) -> str:
+    if not now.is_on:
+        return "No reader is started: the queue is OFF."
+    return "No reader is started: the queue has neither an event notification nor internal activation that is ON."
+
+
+def _unanswered(now: Situation, _since: str | None, _until: str | None) -> str:
+    requested = f"A reader was requested at {now.activated_at}"
+    if now.reader:
+        return f"{requested}, but {now.reader}."
+    answered = "has not called RECEIVE yet" if now.observed is None else "has not joined the consumer group yet"
+    return f"{requested}, and {answered}. Until then no other reader is started."
+
+
+def _nothing_unread(_now: Situation, _since: str | None, _until: str | None) -> str:
+    return "No reader is started, because nothing is unread."
+
+
+def _not_wanted(_now: Situation, _since: str | None, _until: str | None) -> str:
+    return "No reader is started, because the observer does not say that one more would have work."
+
+
+def _reader_waits(now: Situation, _since: str | None, _until: str | None) -> str:
+    waits = "a reader waits" if now.waiting == 1 else f"{now.waiting} readers wait"
+    return f"No reader is started, because {waits} in RECEIVE: one more would have no work."
+
+
+def _task_limit(now: Situation, _since: str | None, _until: str | None) -> str:
+    return (
+        f"One more reader would have work, but no task can be started: {now.tasks_running} of at most {_most(now)} run."
+    )
+
+
+def _most(now: Situation) -> int:
+    return now.max_queue_readers or 0
+
+
+def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:
+    if until is None:
+        return "No reader is started before the quiet window ends."
+    began = "the result of a wait is on its way"
+    if since is not None and since == now.empty_at:
+        began = f"a reader found the queue empty at {since}"
+    elif since is not None:
+        began = f"readers began to receive at {since}"
+    return (
+        f"No reader is started before {until}, because {began}. If no reader waits or finds the queue empty until "
+        "then, one more is started, because messages accumulate."
+    )
+
+
+def _due(_now: Situation, _since: str | None, _until: str | None) -> str:
+    return "It is not known why no reader is started: an older monitor has written the row."
+
+
+_SENTENCES = {
+    Hindrance.UNANSWERED: _unanswered,
+    Hindrance.NOTHING_UNREAD: _nothing_unread,
+    Hindrance.NOT_WANTED: _not_wanted,
+    Hindrance.READER_WAITS: _reader_waits,
+    Hindrance.TASK_LIMIT: _task_limit,
+    Hindrance.QUIET_WINDOW: _quiet_window,
+    None: _due,
+}
