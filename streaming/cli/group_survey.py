@@ -1,13 +1,13 @@
 """Asks about consumer groups until the answers are known: looks at them, tests their backlogs, and looks again."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from streaming.cli.meant import did_you_mean
 from streaming.core.observing.expiry import KeptFrom
 from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState
+from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observing.question import Answer, Question
 from streaming.core.observing.verdict import Verdict
 from streaming.errors import UserError
@@ -39,6 +39,8 @@ class Finding:
         lag_rule_readers: The number of readers that a lag rule would want.
         kept_from: From when Kafka counts how long it keeps its offsets; None: it keeps them, or there are none.
         kept_ms: How long it keeps them then; None: not known.
+        partitions: All partitions that it reads or has committed.
+        owners: The partitions that have an owner, with it.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Finding:
     lag_rule_readers: int | None = None
     kept_from: KeptFrom | None = None
     kept_ms: int | None = None
+    partitions: tuple[Place, ...] = ()
+    owners: Mapping[Place, Member] = field(default_factory=dict)
 
     @property
     def backlog(self) -> int:
@@ -74,6 +78,10 @@ class GroupSurvey:
         self._probe = PhantomProbe(cluster)
         self._only = only
         self.left_out = 0
+        self._logs = Logs()
+        self._kinds: dict[str, GroupKind] = {}
+        self._open: dict[str, Question] = {}
+        self._findings: dict[str, Finding] = {}
 
     def close(self) -> None:
         """Closes the connections."""
@@ -94,28 +102,40 @@ class GroupSurvey:
         Raises:
             UserError: There is no such group, or Kafka does not answer.
         """
-        kinds = self._kinds()
-        self._looks.kept_offsets.look()
         end_s = time.monotonic() + limit_s
-        questions = {name: Question() for name, kind in kinds.items() if kind is not GroupKind.SHARE}
-        logs = Logs()
-        findings = {
-            name: Finding(name, kind, GroupState.UNKNOWN, 0, Answer(_SHARE, [])) for name, kind in kinds.items()
-        }
-        open_questions = dict(questions)
-        while True:
-            self._look(open_questions, kinds, logs, findings)
-            open_questions = {name: each for name, each in open_questions.items() if not findings[name].answer.is_final}
+        self.begin()
+        while self.look():
             left_s = end_s - time.monotonic()
-            if not open_questions or left_s <= 0:
+            if left_s <= 0:
                 break
-            progress(len(open_questions), left_s)
+            progress(len(self._open), left_s)
             time.sleep(min(_LOOK_INTERVAL_S, left_s))
-        for name, question in open_questions.items():
-            findings[name] = _closed(findings[name], question, limit_s)
-        return [findings[name] for name in sorted(findings)]
+        for name, question in self._open.items():
+            self._findings[name] = _closed(self._findings[name], question, limit_s)
+        return self.findings()
 
-    def _kinds(self) -> dict[str, GroupKind]:
+    def begin(self) -> None:
+        """Begins to ask anew. Raises as `ask` does."""
+        self._kinds, self._logs = self._present_kinds(), Logs()
+        self._looks.kept_offsets.look()
+        self._open = {name: Question() for name, kind in self._kinds.items() if kind is not GroupKind.SHARE}
+        nothing = Answer(_SHARE, [])
+        self._findings = {
+            name: Finding(name, kind, GroupState.UNKNOWN, 0, nothing) for name, kind in self._kinds.items()
+        }
+
+    def look(self) -> bool:
+        """Looks at the groups whose answer may still change. Returns whether there are some. Raises as `ask` does."""
+        if self._open:
+            self._look(self._open)
+        self._open = {name: each for name, each in self._open.items() if not self._findings[name].answer.is_final}
+        return bool(self._open)
+
+    def findings(self) -> list[Finding]:
+        """Returns the answers so far, in order of names."""
+        return [self._findings[name] for name in sorted(self._findings)]
+
+    def _present_kinds(self) -> dict[str, GroupKind]:
         kinds = self._looks.kinds()
         if self._only is None:
             others = {name: kind for name, kind in kinds.items() if not is_own_group(name)}
@@ -126,14 +146,9 @@ class GroupSurvey:
             raise UserError(f"There is no consumer group {self._only} that this user may see.{meant}")
         return {self._only: kinds[self._only]}
 
-    def _look(
-        self,
-        questions: dict[str, Question],
-        kinds: dict[str, GroupKind],
-        logs: Logs,
-        findings: dict[str, Finding],
-    ) -> None:
-        """Looks at groups, and writes what is found into `findings`."""
+    def _look(self, questions: dict[str, Question]) -> None:
+        """Looks at groups, and writes down what is found."""
+        kinds, logs = self._kinds, self._logs
         pictures = self._looks.pictures({name: kinds[name] for name in questions})
         topics = {topic for picture in pictures.values() for topic in _topics(picture)}
         known = {topic for topic in topics if logs.partitions_of(topic) and logs.missing([topic]) is None}
@@ -148,7 +163,7 @@ class GroupSurvey:
             if pictures[name].may_expire:
                 kept_from, kept_ms = pictures[name].kept_from, self._looks.kept_offsets.kept_ms
                 finding = replace(finding, kept_from=kept_from, kept_ms=kept_ms)
-            findings[name] = finding
+            self._findings[name] = finding
 
     def _test(
         self,
@@ -180,7 +195,18 @@ def _finding(
         has_tested = bool(question.phantoms.empty)
         phantom = False if answer.verdict.one_more else (True if has_tested and not answer.waiting else None)
     readers = None if picture.state is GroupState.UNKNOWN else lag_rule_readers(picture, logs)
-    return Finding(name, kind, picture.state, len(picture.members), answer, phantom, readers)
+    places = tuple(place for topic in sorted(_topics(picture)) for place in logs.partitions_of(topic))
+    return Finding(
+        name,
+        kind,
+        picture.state,
+        len(picture.members),
+        answer,
+        phantom,
+        readers,
+        partitions=places,
+        owners=picture.owners(),
+    )
 
 
 def lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:

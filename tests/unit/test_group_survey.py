@@ -126,12 +126,12 @@ def test_the_groups_of_our_own_programs_are_left_out_unless_one_is_named(looks: 
     looks.own = (*groups, "p-queue-activation-host")
     assert surveyed(None).name == "g"
     survey = GroupSurvey(Cluster("localhost:1"), None)
-    assert survey._kinds() == {"g": GroupKind.CLASSIC}
+    assert survey._present_kinds() == {"g": GroupKind.CLASSIC}
     assert survey.left_out == 6
     named = GroupSurvey(Cluster("localhost:1"), "p-queue-activation-host")
-    assert (named._kinds(), named.left_out) == ({"p-queue-activation-host": GroupKind.CLASSIC}, 0)
+    assert (named._present_kinds(), named.left_out) == ({"p-queue-activation-host": GroupKind.CLASSIC}, 0)
     looks.own = ("queue-activation-readers", "queue-activation-monitor-2")
-    assert len(GroupSurvey(Cluster("localhost:1"), None)._kinds()) == 3, "those of users have any other name"
+    assert len(GroupSurvey(Cluster("localhost:1"), None)._present_kinds()) == 3, "those of users have any other name"
 
 
 @pytest.mark.parametrize("kept_ms", [60_000, None])

@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 
 from streaming.cli import queue_facts, queue_show
 from streaming.cli.dashboard import queue_history
+from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pictures import picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
@@ -78,6 +79,11 @@ class QueuePages:
     def __init__(self, view: LiveView) -> None:
         self._view = view
         self._shared = Shared()
+        self._maps = GroupMaps(view.cluster)
+
+    def close(self) -> None:
+        """Closes the connections to Kafka."""
+        self._maps.close()
 
     def queues(self, query: QueryParams) -> Page:
         """Returns the page of all queues: those that are searched for, sorted, a hundred at a time."""
@@ -143,17 +149,12 @@ class QueuePages:
             "row": row,
             "meaning": "" if row is None else MEANINGS.get(state_name(row), ""),
         }
-        parts = [
-            Part("answer", "answer.html", answer),
-            Part(
-                "timeline",
-                "timeline.html",
-                {"picture": picture(line), "line": line, "periods": list(_PERIODS_S), "period": period, "name": name},
-            ),
-            Part(
-                "facts", "facts.html", {"sections": queue_show.sections(facts), "activations": facts.activations[::-1]}
-            ),
-        ]
+        shown = {"picture": picture(line), "line": line, "periods": list(_PERIODS_S), "period": period, "name": name}
+        parts = [Part("answer", "answer.html", answer), Part("timeline", "timeline.html", shown)]
+        if facts.group is not None:
+            found = self._shared.get(("map", facts.group.name), partial(self._maps.of, facts.group.name))
+            parts.append(Part("group", "group.html", {"map": found}))
+        parts.append(Part("facts", "facts.html", {"sections": queue_show.sections(facts)}))
         return Page(name, parts)
 
     def _facts(self, name: str) -> queue_facts.QueueFacts:

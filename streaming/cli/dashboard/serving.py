@@ -75,7 +75,7 @@ class Served:
 
     def __init__(self, cluster: Cluster, topics: Topics, address: Address, listening: socket.socket) -> None:
         self._view = LiveView(cluster, topics)
-        pages = QueuePages(self._view)
+        self._pages = pages = QueuePages(self._view)
         entries = [
             Entry("/", pages.queues, "Queues"),
             Entry("/queue", pages.queue),
@@ -108,6 +108,7 @@ class Served:
         self._server.should_exit = True
         self._thread.join(timeout=2 * _STOP_S)
         self._view.__exit__()
+        self._pages.close()
 
     def _run(self) -> None:
         # `Server.run` would take the signals, which only the main thread may do.

@@ -52,10 +52,12 @@ class Verdict:
     Attributes:
         one_more: Whether one more reader would have work; None if that is unknown.
         reason: A clause that says why.
+        places: The partitions that are the reason, if some are.
     """
 
     one_more: bool | None
     reason: str
+    places: tuple[Place, ...] = ()
 
 
 NOT_TESTED = Verdict(None, "it is not known yet whether its backlog has any content")
@@ -96,7 +98,8 @@ def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
         return Verdict(False, "nothing is unread")
     most = max(waiting, key=lambda each: each.backlog)
     untested = "" if is_tested else "; these may be markers without content, which only a user who may read can tell"
-    return Verdict(True, f"nobody reads, and {most.name} holds {plural(most.backlog, 'message')}{untested}")
+    reason = f"nobody reads, and {most.name} holds {plural(most.backlog, 'message')}{untested}"
+    return Verdict(True, reason, (most.place,))
 
 
 def with_members(
@@ -122,7 +125,8 @@ def with_members(
     perhaps = _among(group, partitions, [each for each in waiting if each.lateness is not Lateness.IN_TIME], late_ms)
     if surely.one_more == perhaps.one_more:
         return surely
-    return Verdict(None, f"it is not known yet whether messages wait: {perhaps.reason} if they do")
+    reason = f"it is not known yet whether messages wait: {perhaps.reason} if they do"
+    return Verdict(None, reason, perhaps.places)
 
 
 def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting], late_ms: int) -> Verdict:
@@ -133,23 +137,25 @@ def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting],
         return Verdict(False, full)
     unowned = [each for each in late if each.owner is None and each.unowned_ms >= late_ms]
     if unowned:
-        return Verdict(True, f"{unowned[0].name} holds {plural(unowned[0].backlog, 'message')} and has no owner")
+        reason = f"{unowned[0].name} holds {plural(unowned[0].backlog, 'message')} and has no owner"
+        return Verdict(True, reason, (unowned[0].place,))
     by_owner: dict[str, list[Waiting]] = {}
     for each in late:
         if each.owner is not None:
             by_owner.setdefault(each.owner.member_id, []).append(each)
     crowded = max(by_owner.values(), key=len, default=[])
     if len(crowded) < 2:
-        return Verdict(False, _why_no_help(late[0]))
+        return Verdict(False, _why_no_help(late[0]), (late[0].place,))
     owner = crowded[0].owner
     assert owner is not None  # noqa: S101 - for the type checker
     names = ", ".join(each.name for each in crowded[:3]) + (", ..." if len(crowded) > 3 else "")
     owns = f"{owner.name} owns {len(crowded)} partitions in which messages wait ({names})"
     owned = [each.place for each in late if each.owner is not None]
+    reasons = tuple(each.place for each in crowded)
     if group.assignor in _PER_TOPIC and _owners_with_one_more(group, partitions, owned) <= len(by_owner):
         what = f"the assignor {group.assignor} would not share them out to more members if there was one more"
-        return Verdict(False, f"{owns}, but {what}")
-    return Verdict(True, owns)
+        return Verdict(False, f"{owns}, but {what}", reasons)
+    return Verdict(True, owns, reasons)
 
 
 def _owners_with_one_more(group: GroupPicture, partitions: dict[str, int], places: list[Place]) -> int:

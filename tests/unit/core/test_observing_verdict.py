@@ -44,7 +44,7 @@ PAIR = group(member("a", *ALL[:2]), member("b", *ALL[2:]))
 class TestWithoutMembers:
     def test_a_backlog_is_work(self) -> None:
         verdict = without_members([Waiting(ALL[0], 5, Lateness.LATE), Waiting(ALL[1], 9, Lateness.LATE)], True)
-        assert verdict == Verdict(True, "nobody reads, and t-1 holds 9 messages")
+        assert verdict == Verdict(True, "nobody reads, and t-1 holds 9 messages", (ALL[1],))
 
     def test_no_backlog_is_none(self) -> None:
         assert without_members([], True) == Verdict(False, "nothing is unread")
@@ -59,7 +59,8 @@ class TestWithoutMembers:
 class TestWithMembers:
     def test_a_member_with_two_late_partitions_could_give_one_away(self) -> None:
         verdict = decide(ALONE, ALL[0], ALL[3])
-        assert verdict == Verdict(True, "a at 10.0.0.1 owns 2 partitions in which messages wait (t-0, t-3)")
+        reason = "a at 10.0.0.1 owns 2 partitions in which messages wait (t-0, t-3)"
+        assert verdict == Verdict(True, reason, (ALL[0], ALL[3]))
 
     def test_the_member_with_the_most_is_named_and_long_lists_are_cut(self) -> None:
         verdict = decide(group(member("a", *ALL)), *ALL)
@@ -145,6 +146,7 @@ class TestTheLimitOfTheAssignor:
             False,
             "a at 10.0.0.1 owns 2 partitions in which messages wait (t-0, u-0), but the assignor range would not "
             "share them out to more members if there was one more",
+            (("t", 0), ("u", 0)),
         )
         assert decide(seen, ("t", 0), ("u", 3), partitions=topics).one_more is True
 

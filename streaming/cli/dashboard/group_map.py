@@ -1,0 +1,128 @@
+"""The map of an observed consumer group: which member owns which partition, and what waits there."""
+
+import threading
+import time
+from dataclasses import dataclass
+
+from streaming.cli.group_survey import Finding, GroupSurvey
+from streaming.core.observing.pictures import Place
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+
+# A question compares with its first look, so it is asked anew after this time.
+_ANEW_S = 10.0
+# An answer is shown for this time while the next question has none yet.
+_KEPT_S = 20.0
+# Groups that somebody watches; the connections of one that nobody asks for are closed after a while.
+_MOST_WATCHED = 8
+_FORGOTTEN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A partition of the map: its name, its owner (empty: none), its backlog, and whether it is the reason."""
+
+    partition: str
+    owner: str
+    backlog: int
+    is_reason: bool
+
+
+@dataclass(frozen=True)
+class GroupMap:
+    """The map of a group.
+
+    Attributes:
+        finding: What a look has found; None: nothing, because of `problem`.
+        rows: Its partitions, those with the largest backlog first.
+        idle: The members without a partition.
+        problem: Why nothing was found; empty if something was.
+    """
+
+    finding: Finding | None = None
+    rows: tuple[Row, ...] = ()
+    idle: int = 0
+    problem: str = ""
+
+
+class GroupMaps:
+    """Looks at the groups that somebody watches, a little longer than somebody does."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._watched: dict[str, _Watched] = {}
+        self._lock = threading.Lock()
+
+    def of(self, group: str) -> GroupMap:
+        """Returns the map of a group as it is now."""
+        with self._lock:
+            try:
+                self._forget_others(group)
+                if group not in self._watched:
+                    self._watched[group] = _Watched(self._cluster, group)
+                return _map(self._watched[group].look())
+            except UserError as error:
+                self._close(group)
+                return GroupMap(problem=str(error))
+
+    def close(self) -> None:
+        """Closes all connections."""
+        with self._lock:
+            for group in list(self._watched):
+                self._close(group)
+
+    def _forget_others(self, group: str) -> None:
+        oldest_first = sorted(self._watched, key=lambda name: self._watched[name].looked_s)
+        surplus = oldest_first[: max(0, len(oldest_first) - _MOST_WATCHED + 1)]
+        for name in oldest_first:
+            if name != group and (name in surplus or time.monotonic() - self._watched[name].looked_s > _FORGOTTEN_S):
+                self._close(name)
+
+    def _close(self, group: str) -> None:
+        watched = self._watched.pop(group, None)
+        if watched is not None:
+            watched.survey.close()
+
+
+class _Watched:
+    """A group that somebody watches."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.survey = GroupSurvey(cluster, group)
+        self.looked_s = time.monotonic()
+        self._began_s = -_ANEW_S
+        self._answered: tuple[float, Finding] | None = None
+
+    def look(self) -> Finding:
+        """Returns what is found now; while that is unknown, an answer that was found a short time ago."""
+        self.looked_s = now_s = time.monotonic()
+        if now_s - self._began_s >= _ANEW_S:
+            self.survey.begin()
+            self._began_s = now_s
+        self.survey.look()
+        (found,) = self.survey.findings()
+        if found.answer.verdict.one_more is not None:
+            self._answered = now_s, found
+        elif self._answered is not None and now_s - self._answered[0] < _KEPT_S:
+            return self._answered[1]
+        return found
+
+
+def _map(finding: Finding) -> GroupMap:
+    backlogs = {each.place: each.backlog for each in finding.answer.waiting}
+    rows = [
+        Row(
+            f"{topic}-{number}",
+            finding.owners[topic, number].name if (topic, number) in finding.owners else "",
+            backlogs.get((topic, number), 0),
+            (topic, number) in finding.answer.verdict.places,
+        )
+        for topic, number in _places(finding)
+    ]
+    owning = {member.member_id for member in finding.owners.values()}
+    return GroupMap(finding, tuple(rows), finding.members - len(owning))
+
+
+def _places(finding: Finding) -> list[Place]:
+    backlogs = {each.place: each.backlog for each in finding.answer.waiting}
+    return sorted(finding.partitions, key=lambda place: (-backlogs.get(place, 0), place))
