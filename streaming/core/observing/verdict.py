@@ -98,8 +98,8 @@ def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
         return Verdict(False, "nothing is unread")
     most = max(waiting, key=lambda each: each.backlog)
     untested = "" if is_tested else "; these may be markers without content, which only a user who may read can tell"
-    reason = f"nobody reads, and {most.name} holds {plural(most.backlog, 'message')}{untested}"
-    return Verdict(True, reason, (most.place,))
+    holds = f"{most.name} holds {plural(most.backlog, 'message')}{untested}"
+    return Verdict(True, f"nobody reads, and {holds}", (most.place,))
 
 
 def with_members(
