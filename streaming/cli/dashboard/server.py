@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming.cli.dashboard import instants
+from streaming.core.activation.headline import why_activated
 from streaming.errors import UserError
 
 # The shortest time between two looks for news, and the longest time without an event: ages grow without any record.
@@ -108,6 +109,7 @@ class Dashboard:
             lstrip_blocks=True,
         )
         self._templates.filters |= {"instant": instants.element, "ago": instants.ago, "count": instants.count}
+        self._templates.globals["why_activated"] = why_activated
 
     def stop(self) -> None:
         """Ends all streams."""

@@ -1,7 +1,8 @@
 """Answers in one sentence why a reader is, or is not, started now, from the verdict of the monitor's last check."""
 
 from streaming.core.activation.explanation import Situation
-from streaming.core.activation.queue_monitor import Hindrance, State
+from streaming.core.activation.queue_monitor import Hindrance, Reason, State
+from streaming.core.numbers import plural
 
 
 def headline(now: Situation, hindrance: Hindrance | None, quiet_since: str | None, quiet_until: str | None) -> str:
@@ -18,6 +19,23 @@ def headline(now: Situation, hindrance: Hindrance | None, quiet_since: str | Non
     if now.state is State.ABSENT:
         return _absent(now)
     return _SENTENCES[hindrance](now, quiet_since, quiet_until)
+
+
+def why_activated(reason: str | None, unread: int) -> str:
+    """Returns the sentence about an activation: why one more reader had work.
+
+    Args:
+        reason: The name of its Reason; another text or None for a notification that is no activation.
+        unread: How many messages were unread.
+    """
+    messages = f"{plural(max(0, unread), 'message')} {'was' if unread == 1 else 'were'} unread"
+    if reason == Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE.value:
+        return f"A message arrived on the empty queue: {messages}, and nobody was about to read."
+    if reason == Reason.MESSAGES_ACCUMULATING.value:
+        return f"{messages}, and for a whole quiet window no reader waited and none found the queue empty."
+    if reason == Reason.TIMEOUT_EXPIRED.value:
+        return f"{messages}, and the reader that was requested before had not come when its time-out expired."
+    return "The queue was set OFF after five rollbacks in a row."
 
 
 def _absent(now: Situation) -> str:
