@@ -137,15 +137,23 @@ app.add_typer(demos, name="demo")
 
 
 @demos.callback(invoke_without_command=True)
-def demo(context: typer.Context) -> None:
-    """Run everything on this machine: broker, monitor, senders and real readers. Ends by itself within two minutes."""
+def demo(
+    context: typer.Context,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep everything up until Ctrl-C, to look at and to try.")
+    ] = False,
+) -> None:
+    """Run everything on this machine: broker, monitor, senders and real readers. Ends by itself within two minutes.
+
+    Meanwhile the dashboard shows what happens and why, at the address that is printed.
+    """
     if context.invoked_subcommand is not None:
         return
     from rich.console import Console
 
     from streaming.cli.demo import demo as the_demo
 
-    raise typer.Exit(the_demo.run(Console(highlight=False)))
+    raise typer.Exit(the_demo.run(Console(highlight=False), keeps=keep))
 
 
 @demos.command("services")

@@ -21,8 +21,8 @@ from streaming.wire.topics import Topics
 if TYPE_CHECKING:
     pass
 
-DEFAULT_PORT = 8466
-_LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+# That of `serving.DEFAULT_PORT`, which needs packages that may be missing.
+_PORT = 8466
 
 
 @stop_signals.orderly("dashboard")
@@ -30,7 +30,7 @@ def dashboard(
     host: Annotated[
         str, option("--host", "Address to serve on. Another than this machine's own needs a token and TLS.")
     ] = "127.0.0.1",
-    port: Annotated[int, option("--port", "Port to serve on; 0 picks a free one.", min=0, max=65535)] = DEFAULT_PORT,
+    port: Annotated[int, option("--port", "Port to serve on; 0 picks a free one.", min=0, max=65535)] = _PORT,
     token_file: Annotated[
         Path | None, option("--token-file", "File with the token that readers must enter.", dir_okay=False)
     ] = None,

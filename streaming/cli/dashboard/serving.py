@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvicorn
@@ -19,6 +19,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints, stop_signals
 from streaming.wire.topics import Topics
 
+DEFAULT_PORT = 8466
 # Streams end within this time after a signal.
 _STOP_S = 5
 _NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
@@ -37,12 +38,12 @@ class Address:
         is_open: Whether other machines are served without token and TLS.
     """
 
-    host: str
-    port: int
-    token: str | None
-    certificate: Path | None
-    key: Path | None
-    is_open: bool
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    token: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    is_open: bool = False
 
     @property
     def is_secure(self) -> bool:
@@ -62,7 +63,7 @@ def serve(cluster: Cluster, topics: Topics, address: Address) -> None:
         UserError: The address or a file of TLS cannot be used.
     """
     # Uvicorn would end the process without a sentence for people.
-    listening = _listen(address)
+    listening = listen(address)
     _check_tls(address)
     with listening, Served(cluster, topics, address, listening) as served, stop_signals.taken() as signals:
         signals.only_note()
@@ -115,7 +116,8 @@ class Served:
         asyncio.run(self._server.serve([self._listening]))
 
 
-def _listen(address: Address) -> socket.socket:
+def listen(address: Address) -> socket.socket:
+    """Returns a socket that takes connections; raises UserError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -128,6 +130,14 @@ def _listen(address: Address) -> socket.socket:
             f"{hints.option('--port')} or {hints.option('--host')}."
         ) from None
     return listening
+
+
+def listen_on_default(address: Address) -> socket.socket:
+    """Returns such a socket, on a free port if that of the address is taken; raises UserError."""
+    try:
+        return listen(address)
+    except UserError:
+        return listen(replace(address, port=0))
 
 
 def _check_tls(address: Address) -> None:

@@ -66,13 +66,18 @@ TOPICS = Topics()
 CONVERSATION_GROUPS = 16
 
 
-def run(console: Console) -> int:
+def run(console: Console, *, keeps: bool = False) -> int:
     """Runs the demo; returns 0 if every message that was sent was read.
+
+    Args:
+        console: Its output.
+        keeps: Whether everything stays until a signal.
 
     Raises:
         UserError: Java or the jars are missing, or a part of the demo does not start.
     """
-    with set_up(console, "[bold]queue-activation demo[/]: readers start when one more would have useful work") as stage:
+    headline = "[bold]queue-activation demo[/]: readers start when one more would have useful work"
+    with set_up(console, headline, keeps=keeps) as stage:
         _create_queues(stage.cluster)
         with stage.progress("starting the monitor (Spark)") as start:
             monitor = stage.parts.enter_context(

@@ -38,12 +38,14 @@ class Stage:
         cluster: Its Kafka cluster, with the topics that the monitor needs.
         folder: A folder, which is deleted at the end.
         parts: What is stopped at the end.
+        keeps: Whether everything stays until a signal.
     """
 
     console: Console
     cluster: Cluster
     folder: Path
     parts: ExitStack
+    keeps: bool = False
 
     @contextmanager
     def progress(self, what: str) -> Iterator["Took"]:
@@ -53,8 +55,13 @@ class Stage:
 
 
 @contextmanager
-def set_up(console: Console, headline: str) -> Iterator[Stage]:
-    """Starts a Kafka broker with the monitor's topics; ends everything at the end of the block.
+def set_up(console: Console, headline: str, *, keeps: bool = False) -> Iterator[Stage]:
+    """Starts a Kafka broker with the monitor's topics, and the dashboard; ends everything at the end of the block.
+
+    Args:
+        console: The demo's output.
+        headline: What the demo shows.
+        keeps: Whether `play` goes on until a signal.
 
     Raises:
         UserError: Java or the jars are missing, or the broker does not start.
@@ -65,7 +72,22 @@ def set_up(console: Console, headline: str) -> Iterator[Stage]:
             broker = parts.enter_context(EmbeddedBroker())
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(Topics().specs(), partitions=2, replication_factor=1)
-        yield Stage(console, cluster, Path(folder), parts)
+        if (address := parts.enter_context(dashboard(cluster))) is not None:
+            console.print(f"  the dashboard shows what happens and why: {address}")
+        yield Stage(console, cluster, Path(folder), parts, keeps)
+
+
+@contextmanager
+def dashboard(cluster: Cluster) -> Iterator[str | None]:
+    """Serves the dashboard while the block runs, and yields its address; None if its packages are not installed."""
+    try:
+        from streaming.cli.dashboard.serving import Address, Served, listen_on_default
+    except ModuleNotFoundError:
+        yield None
+        return
+    address = Address()
+    with listen_on_default(address) as listening, Served(cluster, Topics(), address, listening) as served:
+        yield served.url
 
 
 class _IsOverError(Exception):
@@ -152,6 +174,7 @@ def play(
                     program.require_running()
                 is_done = not any(actor.is_alive() for actor in actors)
                 if is_done and not timeline.is_anybody_there and is_complete():
+                    _keep(stage, starters, signals)
                     return True
         finally:
             for actor in actors:
@@ -159,6 +182,14 @@ def play(
             for actor in actors:
                 actor.join(stop_signals.GRACE_S if stop_signals.is_asked() else None)
         return False
+
+
+def _keep(stage: Stage, starters: Starters, signals: stop_signals.StopSignals) -> None:
+    """Goes on starting readers until a signal, if everything stays."""
+    if stage.keeps:
+        stage.console.print(f"everything goes on until Ctrl-C. Kafka is at {stage.cluster.bootstrap_servers}")
+    while stage.keeps and not signals.stop.is_set():
+        starters.step()
 
 
 def _show(follower: TopicFollower, timeline: Timeline) -> None:
