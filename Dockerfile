@@ -26,7 +26,7 @@ WORKDIR /src
 COPY constraints.txt ./
 RUN pip install --constraint constraints.txt pyspark
 COPY --from=build /wheels /wheels
-RUN pip install --constraint constraints.txt /wheels/*.whl
+RUN pip install --constraint constraints.txt "$(ls /wheels/*.whl)[dashboard]"
 
 # Fetches the jars, verified by streaming/system/jars.sha256, so that the container needs no network for them. Makes the
 # archive of Java's classes, for quick starts.

@@ -1,4 +1,4 @@
-"""Why no reader is requested, as the views show it, beside what the next checks decide.
+"""The reason why no reader is requested, as the views show it, beside what the next checks decide.
 
 Random histories of `test_invariants`. After each step, copies of the queue are checked again: at once, at a random
 instant before the next check, and at the next check. Nothing may be requested while a hindrance is shown, it must last

@@ -44,8 +44,8 @@ def is_ignored(path: str) -> bool:
 
 
 def test_the_parts_are_services_of_their_own() -> None:
-    assert SERVICES.keys() == {"kafka", "topics", "run", "workload"}
-    assert OWN == ["run", "topics", "workload"]
+    assert SERVICES.keys() == {"kafka", "topics", "run", "dashboard", "workload"}
+    assert OWN == ["dashboard", "run", "topics", "workload"]
 
 
 def test_the_image_is_built_once_and_never_pulled() -> None:

@@ -26,7 +26,7 @@ _MOST_RECORDS = 300_000
 
 @dataclass
 class QueueHistory:
-    """What happened to a queue, in order of time.
+    """The records of a queue, in order of time.
 
     Attributes:
         events: (time in ms, what senders, readers, hosts or an observer have reported).

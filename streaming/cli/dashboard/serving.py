@@ -27,7 +27,7 @@ _NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
 
 @dataclass(frozen=True)
 class Address:
-    """Where the dashboard is served, and for whom.
+    """The place where the dashboard is served, and those whom it serves.
 
     Attributes:
         host: The address of this machine.

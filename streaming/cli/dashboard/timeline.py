@@ -13,7 +13,7 @@ from streaming.wire.notifications import Activation
 
 
 class Doing(StrEnum):
-    """What a reader does during a part of its life."""
+    """The work of a reader during a part of its life."""
 
     WAITS = "waits"
     WORKS = "works"
@@ -45,7 +45,7 @@ class Reader:
 
 @dataclass
 class Timeline:
-    """What a picture of a period shows.
+    """The content of a picture of a period.
 
     Attributes:
         from_ms: The beginning of the period.

@@ -110,7 +110,7 @@ class Reason(Enum):
 
 
 class Hindrance(Enum):
-    """Why no reader is requested: the first of these that holds."""
+    """The reason why no reader is requested: the first of these that holds."""
 
     UNANSWERED = "UNANSWERED"  # a reader was requested, and T has not expired
     NOTHING_UNREAD = "NOTHING_UNREAD"
