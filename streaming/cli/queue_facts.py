@@ -119,8 +119,14 @@ class QueueFacts:
         )
 
 
-def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
+def find(cluster: Cluster, topics: Topics, queue: str, *, has_backlog: bool = True) -> QueueFacts:
     """Reads all that is known about a queue.
+
+    Args:
+        cluster: The cluster.
+        topics: The topics.
+        queue: The queue's name.
+        has_backlog: Whether to count the backlog of its consumer group, which may take seconds.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
@@ -135,7 +141,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     facts = QueueFacts(queue, partitions.result(), definition, row.result(), tasks.result(), sessions.result())
     facts.activators = told.result().get(queue, [])
     group = _group(cluster, facts)
-    facts.group = None if group is None else group_facts.with_backlog(cluster, group)
+    facts.group = group_facts.with_backlog(cluster, group) if group is not None and has_backlog else group
     if not facts.is_known:
         return facts
     if definition is not None and facts.row is not None:

@@ -165,7 +165,8 @@ def check_readiness(document: str) -> None:
     rows = rows_of(document, "Readiness", "command")
     ready = found_in_sources(r'"(\w+ ready)(?: \{[\w.]+\})?(?:\\n)?"')
     stopped = {f"{program} stopped" for program in found_in_sources(r'orderly\("(\w+)"\)')}
-    assert sorted(names_in(row["when it is ready"])[0].removesuffix(" HOST:PORT").removesuffix(" ADDRESS") for row in rows) == sorted(ready)
+    lines = [names_in(row["when it is ready"])[0] for row in rows]
+    assert sorted(line.removesuffix(" HOST:PORT").removesuffix(" ADDRESS") for line in lines) == sorted(ready)
     assert sorted(names_in(row["when it has stopped"])[0] for row in rows) == sorted(stopped)
     for row in rows:
         # The line names the program: an observer is what `observe` runs.

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiveView:
-    """The rows that the monitor and its programs have written last. A context manager: threads read while the block runs.
+    """The rows that were written last. A context manager: threads read them while the block runs.
 
     Attributes:
         version: Grows with each record that is taken.

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -153,12 +154,14 @@ class QueuePages:
         parts = [Part("answer", "answer.html", answer), Part("timeline", "timeline.html", shown)]
         if facts.group is not None:
             found = self._shared.get(("map", facts.group.name), partial(self._maps.of, facts.group.name))
+            backlog = None if found.finding is None else found.finding.backlog
+            facts.group = replace(facts.group, backlog=backlog)
             parts.append(Part("group", "group.html", {"map": found}))
         parts.append(Part("facts", "facts.html", {"sections": queue_show.sections(facts)}))
         return Page(name, parts)
 
     def _facts(self, name: str) -> queue_facts.QueueFacts:
-        facts = queue_facts.find(self._view.cluster, self._view.topics, name)
+        facts = queue_facts.find(self._view.cluster, self._view.topics, name, has_backlog=False)
         if facts.is_known:
             queue_facts.ask_for_activators(self._view.cluster, self._view.topics, facts)
         return facts
