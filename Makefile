@@ -114,6 +114,7 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/transport.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/let_go.py
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/observing.py
+	@$(AS_INSTALLED) $(BIN)/python benchmarks/dashboard.py
 	@$(MAKE) --no-print-directory bench-services
 
 bench-services: $(INSTALLED)/.set-up ## measure services beside their peers, with a plot, and the monitor alone, in 25 minutes

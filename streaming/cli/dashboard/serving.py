@@ -123,6 +123,8 @@ def listen(address: Address) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
+        # From here on connections wait, so that `dashboard ready` is true at once.
+        listening.listen()
     except OSError as error:
         listening.close()
         raise UserError(
