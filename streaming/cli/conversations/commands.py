@@ -166,25 +166,21 @@ def show(
     The decision about held messages is explained as `route explain` does, with the definitions as they are now.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import unknown, views
-    from streaming.cli.conversations.show import facts
+    from streaming.cli.conversations import unknown
+    from streaming.cli.conversations.show import find
     from streaming.cli.presence import introduce
     from streaming.cli.routing import explaining
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
-    conversation = views.identified(kafka, topics, conversation)
-    viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
-    held = [(row, fields) for _, row, fields in viewed.transmissions if row.conversation_id == conversation]
-    if not viewed.endpoints and not held:
-        raise unknown.no_conversation(kafka, topics, conversation)
-    source = explaining.source(
-        None,
-        lambda: kafka,
+    addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
+    found = find(
+        kafka,
         topics,
-        instance_address or own_addresses(bootstrap_servers, topic_prefix),
-        message_forwarding is OnOff.ON,
+        conversation,
+        lambda: explaining.source(None, lambda: kafka, topics, addresses, message_forwarding is OnOff.ON),
     )
-    found = facts(conversation, viewed, held, source)
+    if not found.is_known:
+        raise unknown.no_conversation(kafka, topics, found.conversation_id)
     introduce(kafka, topics, "router", as_json=as_json)
     if as_json:
         typer.echo(json.dumps(found.as_json()))

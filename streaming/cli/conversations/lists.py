@@ -191,8 +191,8 @@ class Waiting:
 
     @property
     def what(self) -> str:
-        """Returns their number, and since when the oldest has been held."""
-        return f"{plural(self.messages, 'message')} since {instant_utc(self.since)}"
+        """Returns their number, and since when the oldest has been held; those that were sent are not held."""
+        return plural(self.messages, "message") + (f" since {instant_utc(self.since)}" if self.since else "")
 
     @property
     def when(self) -> str:

@@ -1,7 +1,7 @@
 """The output of `conversation show`: both endpoints, what is held and why, for people and as JSON."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.conversations.lists import SIDES, held_messages, last_statement, next_try, why
-from streaming.cli.conversations.views import Viewed
+from streaming.cli.conversations.views import Selection, Viewed, identified, read_endpoints
 from streaming.cli.routing.explaining import Origin, Result, one_case, results
 from streaming.core.routing.definitions import Definitions
+from streaming.kafka.clients import Cluster
 from streaming.system.ages import instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Fields, Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
+from streaming.wire.topics import Topics
 
 
 @dataclass(frozen=True)
@@ -46,22 +48,32 @@ class ConversationFacts:
             "explained": [None if each is None else json.loads(each.as_json()) for each in self.explained],
         }
 
+    @property
+    def is_known(self) -> bool:
+        """Returns whether there is anything to show."""
+        return bool(self.endpoints or self.held)
+
     def view(self) -> RenderableType:
         """Returns all that is known, for people."""
-        fields: list[tuple[str, Text]] = []
+        fields = Fields([(title, _text(lines)) for title, lines in self.fields()])
+        return Group(Sentence(self.conversation_id, "bold"), fields)
+
+    def fields(self) -> list[tuple[str, list[str]]]:
+        """Returns the title and the lines of each thing that is known."""
+        fields: list[tuple[str, list[str]]] = []
         for side in (True, False):
             lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
-            fields.append((SIDES[side], _text(lines)))
+            fields.append((SIDES[side], lines))
         for (row, _), explained in zip(self.held, self.explained, strict=True):
             sender = self.endpoints.get(row.is_initiator)
             lines = _held(row, None if sender is None else sender[0].state)
             lines += [] if explained is None else [explained.heading()]
-            fields.append(("held", _text(lines)))
+            fields.append(("held", lines))
             if explained is not None:
-                fields += [(f"  {title}", _text(each)) for title, each in explained.fields()]
+                fields += [(f"  {title}", each) for title, each in explained.fields()]
         if not self.held:
-            fields.append(("held", Text("nothing")))
-        return Group(Sentence(self.conversation_id, "bold"), Fields(fields))
+            fields.append(("held", ["nothing"]))
+        return fields
 
     def _absent(self, side: bool) -> str:
         """Returns where an endpoint is of which there is no row. A conversation without an initiator has none here."""
@@ -93,12 +105,32 @@ def _text(lines: Iterable[str]) -> Text:
 
 def _held(row: TransmissionRow, state: str | None) -> list[str]:
     """Returns what an endpoint in this state holds, and why."""
+    since = "" if row.held_since is None else f" since {instant_utc(row.held_since)}"
     return [
-        f"{held_messages(row.messages, state)} from the {SIDES[row.is_initiator]} to {row.to_service} since "
-        f"{instant_utc(row.held_since)}",
+        f"{held_messages(row.messages, state)} from the {SIDES[row.is_initiator]} to {row.to_service}{since}",
         why(row.number, row.reason),
         f"next try {next_try(row)}{' UTC' if row.next_try is not None else ''}",
     ]
+
+
+def find(kafka: Cluster, topics: Topics, given: str, origin: Callable[[], Origin]) -> ConversationFacts:
+    """Reads all that is known about a conversation, which may be nothing.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        given: The conversation's identifier, or a beginning that no other one has.
+        origin: Returns the definitions; called only if the conversation is known.
+
+    Raises:
+        UserError: Several begin with it; Kafka cannot be reached or denies access, or a topic is missing.
+    """
+    conversation = identified(kafka, topics, given)
+    viewed = read_endpoints(kafka, topics, Selection(conversation))
+    held = [(row, fields) for _, row, fields in viewed.transmissions if row.conversation_id == conversation]
+    if not viewed.endpoints and not held:
+        return ConversationFacts(conversation, {}, [], [], {})
+    return facts(conversation, viewed, held, origin())
 
 
 def facts(
