@@ -10,9 +10,12 @@ from pathlib import Path
 
 import uvicorn
 
+from streaming.cli.dashboard.conversation_pages import ConversationPages
+from streaming.cli.dashboard.live_services import LiveServices
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages
 from streaming.cli.dashboard.server import Dashboard, Entry, application
+from streaming.cli.dashboard.service_pages import ServicePages
 from streaming.cli.lines import say
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -76,13 +79,19 @@ class Served:
 
     def __init__(self, cluster: Cluster, topics: Topics, address: Address, listening: socket.socket) -> None:
         self._view = LiveView(cluster, topics)
+        self._services = LiveServices(cluster, topics)
         self._pages = pages = QueuePages(self._view)
+        conversations = ConversationPages(self._services)
         entries = [
             Entry("/", pages.queues, "Queues"),
             Entry("/queue", pages.queue),
             Entry("/activity", pages.activity, "Activity"),
+            Entry("/services", ServicePages(self._view, self._services).services, "Services"),
+            Entry("/conversations", conversations.conversations, "Conversations"),
+            Entry("/conversation", conversations.conversation),
+            Entry("/transmissions", conversations.transmissions),
         ]
-        self._dashboard = Dashboard(entries, lambda: self._view.version, lambda: self._view.problem)
+        self._dashboard = Dashboard(entries, self._version, lambda: self._view.problem)
         hosts = ["*"] if address.is_open or address.token else _NAMES
         config = uvicorn.Config(
             application(self._dashboard, hosts, address.token, is_secure=address.is_secure),
@@ -101,6 +110,7 @@ class Served:
 
     def __enter__(self) -> "Served":
         self._view.__enter__()
+        self._services.__enter__()
         self._thread.start()
         return self
 
@@ -109,7 +119,11 @@ class Served:
         self._server.should_exit = True
         self._thread.join(timeout=2 * _STOP_S)
         self._view.__exit__()
+        self._services.__exit__()
         self._pages.close()
+
+    def _version(self) -> int:
+        return self._view.version + self._services.version
 
     def _run(self) -> None:
         # `Server.run` would take the signals, which only the main thread may do.
