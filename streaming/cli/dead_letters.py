@@ -125,14 +125,15 @@ def _line(letter: dict[str, Any]) -> Text:
         number,
         "\n  ",
         printable(f"{where}, key {letter['key']}: "),
-        printable(_cut(letter["value"] or "")),
+        printable(cut(letter["value"] or "")),
     )
     if letter.get("envelope") is not None:
-        line.append(f"\n  envelope {printable(_cut(letter['envelope'], 4 * _MAX_VALUE_LENGTH))}")
+        line.append(f"\n  envelope {printable(cut(letter['envelope'], 4 * _MAX_VALUE_LENGTH))}")
     return line
 
 
-def _cut(text: str, most: int = _MAX_VALUE_LENGTH) -> str:
+def cut(text: str, most: int = _MAX_VALUE_LENGTH) -> str:
+    """Returns the beginning of a long text."""
     return text if len(text) <= most else f"{text[:most]} ..."
 
 

@@ -1,11 +1,28 @@
 """Prints lines of text in which names of other programs are, such as those of queues, conversations and services."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import typer
 
 from streaming.system.logs import printable
 from streaming.system.wrapping import fitted
+
+# Takes what a page of the dashboard says instead of the standard error; None: it goes there.
+_noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Yields the list of the lines that the block would print to the standard error; it prints none of them."""
+    found: list[str] = []
+    token = _noted.set(found)
+    try:
+        yield found
+    finally:
+        _noted.reset(token)
 
 
 def say(line: str, *, err: bool = False) -> None:
@@ -15,4 +32,7 @@ def say(line: str, *, err: bool = False) -> None:
         line: The line, without its end.
         err: Whether it goes to the standard error.
     """
+    if err and (found := _noted.get()) is not None:
+        found.append(line)
+        return
     typer.echo(fitted(printable(line), sys.stderr if err else sys.stdout), err=err)

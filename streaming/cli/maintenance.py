@@ -97,13 +97,12 @@ def connections(
     from streaming.cli.presence import how_to_start, say_if_starting
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
-    with _follower(kafka, topics) as follower:
-        programs = _Programs().read(follower)
+    programs = read(kafka, topics)
     say_if_starting(kafka, topics)
     if as_json:
         _print_lines(
             {**msgspec.to_builtins(each), "instance": row.instance, "update_time": row.update_time}
-            for row, each in _connections_of(programs)
+            for row, each in connections_of(programs)
         )
     else:
         _print_connections(programs, partial(how_to_start, kafka, topics))
@@ -144,7 +143,7 @@ class _Programs:
         """Returns whether a program that was killed, or hangs, has a successor, which may have been stopped since."""
         kind = key.partition("/")[0]
         has_successor = (kind in _SOLE and self._last[kind] != key) or self._started.get(kind, "") > row.update_time
-        return has_successor and _is_gone(row)
+        return has_successor and is_gone(row)
 
 
 def _decode(message: "Message") -> "tuple[str, ProgramRow | None]":
@@ -154,6 +153,16 @@ def _decode(message: "Message") -> "tuple[str, ProgramRow | None]":
     return key, None if value is None else decode_program(value)
 
 
+def read(kafka: "Cluster", topics: Topics) -> "list[ProgramRow]":
+    """Returns the rows of the programs in the order of their names, also of those that have left one.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or the topic is missing.
+    """
+    with _follower(kafka, topics) as follower:
+        return _Programs().read(follower)
+
+
 def _follower(kafka: "Cluster", topics: Topics) -> "TopicFollower":
     from streaming.kafka.topic_follower import Start, TopicFollower
 
@@ -161,11 +170,11 @@ def _follower(kafka: "Cluster", topics: Topics) -> "TopicFollower":
 
 
 def _print_tasks(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> None:
-    found = [(row, task) for row in programs if not _is_gone(row) for task in row.tasks]
+    found = [(row, task) for row in programs if not is_gone(row) for task in row.tasks]
     _print_table(
         [_task_view(row, task) for row, task in found],
         [
-            *_gone(programs, how_to_start),
+            *gone(programs, how_to_start),
             *(f"{row.program} {row.instance} is stopping" for row, _ in found if row.is_stopping),
             *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error),
         ],
@@ -177,7 +186,7 @@ def _print_tasks(programs: "list[ProgramRow]", how_to_start: Callable[[str], str
     )
 
 
-def _is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
+def is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
     """Returns whether a program has not written its row for so long, or for some of its intervals.
 
     One that is stopped removes its row; one that was killed leaves it.
@@ -186,32 +195,33 @@ def _is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
     return row.update_time < iso_time(wall_clock.now_ms() - ago_ms)
 
 
-def _gone(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> list[str]:
+def gone(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> list[str]:
     """Returns a line for each program that has left a row; for a day, as Kafka keeps the row for ever."""
     from streaming.cli.presence import with_advice
 
-    alive = {row.program for row in programs if not _is_gone(row)}
+    alive = {row.program for row in programs if not is_gone(row)}
     return [
         with_advice(
             f"{row.program} {row.instance} was last seen at {instant_utc(row.update_time)}, so it hangs or was killed",
             "" if row.program in alive else how_to_start(row.program),
         )
         for row in programs
-        if _is_gone(row) and not _is_gone(row, _DAY_MS)
+        if is_gone(row) and not is_gone(row, _DAY_MS)
     ]
 
 
-def _connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow, ConnectionRow]]":
+def connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow, ConnectionRow]]":
+    """Returns the connections of programs, each with its program."""
     return [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
 
 
 def _print_connections(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> None:
     transports = [row for row in programs if row.program == "transport"]
-    alive = [row for row in transports if not _is_gone(row)]
-    found = _connections_of(alive)
+    alive = [row for row in transports if not is_gone(row)]
+    found = connections_of(alive)
     _print_table(
         [_connection_view(row, each) for row, each in found],
-        [*_gone(transports, how_to_start), *(_problem(each) for _, each in found)],
+        [*gone(transports, how_to_start), *(problem(each) for _, each in found)],
         f"none: no transport {'has one' if alive else 'that may write service-maintenance runs'}",
     )
 
@@ -251,7 +261,7 @@ def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str
     }
 
 
-def _problem(connection: "ConnectionRow") -> str:
+def problem(connection: "ConnectionRow") -> str:
     """Returns what is wrong with a connection; empty if nothing is."""
     until = f"suppressed until {instant_utc(connection.suppressed_until)}: " if connection.suppressed_until else ""
     return f"{connection.address}: {until}{connection.last_error}" if connection.last_error else ""

@@ -22,7 +22,7 @@ from streaming.daemons.router import sole_router
 from streaming.daemons.transport import transport
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
@@ -80,12 +80,17 @@ def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
         AccessDeniedError: This user may not look at the program's consumer group.
         UserError: Kafka cannot be reached, or refuses.
     """
+    return bool(members(kafka, topics, program))
+
+
+def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
+    """Returns the members of a program's consumer group that run, as `is_running` sees them; raises as it does."""
     group_id, _ = PROGRAMS[program]
-    members = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
-    run = runs.last(kafka.bootstrap_servers, topics.prefix) if members else None
+    found = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
+    run = runs.last(kafka.bootstrap_servers, topics.prefix) if found else None
     if run is not None and run.was_killed:
-        members = [each for each in members if not run.is_process_of(each.client_id)]
-    return bool(members)
+        return [each for each in found if not run.is_process_of(each.client_id)]
+    return found
 
 
 def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:

@@ -53,6 +53,8 @@ class Given:
 _given: list[Given] = []
 # The program of several in this process whose sentences are written.
 _about: ContextVar[str | None] = ContextVar("about", default=None)
+# The advice of one of several answers, such as the pages of the dashboard; None: what counts is that of the command.
+_advised: ContextVar[set[str] | None] = ContextVar("advised", default=None)
 
 
 def begin(program: str, config: str | None) -> None:
@@ -68,6 +70,16 @@ def about(program: str) -> Iterator[None]:
         yield
     finally:
         _about.reset(token)
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """Gives advice once within the block, whatever advice was given before and elsewhere."""
+    token = _advised.set(set())
+    try:
+        yield
+    finally:
+        _advised.reset(token)
 
 
 def note(option: str, value: str | None, *, is_needed: bool) -> None:
@@ -118,10 +130,11 @@ def place() -> list[str]:
 
 def is_new(advice: str) -> bool:
     """Notes advice; returns whether the command that runs has not given it before. To say it once is enough."""
-    for given in _given:
-        if advice in given.advised:
+    of_answer = _advised.get()
+    for advised in [given.advised for given in _given] if of_answer is None else [of_answer]:
+        if advice in advised:
             return False
-        given.advised.add(advice)
+        advised.add(advice)
     return True
 
 

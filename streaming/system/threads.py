@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TypeVar
 
 from streaming.system import stop_signals
@@ -52,12 +53,13 @@ class WatchedThread:
 
 
 def started(call: Callable[[], T]) -> Future[T]:
-    """Begins a call in a separate thread, and returns its outcome to come."""
+    """Begins a call in a separate thread with this one's context, and returns its outcome to come."""
     outcome: Future[T] = Future()
+    context = copy_context()
 
     def run() -> None:
         try:
-            outcome.set_result(call())
+            outcome.set_result(context.run(call))
         except BaseException as error:
             outcome.set_exception(error)
 

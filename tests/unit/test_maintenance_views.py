@@ -76,7 +76,7 @@ def test_a_task_that_only_counts_has_no_duration() -> None:
     ],
 )
 def test_a_line_says_what_is_wrong_with_a_connection(fields: dict[str, Any], problem: str) -> None:
-    assert maintenance._problem(connection(**fields)) == problem
+    assert maintenance.problem(connection(**fields)) == problem
 
 
 def test_a_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """Instants, ages and numbers as the pages show them. The script shows instants in the reader's zone."""
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from streaming.core.times import date_and_time, iso_ms, readable_time
 from streaming.system import wall_clock
@@ -25,6 +25,15 @@ def ago(iso: str | None, none: str = "never") -> Markup:
         return element(iso)
     words = f"{age(at_ms, wall_clock.now_ms())} ago"
     return Markup('<time class="ago" datetime="{}" title="{}">{}</time>').format(iso, readable_time(iso), words)
+
+
+def sentence(text: str) -> Markup:
+    """Returns a sentence with its commands, which are in backticks, as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a name or a line of a log has one
+        return escape(text)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def count(number: int | None) -> str | Markup:

@@ -22,7 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming.cli.dashboard import instants
 from streaming.core.activation.headline import why_activated
+from streaming.core.times import iso_time
 from streaming.errors import UserError
+from streaming.system import hints
 
 # The shortest time between two looks for news, and the longest time without an event: ages grow without any record.
 _LOOK_S = 1.0
@@ -109,6 +111,8 @@ class Dashboard:
             lstrip_blocks=True,
         )
         self._templates.filters |= {"instant": instants.element, "ago": instants.ago, "count": instants.count}
+        self._templates.filters["iso"] = iso_time
+        self._templates.filters["sentence"] = instants.sentence
         self._templates.globals["why_activated"] = why_activated
 
     def stop(self) -> None:
@@ -131,7 +135,8 @@ class Dashboard:
 
     def _build(self, entry: Entry, query: QueryParams) -> Page:
         try:
-            return entry.build(query)
+            with hints.anew():
+                return entry.build(query)
         except UserError as error:
             return Page("Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
 

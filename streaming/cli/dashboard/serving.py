@@ -11,9 +11,11 @@ from pathlib import Path
 import uvicorn
 
 from streaming.cli.dashboard.conversation_pages import ConversationPages
+from streaming.cli.dashboard.health_page import HealthPage
 from streaming.cli.dashboard.live_services import LiveServices
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages
+from streaming.cli.dashboard.program_pages import ProgramPages
 from streaming.cli.dashboard.server import Dashboard, Entry, application
 from streaming.cli.dashboard.service_pages import ServicePages
 from streaming.cli.lines import say
@@ -82,6 +84,7 @@ class Served:
         self._services = LiveServices(cluster, topics)
         self._pages = pages = QueuePages(self._view)
         conversations = ConversationPages(self._services)
+        programs = ProgramPages(self._view)
         entries = [
             Entry("/", pages.queues, "Queues"),
             Entry("/queue", pages.queue),
@@ -90,6 +93,11 @@ class Served:
             Entry("/conversations", conversations.conversations, "Conversations"),
             Entry("/conversation", conversations.conversation),
             Entry("/transmissions", conversations.transmissions),
+            Entry("/programs", programs.programs, "Programs"),
+            Entry("/maintenance", programs.maintenance, "Periodic tasks"),
+            Entry("/connections", programs.connections, "Connections"),
+            Entry("/dead-letters", programs.dead_letters, "Dead letters"),
+            Entry("/health", HealthPage(self._view).health, "Health"),
         ]
         self._dashboard = Dashboard(entries, self._version, lambda: self._view.problem)
         hosts = ["*"] if address.is_open or address.token else _NAMES

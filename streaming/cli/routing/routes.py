@@ -1,7 +1,6 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -29,8 +28,7 @@ from streaming.system.durations import Duration
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
-    from streaming.cli.routing import diagnosing, running_faults
-    from streaming.kafka.clients import Cluster
+    from streaming.cli.routing import diagnosing
 
 routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
 
@@ -307,56 +305,25 @@ def diagnose(
     services are missing, as after `run FILE`, only what concerns queues.
     """
     from streaming.cli.presence import say_age
-    from streaming.cli.routing import diagnosing, explaining, running_faults
-    from streaming.core.routing.definitions import Definitions
+    from streaming.cli.routing import diagnosing, diagnosis, explaining
 
     topics = Topics(topic_prefix)
-    kafka = None if definitions is not None else cluster(bootstrap_servers, kafka_config)
-    tell = partial(_tell, as_json=as_json)
-    if kafka is not None:
-        _require_topics(kafka, topics)
-    if kafka is not None and not running_faults.has_services(kafka, topics):
-        running = _running(kafka, topics)
-        is_faulty = tell(running.programs(Definitions()))
-        if not as_json:
-            say_age(kafka, topics, "monitor")
-        is_faulty |= tell(running.work(has_services=False))
-        _end(is_faulty, as_json)
-    source = explaining.source(
-        definitions,
-        lambda: kafka or cluster(bootstrap_servers, kafka_config),
-        Topics(topic_prefix),
-        instance_address or own_addresses(bootstrap_servers, topic_prefix),
-        message_forwarding is OnOff.ON,
-    )
-    if kafka is None:
-        is_faulty = tell(diagnosing.faults(source, None, topics, {}))
-    else:
-        found = source.load()
-        running = _running(kafka, topics)
-        is_faulty = tell(running.programs(found))
-        if not as_json:
-            say_age(kafka, topics, "router" if any(found.services()) else "monitor")
-        is_faulty |= tell(diagnosing.faults(source, kafka, topics, running.open_conversations(found)))
-        is_faulty |= tell(running.work())
+    addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
+    is_forwarding = message_forwarding is OnOff.ON
+    if definitions is not None:
+        connect = partial(cluster, bootstrap_servers, kafka_config)
+        source = explaining.source(definitions, connect, topics, addresses, is_forwarding)
+        _end(_tell(diagnosing.faults(source, None, topics, {}), as_json=as_json), as_json)
+    kafka, is_faulty = cluster(bootstrap_servers, kafka_config), False
+    for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
+        is_faulty |= _tell(part.faults, as_json=as_json)
+        if part.writer and not as_json:
+            say_age(kafka, topics, part.writer)
     _end(is_faulty, as_json)
 
 
-def _require_topics(kafka: "Cluster", topics: Topics) -> None:
-    """Checks that the monitor's topics exist, as no program can work without them; not if this user may not look."""
-    from streaming.kafka.access import AccessDeniedError, rights
-    from streaming.kafka.admin import Admin
-
-    with suppress(AccessDeniedError):
-        Admin(kafka).require_topics(rights(reads=[topics.monitors]))
-
-
-def _running(kafka: "Cluster", topics: Topics) -> "running_faults.RunningInstance":
-    from streaming.cli.routing import running_faults
-
-    return running_faults.RunningInstance(
-        kafka, topics, lambda line: say(f"warning: {line}", err=True), wall_clock.now_ms()
-    )
+def _warn(line: str) -> None:
+    say(f"warning: {line}", err=True)
 
 
 def _end(is_faulty: bool, as_json: bool) -> NoReturn:

@@ -112,7 +112,7 @@ class RunningInstance:
         admin, topics = Admin(self.kafka), self.topics
         partitions = admin.require_topics(rights(reads=[topics.service_marks, topics.service_decisions]))
         count = partitions[topics.service_decisions]
-        done = self._carried_out(partitions[topics.service_marks])
+        done = carried_out(self.kafka, topics, partitions[topics.service_marks])
         first, since, end = (
             admin.offsets(topics.service_decisions, count, spec)
             for spec in (EARLIEST, OffsetSpec.for_timestamp(self._at_ms - _LATE_MS), LATEST)
@@ -126,17 +126,6 @@ class RunningInstance:
                 f"of {topics.service_decisions} ({', '.join(map(str, late))}). Look at the transports' logs"
             )
             yield Fault("program stuck", "transport", problem)
-
-    def _carried_out(self, partitions: int) -> Counter[int]:
-        """Returns partition -> offset in service-decisions of the next record to carry out."""
-        done: Counter[int] = Counter()
-        for record in last_records(self.kafka, self.topics.service_marks, partitions, _LOOKED_AT):
-            if record.key() == MARK:
-                try:
-                    done[record.partition() or 0] = decode_mark(record.value()).offset
-                except InvalidRecordError:
-                    continue
-        return done
 
     def _queues(self) -> Iterator[Fault]:
         yield from queue_faults.find(self.kafka, self.topics)
@@ -161,6 +150,22 @@ class RunningInstance:
                 f"All of them: `{hints.command('dead-letters', '--services')}`"
             )
             yield Fault("dead letters", topic, problem)
+
+
+def carried_out(kafka: Cluster, topics: Topics, partitions: int) -> Counter[int]:
+    """Returns partition -> offset in service-decisions of the next record that a transport carries out.
+
+    Raises:
+        UserError: Kafka cannot be reached, or denies access.
+    """
+    done: Counter[int] = Counter()
+    for record in last_records(kafka, topics.service_marks, partitions, _LOOKED_AT):
+        if record.key() == MARK:
+            try:
+                done[record.partition() or 0] = decode_mark(record.value()).offset
+            except InvalidRecordError:
+                continue
+    return done
 
 
 def has_services(kafka: Cluster, topics: Topics) -> bool:

@@ -1,0 +1,102 @@
+"""Answers that take long to find: a thread asks anew while somebody watches, and pages show the last answer."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from streaming.cli import lines
+from streaming.system import hints, wall_clock
+from streaming.system.threads import started
+
+T = TypeVar("T")
+
+# A page waits for its first answer so long. One that nobody has asked for in this time is not shown any more.
+_FIRST_S = 20.0
+_FORGOTTEN_S = 60.0
+_MOST = 20
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """An answer.
+
+    Attributes:
+        found: What was found.
+        at_ms: When the search for it has ended.
+        warnings: What could not be looked at, as sentences.
+    """
+
+    found: T
+    at_ms: int
+    warnings: list[str] = field(default_factory=list)
+
+
+class Kept:
+    """The last answers to some questions, each found anew after some time if somebody asks."""
+
+    def __init__(self, every_s: float) -> None:
+        """Begins without answers.
+
+        Args:
+            every_s: An answer is found anew after this time.
+        """
+        self._every_s = every_s
+        self._questions: OrderedDict[str, _Question] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str, find: Callable[[], T]) -> Answer[T] | None:
+        """Returns the last answer to a question; None: it is being looked for, for the first time.
+
+        Args:
+            name: The question.
+            find: Finds the answer.
+
+        Raises:
+            UserError: `find` has raised it.
+        """
+        with self._lock:
+            question = self._questions.setdefault(name, _Question())
+            self._questions.move_to_end(name)
+            while len(self._questions) > _MOST:
+                self._questions.popitem(last=False)
+        return question.answer(find, self._every_s)
+
+
+class _Question:
+    """A question and its last answer."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._is_asked = False
+        self._answered_s = -_FORGOTTEN_S
+        self._answer: Answer[object] | None = None
+        self._error: BaseException | None = None
+
+    def answer(self, find: Callable[[], T], every_s: float) -> Answer[T] | None:
+        with self._changed:
+            age_s = time.monotonic() - self._answered_s
+            if age_s >= _FORGOTTEN_S:
+                self._answer = self._error = None
+            if age_s >= every_s and not self._is_asked:
+                self._is_asked = True
+                started(lambda: self._ask(find))
+            self._changed.wait_for(lambda: self._answer or self._error, _FIRST_S)
+            if self._error is not None:
+                raise self._error
+            return self._answer  # type: ignore[return-value]  # the same question has answers of the same type
+
+    def _ask(self, find: Callable[[], T]) -> None:
+        answer, error = None, None
+        try:
+            with hints.anew(), lines.noted() as warnings:
+                found = find()
+            answer = Answer[object](found, wall_clock.now_ms(), list(dict.fromkeys(warnings)))
+        except Exception as raised:
+            error = raised
+        with self._changed:
+            self._answer, self._error = answer, error
+            self._answered_s, self._is_asked = time.monotonic(), False
+            self._changed.notify_all()

@@ -1,0 +1,237 @@
+"""The pages about programs: which ones run, what activators hold back, periodic tasks, connections, dead letters."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from streaming.cli import activators, dead_letters, maintenance, presence
+from streaming.cli.activators import Told
+from streaming.cli.dashboard.kept import Kept
+from streaming.cli.dashboard.live_view import LiveView
+from streaming.cli.dashboard.server import Page, Part
+from streaming.cli.monitor_rows import needs_host, observed
+from streaming.cli.routing.running_faults import has_services
+from streaming.core.times import iso_time
+from streaming.daemons.activator import words
+from streaming.errors import UserError
+from streaming.kafka.access import rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.kafka.last_records import last_records
+from streaming.system import durations, wall_clock
+from streaming.system.logs import printable
+from streaming.system.threads import started
+from streaming.wire.service_maintenance import ProgramRow, TaskRow
+from streaming.wire.topics import Topics
+
+# What is shown is at most this old, and the time that Kafka takes to answer.
+_EVERY_S = 4.0
+_SHOWN_QUEUES = 200
+# A dead letter has up to 256 KiB.
+_SHOWN_LETTERS = 100
+_LETTERS_OF = {"": "monitor", "services": "router and transports"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kind of program.
+
+    Attributes:
+        name: Its name.
+        group: The consumer group of those that run.
+        hosts: The machines that they run on, each as often as one runs there; None: not known.
+        seen: When one was last seen at work; None: not known.
+        is_needed: Whether something depends on it, as far as is known.
+        problem: What is wrong with it, as a sentence; empty if nothing is known to be.
+    """
+
+    name: str
+    group: str
+    hosts: list[str] | None
+    seen: str | None
+    is_needed: bool
+    problem: str = ""
+
+    @property
+    def state(self) -> str:
+        """Returns the word for it."""
+        if self.hosts is None:
+            return "unknown"
+        if self.hosts:
+            return "runs"
+        return "does not run" if self.is_needed else "not needed"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """All programs.
+
+    Attributes:
+        kinds: The kinds of programs.
+        rows: The rows of those that leave some.
+        told: What the activators have said, of all queues.
+    """
+
+    kinds: list[Program]
+    rows: list[ProgramRow]
+    told: list[Told]
+
+
+def find(kafka: Cluster, topics: Topics, view: list[dict[str, Any]]) -> Programs:
+    """Returns what is known about programs.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        view: The monitors view.
+
+    Raises:
+        UserError: Kafka cannot be reached, or refuses.
+    """
+    told = activators.read(kafka, topics)
+    told = activators.with_starts(kafka, topics, told)
+    rows = [row for row in maintenance.read(kafka, topics) if not maintenance.is_gone(row)]
+    latest = [each for of_queue in told.values() for each in of_queue]
+    needed = {"monitor"}
+    needed |= {"host"} if any(map(needs_host, view)) else set()
+    needed |= {"observer"} if any(map(observed, view)) else set()
+    needed |= {"activator"} if any(each.row.entry is not None for each in latest) else set()
+    needed |= {"router", "transport"} if has_services(kafka, topics) else set()
+    seen = {row.program: row.update_time for row in sorted(rows, key=lambda row: row.update_time)}
+    if latest:
+        seen["activator"] = iso_time(max(each.at_ms for each in latest))
+    kinds = [started(partial(_kind, kafka, topics, name, name in needed, seen.get(name))) for name in presence.PROGRAMS]
+    return Programs([each.result() for each in kinds], rows, latest)
+
+
+def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str | None) -> Program:
+    group = topics.prefix + presence.PROGRAMS[name][0]
+    try:
+        hosts = sorted(each.host for each in presence.members(kafka, topics, name))
+        problem = ""
+        if name in ("monitor", "router"):
+            sign = presence.last_sign(kafka, topics, name)
+            seen = seen if sign is None else iso_time(sign.committed_ms)
+            if hosts:
+                problem = presence.lateness(name, sign, wall_clock.now_ms()) or ""
+        if not hosts and is_needed:
+            problem = presence.absence(kafka, topics, name) or ""
+        return Program(name, group, hosts, seen, is_needed, problem)
+    except UserError as error:
+        return Program(name, group, None, seen, is_needed, str(error))
+
+
+def letters(kafka: Cluster, topics: Topics, of: str) -> list[dict[str, Any]]:
+    """Returns the last dead letters, newest first.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        of: `services` for those of services; otherwise those of the monitor.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or the topic is missing.
+    """
+    topic = topics.service_dead_letters if of else topics.dead_letters
+    Admin(kafka).require_topics(rights(reads=[topic]))
+    found = last_records(kafka, topic, 1, _SHOWN_LETTERS)
+    return [dead_letters.decode(each) | (dead_letters.of_service(each) if of else {}) for each in reversed(found)]
+
+
+class ProgramPages:
+    """Builds the pages."""
+
+    def __init__(self, view: LiveView) -> None:
+        self._view = view
+        self._kept = Kept(_EVERY_S)
+
+    def programs(self, query: QueryParams) -> Page:
+        """Returns the page of programs and of what the activators do."""
+        kafka, topics, search = self._view.cluster, self._view.topics, query.get("search", "")
+        answer = self._kept.get("programs", lambda: find(kafka, topics, self._view.monitors()))
+        form = {"search": search}
+        if answer is None:
+            return Page("Programs", [Part("programs", "looking.html")], "search_form.html", form)
+        told = [each for each in answer.found.told if search.casefold() in each.row.queue.casefold()]
+        rows = sorted(map(_activator_row, told), key=lambda row: (not row["why"], row["queue"]))
+        values = {"rows": rows[:_SHOWN_QUEUES], "found": len(rows), "search": search}
+        parts = [
+            Part("programs", "programs.html", {"kinds": answer.found.kinds, "rows": answer.found.rows}),
+            Part("warnings", "warnings.html", {"warnings": answer.warnings}),
+            Part("activators", "activators.html", values),
+        ]
+        return Page("Programs", parts, "search_form.html", form)
+
+    def maintenance(self, _: QueryParams) -> Page:
+        """Returns the page of periodic tasks."""
+        answer = self._rows()
+        if answer is None:
+            return Page("Periodic tasks", [Part("tasks", "looking.html")])
+        rows, gone = answer.found
+        tasks = [{"row": row, "tasks": [_task(row, task) for task in row.tasks]} for row in rows if row.tasks]
+        warnings = Part("warnings", "warnings.html", {"warnings": [*answer.warnings, *gone]})
+        return Page("Periodic tasks", [warnings, Part("tasks", "maintenance.html", {"programs": tasks})])
+
+    def connections(self, _: QueryParams) -> Page:
+        """Returns the page of connections to other instances."""
+        answer = self._rows()
+        if answer is None:
+            return Page("Connections", [Part("connections", "looking.html")])
+        rows, gone = answer.found
+        transports = [row for row in rows if row.program == "transport"]
+        found = maintenance.connections_of(transports)
+        warnings = Part("warnings", "warnings.html", {"warnings": [*answer.warnings, *gone]})
+        values = {"found": found, "is_running": bool(transports)}
+        return Page("Connections", [warnings, Part("connections", "connections.html", values)])
+
+    def dead_letters(self, query: QueryParams) -> Page:
+        """Returns the page of the last dead letters, newest first."""
+        of = query.get("of", "")
+        of = of if of in _LETTERS_OF else ""
+        answer = self._kept.get(f"letters of {of}", lambda: letters(self._view.cluster, self._view.topics, of))
+        if answer is None:
+            return Page("Dead letters", [Part("letters", "looking.html")])
+        shown = [each | {name: _cut(each.get(name)) for name in ("key", "value", "envelope")} for each in answer.found]
+        values = {"letters": shown, "of": of, "kinds": _LETTERS_OF, "most": _SHOWN_LETTERS}
+        return Page("Dead letters", [Part("letters", "dead_letters.html", values)])
+
+    def _rows(self) -> Any:
+        return self._kept.get("rows", lambda: _rows(self._view.cluster, self._view.topics))
+
+
+def _rows(kafka: Cluster, topics: Topics) -> tuple[list[ProgramRow], list[str]]:
+    """Returns the rows of programs that run, and the sentences about others that have left one."""
+    rows = maintenance.read(kafka, topics)
+    gone = maintenance.gone(rows, partial(presence.how_to_start, kafka, topics))
+    return [row for row in rows if not maintenance.is_gone(row)], gone
+
+
+def _activator_row(told: Told) -> dict[str, Any]:
+    row = told.row
+    has_entry = row.entry is not None and row.refusal is None
+    return {
+        "queue": row.queue,
+        "entry": row.entry,
+        "host": row.host,
+        "file": row.config_file,
+        "is_running": told.is_running,
+        "programs": len(row.programs) if told.is_running is not False else None,
+        "most": words.most_of(row),
+        "why": told.why(),
+        "is_wrong": bool(told.wrong()),
+        "limits": words.limits(row) if has_entry else [],
+        "exit": row.last_exit,
+        "last": row.last,
+        "log": row.log_file,
+        "line": row.last_line,
+    }
+
+
+def _task(row: ProgramRow, task: TaskRow) -> dict[str, Any]:
+    return {"task": task, "every": str(durations.of(task.every * row.interval_ms))}
+
+
+def _cut(text: str | None) -> str:
+    return "" if text is None else printable(dead_letters.cut(text))

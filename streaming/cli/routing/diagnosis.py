@@ -1,0 +1,63 @@
+"""Finds all faults of a running instance and of its definitions, for `diagnose` and for the dashboard."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from streaming.cli.routing import diagnosing, explaining
+from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.running_faults import RunningInstance, has_services
+from streaming.core.routing.definitions import Definitions
+from streaming.kafka.access import AccessDeniedError, rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.system import wall_clock
+from streaming.wire.topics import Topics
+
+
+@dataclass(frozen=True)
+class Place:
+    """The own place in the network of instances: the addresses, and whether messages to others are sent on."""
+
+    addresses: list[str]
+    is_forwarding: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the faults.
+
+    Attributes:
+        faults: The faults.
+        writer: The program whose views the next parts are found in; empty: as before.
+    """
+
+    faults: list[Fault]
+    writer: str = ""
+
+
+def parts(kafka: Cluster, topics: Topics, place: Place, warn: Callable[[str], None]) -> Iterator[Part]:
+    """Yields the faults of programs, then those of definitions, then those of the work.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        place: The own place in the network of instances.
+        warn: Takes a line about what could not be looked at.
+
+    Raises:
+        UserError: Kafka cannot be reached, a topic is missing, or an address is invalid.
+    """
+    with suppress(AccessDeniedError):  # without them no program can work
+        Admin(kafka).require_topics(rights(reads=[topics.monitors]))
+    if not has_services(kafka, topics):
+        running = RunningInstance(kafka, topics, warn, wall_clock.now_ms())
+        yield Part([*running.programs(Definitions())], "monitor")
+        yield Part([*running.work(has_services=False)])
+        return
+    source = explaining.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
+    definitions = source.load()
+    running = RunningInstance(kafka, topics, warn, wall_clock.now_ms())
+    yield Part([*running.programs(definitions)], "router" if any(definitions.services()) else "monitor")
+    yield Part(diagnosing.faults(source, kafka, topics, running.open_conversations(definitions)))
+    yield Part([*running.work()])
