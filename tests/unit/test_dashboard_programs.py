@@ -1,0 +1,263 @@
+"""The dashboard's pages about programs and health, as far as they need no Kafka."""
+
+import threading
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from markupsafe import Markup
+
+from streaming.cli.activators import Told
+from streaming.cli.dashboard import backlogs, health_page, program_pages
+from streaming.cli.dashboard.instants import sentence
+from streaming.cli.dashboard.kept import Kept
+from streaming.cli.dashboard.program_pages import Program
+from streaming.cli.dashboard.server import Dashboard, Page, Part
+from streaming.cli.lines import say
+from streaming.cli.routing.diagnosing import Fault
+from streaming.errors import UserError
+from streaming.system import hints
+from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow
+from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
+from streaming.wire.signs_of_life import SignOfLife
+from tests.support.waiting import wait_until
+
+NAME = "<script>alert(1)</script>"
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
+TIME = "2026-01-31T12:00:00.000Z"
+SOON_S = 10
+
+
+def html(template: str, **values: Any) -> str:
+    """Returns a part of a page as it is sent."""
+    dashboard = Dashboard([], lambda: 0, lambda: "")
+    return dashboard._rendered(Page("A page", [Part("part", template, values)]))["part"]
+
+
+def activator_row(**fields: Any) -> ActivatorRow:
+    values: dict[str, Any] = {
+        "queue": "orders",
+        "activator": "box-1",
+        "group_id": "activators",
+        "host": "box",
+        "config_file": "activator.toml",
+        "entry": "orders",
+        "max": 2,
+    }
+    return ActivatorRow(**values | fields)
+
+
+class TestKept:
+    """Answers that take long to find."""
+
+    def test_an_answer_is_found_once_for_all_who_ask(self) -> None:
+        kept, found = Kept(60.0), iter(range(10))
+        answers = [kept.get("number", lambda: next(found)) for _ in range(3)]
+        assert [answer and answer.found for answer in answers] == [0, 0, 0]
+
+    def test_the_last_answer_is_shown_while_the_next_one_is_looked_for(self) -> None:
+        kept, may_end, calls = Kept(0.0), threading.Event(), []
+
+        def find() -> int:
+            calls.append(None)
+            if len(calls) == 2:
+                may_end.wait(SOON_S)
+            return len(calls)
+
+        def number() -> int | None:
+            answer = kept.get("number", find)
+            return None if answer is None else answer.found
+
+        assert number() == 1
+        assert number() == 1
+        may_end.set()
+        wait_until(lambda: (number() or 0) >= 2, SOON_S, "the second answer")
+
+    def test_the_page_says_what_the_command_prints_to_the_standard_error(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def find() -> None:
+            say("whether a host runs is unknown", err=True)
+
+        answer = Kept(60.0).get("hosts", find)
+        assert answer is not None
+        assert answer.warnings == ["whether a host runs is unknown"]
+        assert capsys.readouterr().err == ""
+
+    def test_each_answer_has_its_own_advice(self) -> None:
+        hints.begin("dashboard", None)
+        try:
+            kept = Kept(60.0)
+            answers = [kept.get(name, lambda: hints.is_new("Start one")) for name in ("programs", "health")]
+            assert [answer and answer.found for answer in answers] == [True, True]
+        finally:
+            hints.forget()
+
+    def test_an_error_is_raised_and_looked_at_again(self) -> None:
+        kept, outcomes = Kept(0.0), iter([UserError("Kafka cannot be reached"), None, None, None, None])
+
+        def find() -> str:
+            if (error := next(outcomes)) is not None:
+                raise error
+            return "found"
+
+        with pytest.raises(UserError, match="cannot be reached"):
+            kept.get("rows", find)
+
+        def is_found() -> bool:
+            try:
+                answer = kept.get("rows", lambda: "found")
+            except UserError:
+                return False
+            return answer is not None and answer.found == "found"
+
+        wait_until(is_found, SOON_S, "an answer after the error")
+
+
+def test_commands_in_sentences_are_code_and_names_stay_text() -> None:
+    assert sentence("Start one: `a <b>`.") == Markup("Start one: <code>a &lt;b&gt;</code>.")
+    assert sentence(f"one ` and {NAME}") == Markup(f"one ` and {ESCAPED}")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_needed", "state"),
+    [
+        (["box"], True, "runs"),
+        ([], True, "does not run"),
+        ([], False, "not needed"),
+        (None, True, "unknown"),
+    ],
+)
+def test_the_state_of_a_program(hosts: list[str] | None, is_needed: bool, state: str) -> None:
+    assert Program("host", "hosts", hosts, None, is_needed).state == state
+
+
+def test_an_unknown_program_is_shown_as_unknown_with_the_reason() -> None:
+    shown = html("programs.html", kinds=[Program("host", "hosts", None, None, True, f"no right on {NAME}")], rows=[])
+    assert '<span class="unknown">unknown</span>' in shown
+    assert "not kept" in shown
+    assert f"no right on {ESCAPED}" in shown
+
+
+class TestActivators:
+    """The table of what the activators hold back."""
+
+    def shown(self, told: Told) -> str:
+        return html("activators.html", rows=[program_pages._activator_row(told)], found=1, search="")
+
+    def test_what_is_held_back_is_shown_with_the_reason(self) -> None:
+        row = activator_row(held=HeldRow("id", 7, "2 of 2 programs run"))
+        assert "held: #7: 2 of 2 programs run" in self.shown(Told(row, True, 0))
+
+    def test_a_queue_without_a_problem_has_nothing_held_back(self) -> None:
+        assert "nothing" in self.shown(Told(activator_row(), True, 0))
+
+    def test_of_an_activator_that_does_not_run_the_programs_are_unknown(self) -> None:
+        shown = self.shown(Told(activator_row(), False, 0, "Start it: `queue-activation activator`"))
+        assert "does not run" in shown
+        assert "<code>queue-activation activator</code>" in shown
+        assert 'class="unknown"' in shown
+
+    def test_names_and_lines_of_logs_are_text(self) -> None:
+        exited = ExitRow(TIME, f"exit code 1 {NAME}")
+        shown = self.shown(
+            Told(activator_row(queue=NAME, last_exit=exited, log_file="a.log", last_line=NAME), True, 0)
+        )
+        assert "<script>" not in shown
+        assert shown.count(ESCAPED) >= 3
+
+
+def test_tasks_are_shown_with_their_interval_and_failures() -> None:
+    task = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes what is idle", 3, 1, 0, TIME, 0, 1, f"OSError {NAME}")
+    row = ProgramRow("transport", "box:4711", 5_000, TIME, [task], [])
+    shown = html("maintenance.html", programs=[{"row": row, "tasks": [program_pages._task(row, task)]}])
+    for text in ("25s", "closes what is idle", f"last failed: OSError {ESCAPED}", "transport box:4711"):
+        assert text in shown, text
+
+
+def test_a_connection_is_shown_with_its_last_error() -> None:
+    connection = ConnectionRow("tcp://south:9092", "CLOSED", TIME, 12_034, 9, 0, 2, 1_250, 0, f"refused {NAME}", TIME)
+    row = ProgramRow("transport", "box:4711", 5_000, TIME, [], [connection])
+    shown = html("connections.html", found=[(row, connection)], is_running=True)
+    for text in ("tcp://south:9092", "12,034", "2 (1,250 B)", "suppressed until", f"refused {ESCAPED}"):
+        assert text in shown, text
+
+
+def test_dead_letters_show_what_is_missing_as_unknown() -> None:
+    letter = {
+        "reason": f"invalid JSON {NAME}",
+        "topic": None,
+        "partition": None,
+        "offset": None,
+        "time": None,
+        "key": NAME,
+        "value": NAME,
+        "envelope": "",
+    }
+    shown = html("dead_letters.html", letters=[letter], of="", kinds=program_pages._LETTERS_OF, most=100)
+    assert "<script>" not in shown
+    assert shown.count("unknown</") >= 2
+
+
+class TestBacklogs:
+    """The records that wait for a program."""
+
+    @pytest.mark.parametrize(
+        ("done", "waiting"),
+        [
+            ({0: 10, 1: 7}, 0 + 3),
+            ({0: 10}, 0 + 6),  # partition 1 has records from offset 4 on
+            ({0: 2, 1: 0}, 10 - 2 + 6),
+            ({0: 12, 1: 10}, 0),  # the end was asked for before
+            ({}, None),
+        ],
+    )
+    def test_it_is_what_lies_between_the_place_and_the_end(self, done: dict[int, int], waiting: int | None) -> None:
+        assert backlogs.waiting(done, [0, 4], [10, 10]) == waiting
+
+    def test_one_that_is_not_known_is_no_zero(self) -> None:
+        shown = html("signs.html", batches=[], backlogs=[backlogs.Backlog("host", "queue-tasks", None)])
+        assert 'class="unknown"' in shown
+        assert ">0<" not in shown
+
+
+class TestBatches:
+    """The signs of life of monitor and router."""
+
+    SIGN = SignOfLife(1_000_000, 10_000)
+
+    def test_one_in_time_has_no_problem(self) -> None:
+        found = health_page.of_sign("monitor", self.SIGN, 1_005_000, None)
+        assert (found.committed, found.every, found.problem) == ("1970-01-01T00:16:40.000Z", "10 s", "")
+
+    def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:
+        found = health_page.of_sign("monitor", self.SIGN, 1_100_000, None)
+        assert found.problem.startswith("the monitor's last sign of life is 100 s old")
+
+    def test_one_that_does_not_run_is_not_called_late(self) -> None:
+        assert health_page.of_sign("monitor", self.SIGN, 1_100_000, "no monitor runs").problem == "no monitor runs"
+
+    def test_without_a_sign_nothing_is_known(self) -> None:
+        found = health_page.of_sign("router", None, 0, None)
+        assert found.committed is None
+        assert "no router has left a sign of life" in found.problem
+        assert 'class="unknown"' in html("signs.html", batches=[found], backlogs=[])
+
+
+def test_faults_are_sentences_with_their_commands() -> None:
+    kept = Kept(60.0)
+    answer = kept.get("faults", lambda: [Fault("no topic", f"service {NAME}", "Create it: `queue-activation`")])
+    shown = html("faults.html", answer=answer)
+    assert "1 fault was found" in shown
+    assert f"<b>no topic</b>: service {ESCAPED}: Create it: <code>queue-activation</code>" in shown
+
+
+def test_that_something_could_not_be_looked_at_is_said_beside_that_there_are_no_faults() -> None:
+    def find() -> list[Fault]:
+        say("not looked at: denied", err=True)
+        return []
+
+    shown = html("faults.html", answer=Kept(60.0).get("faults", find))
+    assert "No faults were found. Not all could be looked at." in shown
