@@ -18,7 +18,7 @@ SOURCES := setup.py $(shell find streaming producers -name __pycache__ -prune -o
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := setup
-.PHONY: setup prepare check lint test test-all demo demo-services demo-instances demo-observe faults soak bench bench-services bench-quick clean help $(COVERAGE)
+.PHONY: setup prepare browser check lint test test-all demo demo-services demo-instances demo-observe faults soak bench bench-services bench-quick clean help $(COVERAGE)
 .DELETE_ON_ERROR:
 # The tests start Python some hundred times. Without its caches, each start compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,13 +34,18 @@ setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepa
 prepare: $(STAMP)
 	@$(BIN)/queue-activation prepare || echo "The preparation failed. To try again: .venv/bin/queue-activation prepare"
 
+# The tests of the dashboard use these two files. Without them they are skipped, but fail if CI is set.
+browser: ## install Debian's Chromium and its driver, in which the tests open the dashboard; needs root's rights
+	@[ -x /usr/bin/chromium ] && [ -x /usr/bin/chromedriver ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
+		|| { echo "Chromium could not be installed. As root, on Debian: apt-get install chromium chromium-driver"; exit 1; }
+
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or newer, or name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`, but 3.11 or newer is needed. Name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
 	@rm -f $(STAMP)
 	@echo "Setting up $(VENV) (once; takes a few minutes)"
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install the package python3-venv."; exit 1; }
-	@$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' | sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing/p'
+	@$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev,dashboard]' | sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing/p'
 	@touch $(STAMP)
 
 $(INSTALLED)/.set-up: $(STAMP) $(SOURCES)
