@@ -58,7 +58,8 @@ class TestKept:
         assert [answer and answer.found for answer in answers] == [0, 0, 0]
 
     def test_the_last_answer_is_shown_while_the_next_one_is_looked_for(self) -> None:
-        kept, may_end, calls = Kept(0.0), threading.Event(), []
+        kept, may_end = Kept(0.0), threading.Event()
+        calls: list[None] = []
 
         def find() -> int:
             calls.append(None)
@@ -118,7 +119,7 @@ class TestKept:
 
 def test_commands_in_sentences_are_code_and_names_stay_text() -> None:
     assert sentence("Start one: `a <b>`.") == Markup("Start one: <code>a &lt;b&gt;</code>.")
-    assert sentence(f"one ` and {NAME}") == Markup(f"one ` and {ESCAPED}")
+    assert str(sentence(f"one ` and {NAME}")) == f"one ` and {ESCAPED}"
 
 
 @pytest.mark.parametrize(
@@ -162,9 +163,7 @@ class TestActivators:
 
     def test_names_and_lines_of_logs_are_text(self) -> None:
         exited = ExitRow(TIME, f"exit code 1 {NAME}")
-        shown = self.shown(
-            Told(activator_row(queue=NAME, last_exit=exited, log_file="a.log", last_line=NAME), True, 0)
-        )
+        shown = self.shown(Told(activator_row(queue=NAME, last_exit=exited, log_file="a.log", last_line=NAME), True, 0))
         assert "<script>" not in shown
         assert shown.count(ESCAPED) >= 3
 
