@@ -54,15 +54,15 @@ def find(kafka: Cluster, topics: Topics) -> list[Backlog]:
 
 
 def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int]) -> int | None:
-    """Returns the number of offsets between places and the ends of partitions; None: no place is known.
+    """Returns the number of offsets between places and the ends of partitions; None: it is not known.
 
     Args:
-        done: Partition -> the next offset of the program.
+        done: Partition -> the next offset of the program; empty: it has left no place.
         firsts: The first offset of each partition, which counts for one without a place.
         ends: The end of each partition.
     """
     if not done:
-        return None
+        return 0 if [*firsts] == [*ends] else None
     places = enumerate(zip(firsts, ends, strict=True))
     return sum(max(0, end - max(first, done.get(number, 0))) for number, (first, end) in places)
 

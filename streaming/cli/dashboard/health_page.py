@@ -25,8 +25,8 @@ from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
 
 # Signs of life are looked at this often. Faults take some seconds to find.
-_EVERY_S = 4.0
-_FAULTS_EVERY_S = 15.0
+_EVERY_S, _FRESH_S = 5.0, 20.0
+_FAULTS_EVERY_S, _FAULTS_FRESH_S = 15.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class HealthPage:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._signs = Kept(_EVERY_S)
-        self._faults = Kept(_FAULTS_EVERY_S)
+        self._signs = Kept(_EVERY_S, _FRESH_S)
+        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S)
 
     def health(self, _: QueryParams) -> Page:
         """Returns the page."""

@@ -1,5 +1,6 @@
 """Answers that take long to find: a thread asks anew while somebody watches, and pages show the last answer."""
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -13,9 +14,8 @@ from streaming.system.threads import started
 
 T = TypeVar("T")
 
-# A page waits for its first answer so long. One that nobody has asked for in this time is not shown any more.
-_FIRST_S = 20.0
-_FORGOTTEN_S = 60.0
+# A page waits for an answer so long if it has none that is fresh.
+_LONGEST_S = 20.0
 _MOST = 20
 
 
@@ -37,18 +37,20 @@ class Answer(Generic[T]):
 class Kept:
     """The last answers to some questions, each found anew after some time if somebody asks."""
 
-    def __init__(self, every_s: float) -> None:
+    def __init__(self, every_s: float, fresh_s: float) -> None:
         """Begins without answers.
 
         Args:
             every_s: An answer is found anew after this time.
+            fresh_s: It is shown for this time while the next one is looked for.
         """
         self._every_s = every_s
+        self._fresh_s = fresh_s
         self._questions: OrderedDict[str, _Question] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, name: str, find: Callable[[], T]) -> Answer[T] | None:
-        """Returns the last answer to a question; None: it is being looked for, for the first time.
+        """Returns the last answer to a question; None: it is being looked for.
 
         Args:
             name: The question.
@@ -62,7 +64,7 @@ class Kept:
             self._questions.move_to_end(name)
             while len(self._questions) > _MOST:
                 self._questions.popitem(last=False)
-        return question.answer(find, self._every_s)
+        return question.answer(find, self._every_s, self._fresh_s)
 
 
 class _Question:
@@ -71,19 +73,19 @@ class _Question:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._is_asked = False
-        self._answered_s = -_FORGOTTEN_S
+        self._answered_s = -math.inf
         self._answer: Answer[object] | None = None
         self._error: BaseException | None = None
 
-    def answer(self, find: Callable[[], T], every_s: float) -> Answer[T] | None:
+    def answer(self, find: Callable[[], T], every_s: float, fresh_s: float) -> Answer[T] | None:
         with self._changed:
             age_s = time.monotonic() - self._answered_s
-            if age_s >= _FORGOTTEN_S:
+            if age_s > fresh_s:
                 self._answer = self._error = None
             if age_s >= every_s and not self._is_asked:
                 self._is_asked = True
                 started(lambda: self._ask(find))
-            self._changed.wait_for(lambda: self._answer or self._error, _FIRST_S)
+            self._changed.wait_for(lambda: self._answer or self._error, _LONGEST_S)
             if self._error is not None:
                 raise self._error
             return self._answer  # type: ignore[return-value]  # the same question has answers of the same type

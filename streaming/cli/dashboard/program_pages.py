@@ -26,8 +26,8 @@ from streaming.system.threads import started
 from streaming.wire.service_maintenance import ProgramRow, TaskRow
 from streaming.wire.topics import Topics
 
-# What is shown is at most this old, and the time that Kafka takes to answer.
-_EVERY_S = 4.0
+# What is shown is found anew after this time, and is shown while Kafka does not answer for that time.
+_EVERY_S, _FRESH_S = 5.0, 20.0
 _SHOWN_QUEUES = 200
 # A dead letter has up to 256 KiB.
 _SHOWN_LETTERS = 100
@@ -145,7 +145,7 @@ class ProgramPages:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._kept = Kept(_EVERY_S)
+        self._kept = Kept(_EVERY_S, _FRESH_S)
 
     def programs(self, query: QueryParams) -> Page:
         """Returns the page of programs and of what the activators do."""
@@ -153,7 +153,7 @@ class ProgramPages:
         answer = self._kept.get("programs", lambda: find(kafka, topics, self._view.monitors()))
         form = {"search": search}
         if answer is None:
-            return Page("Programs", [Part("programs", "looking.html")], "search_form.html", form)
+            return Page("Programs", [Part("programs", "looking.html")], "activators_form.html", form)
         told = [each for each in answer.found.told if search.casefold() in each.row.queue.casefold()]
         rows = sorted(map(_activator_row, told), key=lambda row: (not row["why"], row["queue"]))
         values = {"rows": rows[:_SHOWN_QUEUES], "found": len(rows), "search": search}
@@ -162,7 +162,7 @@ class ProgramPages:
             Part("warnings", "warnings.html", {"warnings": answer.warnings}),
             Part("activators", "activators.html", values),
         ]
-        return Page("Programs", parts, "search_form.html", form)
+        return Page("Programs", parts, "activators_form.html", form)
 
     def maintenance(self, _: QueryParams) -> Page:
         """Returns the page of periodic tasks."""
