@@ -14,7 +14,6 @@ from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.lines import say
 from streaming.cli.routing import diagnosis
 from streaming.cli.routing.diagnosing import Fault
-from streaming.cli.routing.running_faults import has_services
 from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
@@ -102,5 +101,5 @@ class HealthPage:
 
     def _find_signs(self) -> tuple[list[Batches], list[Backlog]]:
         kafka, topics = self._view.cluster, self._view.topics
-        programs = ["monitor", "router"] if has_services(kafka, topics) else ["monitor"]
+        programs = ["monitor", "router"] if diagnosis.needs_router(kafka, topics) else ["monitor"]
         return [batches(kafka, topics, each) for each in programs], backlogs.find(kafka, topics)

@@ -12,7 +12,7 @@ from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.monitor_rows import needs_host, observed
-from streaming.cli.routing.running_faults import has_services
+from streaming.cli.routing import diagnosis
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.errors import UserError
@@ -22,7 +22,6 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system import durations, wall_clock
 from streaming.system.logs import printable
-from streaming.system.threads import started
 from streaming.wire.service_maintenance import ProgramRow, TaskRow
 from streaming.wire.topics import Topics
 
@@ -90,20 +89,21 @@ def find(kafka: Cluster, topics: Topics, view: list[dict[str, Any]]) -> Programs
     Raises:
         UserError: Kafka cannot be reached, or refuses.
     """
-    told = activators.read(kafka, topics)
-    told = activators.with_starts(kafka, topics, told)
-    rows = [row for row in maintenance.read(kafka, topics) if not maintenance.is_gone(row)]
+    told, rows = activators.read(kafka, topics), maintenance.read(kafka, topics)
     latest = [each for of_queue in told.values() for each in of_queue]
     needed = {"monitor"}
     needed |= {"host"} if any(map(needs_host, view)) else set()
     needed |= {"observer"} if any(map(observed, view)) else set()
     needed |= {"activator"} if any(each.row.entry is not None for each in latest) else set()
-    needed |= {"router", "transport"} if has_services(kafka, topics) else set()
+    needed |= {"router", "transport"} if diagnosis.needs_router(kafka, topics) else set()
     seen = {row.program: row.update_time for row in sorted(rows, key=lambda row: row.update_time)}
     if latest:
         seen["activator"] = iso_time(max(each.at_ms for each in latest))
-    kinds = [started(partial(_kind, kafka, topics, name, name in needed, seen.get(name))) for name in presence.PROGRAMS]
-    return Programs([each.result() for each in kinds], rows, latest)
+    kinds = [_kind(kafka, topics, name, name in needed, seen.get(name)) for name in presence.PROGRAMS]
+    # Last, so that what to do is said once, beside the program.
+    told = activators.with_starts(kafka, topics, told)
+    running = [row for row in rows if not maintenance.is_gone(row)]
+    return Programs(kinds, running, [each for of_queue in told.values() for each in of_queue])
 
 
 def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str | None) -> Program:

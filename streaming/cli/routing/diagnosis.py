@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from streaming.cli.routing import diagnosing, explaining
 from streaming.cli.routing.diagnosing import Fault
 from streaming.cli.routing.running_faults import RunningInstance, has_services
+from streaming.cli.routing.service_commands import fold, read_commands
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import Admin
@@ -34,6 +35,15 @@ class Part:
 
     faults: list[Fault]
     writer: str = ""
+
+
+def needs_router(kafka: Cluster, topics: Topics) -> bool:
+    """Returns whether there are services, which need router and transport.
+
+    Raises:
+        UserError: Kafka cannot be reached, or refuses.
+    """
+    return has_services(kafka, topics) and any(fold(read_commands(kafka, topics)).services())
 
 
 def parts(kafka: Cluster, topics: Topics, place: Place, warn: Callable[[str], None]) -> Iterator[Part]:
