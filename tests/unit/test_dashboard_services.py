@@ -130,6 +130,15 @@ def test_without_topics_each_page_says_what_to_do_and_shows_the_rest_later(path:
     assert re.findall('<section id="([^"]+)"', page) == parts
 
 
+@pytest.mark.parametrize(("has_router", "is_said"), [(None, False), (True, False), (False, True)])
+def test_it_is_said_if_no_router_runs(has_router: bool | None, is_said: bool) -> None:
+    live = live_services(DEFINITIONS)
+    live.has_router = has_router
+    for path in ("/services", "/conversations", "/transmissions"):
+        said = "No router runs, so no message of a service is delivered." in text(html(live, path))
+        assert said is is_said
+
+
 def test_a_refused_command_and_a_dropped_service_are_as_for_the_router() -> None:
     live = live_services([*DEFINITIONS, CreateService("missing", "Lost", "q"), DropService("B", "Stock")])
     with live.read() as found:

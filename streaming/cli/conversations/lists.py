@@ -29,7 +29,7 @@ TABLE_ROWS = 100
 _SHORT = 8
 _ENDED = frozenset(state.name for state in ENDED)
 # The router notes an instant of a conversation, and the next one after SPOKEN_STEP_MS.
-_INEXACT = f"up to {age(0, SPOKEN_STEP_MS)}"
+INEXACT = f"up to {age(0, SPOKEN_STEP_MS)}"
 # The states of endpoints for people, in the order of their lives.
 STATES = {
     "SO": "started outbound, the far side has got nothing yet",
@@ -43,7 +43,7 @@ STATES = {
 
 def last_statement(row: EndpointRow) -> str:
     """Returns when a program last made a statement in a conversation, as exactly as the router notes it."""
-    return "unknown" if row.last_statement is None else f"{instant_utc(row.last_statement)}, or {_INEXACT} later"
+    return "unknown" if row.last_statement is None else f"{instant_utc(row.last_statement)}, or {INEXACT} later"
 
 
 def next_try(row: TransmissionRow) -> str:
@@ -109,7 +109,7 @@ def list_view(
     ]
     states = {row.state for row in endpoints.values()}
     legend = [Sentence(f"{state}: {meaning}", "dim") for state, meaning in STATES.items() if state in states]
-    legend.append(Sentence(f"idle since may be {_INEXACT} too early", "dim"))
+    legend.append(Sentence(f"idle since may be {INEXACT} too early", "dim"))
     table = table_of(rows, ["idle since (UTC)"])
     return Group(table, *_more(len(rows), total, "endpoints"), Text(), *legend)
 
@@ -144,7 +144,7 @@ def counts_view(found: Sequence[Mapping[str, Any]]) -> RenderableType:
             for row in (*found, *([sums] if len(found) > 1 else []))
         ]
     )
-    return Group(table, Text(), Sentence(f"idle times may be {_INEXACT} too long", "dim"))
+    return Group(table, Text(), Sentence(f"idle times may be {INEXACT} too long", "dim"))
 
 
 def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow: bool = False) -> RenderableType:

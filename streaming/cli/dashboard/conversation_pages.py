@@ -1,6 +1,7 @@
 """The pages about conversations: all of them by state and age, what is held and why, and one of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from streaming.cli.dashboard.live_services import MAX_ROWS, LiveServices
 from streaming.cli.dashboard.pages import Shared
 from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.server import Page, Part
-from streaming.cli.dashboard.service_pages import shown_or_missing
+from streaming.cli.dashboard.service_pages import live_parts
 from streaming.cli.routing import explaining
 from streaming.system import wall_clock
 from streaming.wire.service_views import EndpointRow, TransmissionRow
@@ -43,6 +44,7 @@ class ConversationPages:
             "all": len(found.endpoints),
             "query": {"search": search, "state": state, **({_HELD: "yes"} if held_only else {})},
             "path": "/conversations",
+            "inexact": lists.INEXACT,
         }
         parts = [
             Part("counts", "conversation_counts.html", _counts(found, state)),
@@ -50,7 +52,7 @@ class ConversationPages:
             Part("conversations", "conversations.html", values),
         ]
         form = {"search": search, "state": state, "states": [*lists.STATES], "is_held": held_only}
-        return Page("Conversations", shown_or_missing(parts, self._services.problem), "conversations_form.html", form)
+        return Page("Conversations", live_parts(self._services, parts), "conversations_form.html", form)
 
     def transmissions(self, query: QueryParams) -> Page:
         """Returns the page of all messages that are held, oldest first."""
@@ -68,16 +70,15 @@ class ConversationPages:
             "path": "/transmissions",
         }
         parts = [Part("transmissions", "transmissions.html", values)]
-        return Page(
-            "Held messages", shown_or_missing(parts, self._services.problem), "search_form.html", {"search": search}
-        )
+        return Page("Held messages", live_parts(self._services, parts), "search_form.html", {"search": search})
 
     def conversation(self, query: QueryParams) -> Page:
         """Returns the page of one conversation: both endpoints, what is held, and why."""
         given = query.get("id", "")
         found = self._shared.get(("conversation", given), partial(self._facts, given))
         if found.is_known:
-            return conversation_page(found)
+            page = conversation_page(found)
+            return replace(page, parts=live_parts(self._services, page.parts))
         error = unknown.no_conversation(self._services.cluster, self._services.topics, given)
         return Page("Conversation", [Part("conversation", "error.html", {"error": str(error)})], status=404)
 

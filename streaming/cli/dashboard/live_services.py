@@ -2,12 +2,14 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from confluent_kafka import Message
 
+from streaming.cli.presence import is_running
 from streaming.cli.routing.explaining import Origin, instance_of
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
@@ -29,6 +31,8 @@ Row = TypeVar("Row", EndpointRow, TransmissionRow)
 # A row of an endpoint takes about 1 KB of memory.
 MAX_ROWS = 50_000
 _AGAIN_AFTER_S = 5.0
+# A router that was killed counts as running for as long.
+_LOOK_EVERY_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +113,7 @@ class LiveServices:
         version: Grows with each record that is taken.
         problem: Why nothing is read at present, and what to do; empty if all is well.
         addresses: The addresses of this instance, as routes name them.
+        has_router: Whether a router runs; None: not known.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
@@ -117,6 +122,7 @@ class LiveServices:
         self.version = 0
         self.problem = ""
         self.addresses = own_addresses(cluster.bootstrap_servers, topics.prefix)
+        self.has_router: bool | None = None
         self._lock = threading.Lock()
         self._found = Services()
         self._is_stopped = threading.Event()
@@ -160,7 +166,11 @@ class LiveServices:
             with self._lock:
                 self._found = found
             self._tell("")
+            looked_at_s = float("-inf")
             while not self._is_stopped.is_set():
+                if time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
+                    self._look_for_router()
+                    looked_at_s = time.monotonic()
                 message = follower.poll(0.5)
                 if message is not None:
                     with self._lock:
@@ -169,6 +179,14 @@ class LiveServices:
                 elif follower.is_at_end and not found.is_complete:
                     found.is_complete = True
                     self.version += 1
+
+    def _look_for_router(self) -> None:
+        found = None
+        with suppress(UserError):  # Kafka does not answer, or this user may not look
+            found = is_running(self.cluster, self.topics, "router")
+        if found is not self.has_router:
+            self.has_router = found
+            self.version += 1
 
     def _tell(self, problem: str) -> None:
         self.problem = problem

@@ -11,6 +11,7 @@ from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.monitor_rows import state_name, unread_count
+from streaming.cli.presence import PROGRAMS
 from streaming.cli.routing.explaining import RESULT, Result, one_case, results
 from streaming.core.conversations.endpoint_states import ENDED
 from streaming.wire.service_definitions import rows_of
@@ -60,8 +61,7 @@ class ServicePages:
         }
         explanation = {"explained": explained, "addresses": self._services.addresses}
         parts = [Part("explanation", "explanation.html", explanation), Part("services", "services.html", values)]
-        parts = shown_or_missing(parts, self._services.problem)
-        return Page("Services", parts, "services_form.html", _form(query, rows))
+        return Page("Services", live_parts(self._services, parts), "services_form.html", _form(query, rows))
 
     def _explained(self, query: QueryParams) -> Mapping[str, Any] | None:
         """Returns where the message would go that the form describes; None if it describes none."""
@@ -91,15 +91,14 @@ class ServicePages:
         }
 
 
-def shown_or_missing(parts: list[Part], problem: str) -> list[Part]:
-    """Returns parts of a page, or the same parts with only the reason why nothing is known about services.
+def live_parts(services: LiveServices, parts: list[Part]) -> list[Part]:
+    """Returns the parts of a page, and before them why they are not up to date, or else not known at all.
 
-    They have the same names, so that a page that is open shows the parts once the problem is over.
+    Their names are always the same, so that a page that is open shows the parts once the problem is over.
     """
-    if not problem:
-        return parts
-    first, *others = parts
-    return [Part(first.name, "error.html", {"error": problem}), *(Part(each.name, "nothing.html") for each in others)]
+    values = {"problem": services.problem, "has_router": services.has_router, "consequence": PROGRAMS["router"][1]}
+    known = [Part(each.name, "nothing.html") for each in parts] if services.problem else parts
+    return [Part("router", "router.html", values), *known]
 
 
 def explained(result: Result) -> dict[str, Any]:
