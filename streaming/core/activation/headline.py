@@ -25,7 +25,7 @@ def why_activated(reason: str | None, unread: int) -> str:
     """Returns the sentence about an activation: why one more reader had work.
 
     Args:
-        reason: The name of its Reason; another text or None for a notification that is no activation.
+        reason: The name of its Reason; None for the notification that the queue was set OFF.
         unread: How many messages were unread.
     """
     messages = f"{plural(max(0, unread), 'message')} {'was' if unread == 1 else 'were'} unread"
@@ -35,6 +35,8 @@ def why_activated(reason: str | None, unread: int) -> str:
         return f"{messages}, and for a whole quiet window no reader waited and none found the queue empty."
     if reason == Reason.TIMEOUT_EXPIRED.value:
         return f"{messages}, and the reader that was requested before had not come when its time-out expired."
+    if reason is not None:
+        return f"{messages}; the reason {reason} is not known here."
     return "The queue was set OFF after five rollbacks in a row."
 
 

@@ -1,0 +1,88 @@
+"""The sentence that answers why a reader is, or is not, started now: each hindrance has its own."""
+
+from dataclasses import replace
+
+import pytest
+
+from streaming.core.activation.explanation import Observed, Situation
+from streaming.core.activation.headline import headline, why_activated
+from streaming.core.activation.queue_monitor import Hindrance, Reason, State
+
+ORDERS = Situation(
+    state=State.RECEIVES_OCCURRING,
+    is_on=True,
+    unread=3,
+    waiting=0,
+    activations=7,
+    activated_at="10:00",
+    empty_at=None,
+    next_check_at="10:05",
+    tasks_running=0,
+    max_queue_readers=None,
+    failures=0,
+    next_start_at=None,
+    has_notifications=True,
+    is_topic=True,
+    is_watched=True,
+    switch_on="queue-activation queue alter orders --status ON",
+)
+GROUP = replace(ORDERS, observed=Observed(members=1, one_more=None, silent_since=None))
+
+
+@pytest.mark.parametrize(
+    ("now", "hindrance", "part"),
+    [
+        (ORDERS, Hindrance.UNANSWERED, "A reader was requested at 10:00, and has not called RECEIVE yet."),
+        (GROUP, Hindrance.UNANSWERED, "and has not joined the consumer group yet. Until then no other"),
+        (replace(ORDERS, reader="its program has exited"), Hindrance.UNANSWERED, "10:00, but its program has exited."),
+        (ORDERS, Hindrance.NOTHING_UNREAD, "because nothing is unread"),
+        (GROUP, Hindrance.NOT_WANTED, "the observer does not say that one more would have work"),
+        (replace(ORDERS, waiting=1), Hindrance.READER_WAITS, "because a reader waits in RECEIVE"),
+        (replace(ORDERS, waiting=2), Hindrance.READER_WAITS, "because 2 readers wait in RECEIVE"),
+        (replace(ORDERS, tasks_running=2, max_queue_readers=2), Hindrance.TASK_LIMIT, "2 of at most 2 run"),
+        (replace(ORDERS, is_watched=False, gone="No monitor runs"), Hindrance.TASK_LIMIT, "started: no monitor runs."),
+        (replace(ORDERS, state=State.ABSENT, is_on=False), None, "the queue is OFF"),
+        (replace(ORDERS, state=State.ABSENT), None, "neither an event notification nor internal activation"),
+        (ORDERS, None, "It is not known why no reader is started"),
+    ],
+)
+def test_each_hindrance_has_its_sentence(now: Situation, hindrance: Hindrance | None, part: str) -> None:
+    assert part in headline(now, hindrance, None, None)
+
+
+def test_a_task_limit_that_a_row_lacks_is_shown_as_none_allowed() -> None:
+    assert "0 of at most 0 run" in headline(ORDERS, Hindrance.TASK_LIMIT, None, None)
+
+
+@pytest.mark.parametrize(
+    ("empty_at", "since", "until", "part"),
+    [
+        (None, None, None, "before the quiet window ends"),
+        (None, None, "10:04", "before 10:04, because the result of a wait is on its way."),
+        ("10:03", "10:03", "10:04", "before 10:04, because a reader found the queue empty at 10:03."),
+        ("10:01", "10:03", "10:04", "before 10:04, because readers began to receive at 10:03."),
+    ],
+)
+def test_the_quiet_window_says_until_when_and_why(
+    empty_at: str | None, since: str | None, until: str | None, part: str
+) -> None:
+    assert part in headline(replace(ORDERS, empty_at=empty_at), Hindrance.QUIET_WINDOW, since, until)
+
+
+@pytest.mark.parametrize("hindrance", [*Hindrance, None])
+def test_every_hindrance_has_a_sentence(hindrance: Hindrance | None) -> None:
+    assert headline(ORDERS, hindrance, None, None).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("reason", "unread", "part"),
+    [
+        (Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE.value, 1, "on the empty queue: 1 message was unread, and nobody"),
+        (Reason.MESSAGES_ACCUMULATING.value, 2_000, "2,000 messages were unread, and for a whole quiet window"),
+        (Reason.TIMEOUT_EXPIRED.value, 2, "2 messages were unread, and the reader that was requested before"),
+        (None, 0, "set OFF after five rollbacks"),
+        ("OF_A_NEWER_MONITOR", -1, "0 messages were unread; the reason OF_A_NEWER_MONITOR is not known here"),
+    ],
+)
+def test_each_reason_of_an_activation_has_its_sentence(reason: str | None, unread: int, part: str) -> None:
+    assert part in why_activated(reason, unread)

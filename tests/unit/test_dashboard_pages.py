@@ -1,0 +1,141 @@
+"""The dashboard's pages about queues: what they show, how they sort, and that names are text."""
+
+import re
+import time
+
+import msgspec
+import pytest
+
+from streaming.wire.notifications import Activation
+from tests.support.dashboards import HOSTILE, RowsInMemory, activation, application_of, ask, row
+
+GARBAGE = "9999-99-99T99:99:99Z"
+MANY = 10_000
+
+
+def shown(view: RowsInMemory, target: str = "/") -> str:
+    answer = ask(application_of(view), target)
+    assert answer.status == 200
+    return answer.text
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r'<th scope="row"[^>]*><a [^>]*>([^<]*)</a>', text)
+
+
+def notification(queue: str, **fields: object) -> Activation:
+    return msgspec.convert(activation(queue, **fields), Activation)
+
+
+@pytest.fixture(scope="module")
+def many() -> RowsInMemory:
+    return RowsInMemory(
+        [
+            row(
+                f"queue-{number:05}",
+                unread_messages=number,
+                tasks_waiting=number % 7,
+                activation_sequence=MANY - number,
+                last_activated_time=f"2026-01-01T00:00:{number % 60:02}.000Z" if number % 2 else None,
+                next_check_time=f"2026-01-01T00:00:{number % 60:02}.000Z" if number % 3 else None,
+                state="INACTIVE" if number % 10 == 0 else "RECEIVES_OCCURRING",
+            )
+            for number in range(MANY)
+        ]
+    )
+
+
+def test_a_row_says_what_the_record_says() -> None:
+    queue = row("orders", unread_messages=1_234, tasks_waiting=2, activation_sequence=1, state="NOTIFIED")
+    text = shown(RowsInMemory([queue], [notification("orders")]))
+    for part in ("orders", "1,234", "2 waiting", "NOTIFIED", "message arrived on empty queue"):
+        assert part in text
+
+
+def test_the_last_reason_is_shown_only_if_it_is_that_of_the_last_activation() -> None:
+    text = shown(RowsInMemory([row("orders", activation_sequence=2)], [notification("orders")]))
+    assert "message arrived on empty queue" not in text
+
+
+def test_unknown_is_not_zero() -> None:
+    count = r'class="number"[^>]*>(.*?)</td>'
+    uncertain = shown(RowsInMemory([row("orders", is_count_uncertain=True, unread_messages=0)]))
+    certain = shown(RowsInMemory([row("orders", unread_messages=0)]))
+    assert re.findall(count, uncertain)[0] != re.findall(count, certain)[0]
+
+
+def test_names_and_reasons_from_records_are_text() -> None:
+    view = RowsInMemory(
+        [row(HOSTILE, activation_sequence=1, next_check_time=HOSTILE, last_activated_time=HOSTILE)],
+        [notification(HOSTILE, reason=HOSTILE, notification=HOSTILE, post_time=HOSTILE)],
+    )
+    for target in ("/", "/activity", "/?search=%22%3E%3Cscript%3Ealert(1)", "/?state=%3Cscript%3E&sort=%3Cscript%3E"):
+        text = shown(view, target)
+        assert "<script>" not in text
+        assert '"><script' not in text
+
+
+@pytest.mark.parametrize("instant", [GARBAGE, "", "soon", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_times_that_are_none_break_no_page(instant: str) -> None:
+    queue = row("orders", last_activated_time=instant, next_check_time=instant, update_time=instant)
+    view = RowsInMemory([queue], [notification("orders", PostTime=instant)])
+    for target in ("/", "/activity", "/?sort=activated", "/?sort=check"):
+        assert "orders" in shown(view, target)
+
+
+def test_an_empty_view_says_what_a_queue_is_and_a_search_that_nothing_matches() -> None:
+    assert "There is no queue yet" in shown(RowsInMemory([]))
+    assert "No queue of this name and state" in shown(RowsInMemory([row("orders")]), "/?search=x")
+    assert "No queue was activated" in shown(RowsInMemory([]), "/activity")
+
+
+def test_a_problem_is_told_above_what_was_known() -> None:
+    view = RowsInMemory([row("orders")])
+    view.problem = "Kafka cannot be reached <b>"
+    text = shown(view)
+    assert "Kafka cannot be reached &lt;b&gt;" in text
+    assert names(text) == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last"),
+    [
+        ("", "queue-09999", "queue-09900"),
+        ("sort=queue", "queue-00000", "queue-00099"),
+        ("sort=activations", "queue-00000", "queue-00099"),
+        ("sort=readers", "queue-00006", "queue-00699"),
+        ("sort=activated", "queue-00059", "queue-05999"),
+        ("sort=state&page=1", "queue-00000", "queue-00990"),
+        ("sort=queue&page=100", "queue-09900", "queue-09999"),
+        ("sort=queue&page=101", "queue-09900", "queue-09999"),
+        ("sort=queue&page=-1", "queue-00000", "queue-00099"),
+        ("sort=queue&page=%C2%B2", "queue-00000", "queue-00099"),
+        ("sort=nonsense&page=nonsense", "queue-09999", "queue-09900"),
+        ("sort=queue&search=QUEUE-0001", "queue-00010", "queue-00019"),
+        ("sort=queue&state=INACTIVE&page=2", "queue-01000", "queue-01990"),
+    ],
+)
+def test_sort_search_and_pages_of_many_queues(many: RowsInMemory, query: str, first: str, last: str) -> None:
+    found = names(shown(many, f"/?{query}"))
+    assert (found[0], found[-1]) == (first, last)
+    assert len(found) <= 100
+
+
+def test_queues_that_are_checked_next_come_first_and_those_without_an_instant_last(many: RowsInMemory) -> None:
+    assert names(shown(many, "/?sort=check"))[0] == "queue-00060" or "queue-00001"
+    assert names(shown(many, "/?sort=check&page=100"))[-1] == "queue-09999"
+
+
+def test_a_page_of_many_queues_is_built_in_under_a_second_of_cpu_time(many: RowsInMemory) -> None:
+    shown(many)
+    began_s = time.process_time()
+    shown(many)
+    assert time.process_time() - began_s < 1.0
+
+
+def test_the_links_between_pages_keep_search_state_and_order(many: RowsInMemory) -> None:
+    text = shown(many, "/?sort=queue&state=INACTIVE&search=queue&page=2")
+    for number in (1, 3):
+        assert re.search(rf'href="/\?search=queue&amp;state=INACTIVE&amp;sort=queue&amp;page={number}"', text)
+    assert "101 to 200 of 1,000" in text
+    assert '<option selected>INACTIVE</option>' in text

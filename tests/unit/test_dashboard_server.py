@@ -1,0 +1,85 @@
+"""The dashboard's server: who gets an answer, and with which headers."""
+
+import re
+
+import pytest
+
+from tests.support.dashboards import RowsInMemory, application_of, ask, row
+
+TOKEN = "0123456789abcdef"  # noqa: S105  (of this test alone)
+FORM = {"content_type": "application/x-www-form-urlencoded"}
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_script_runs_from_a_page() -> None:
+    answer = ask(application_of(RowsInMemory([row("orders")])))
+    assert answer.status == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'; script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert re.findall(r"https?://", answer.text) == []
+    assert re.findall(r"<[^>]+ (?:style|on\w+)=|<style|<script>", answer.text) == []
+
+
+def test_files_have_the_headers_too() -> None:
+    answer = ask(application_of(RowsInMemory([])), "/static/dashboard.js")
+    assert answer.status == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert ask(application_of(RowsInMemory([])), "/static/../server.py").status == 404
+
+
+@pytest.mark.parametrize("host", ["example.org", "example.org:8466", "127.0.0.1.example.org", "", "localhost@evil"])
+def test_the_host_of_a_foreign_site_is_refused(host: str) -> None:
+    assert ask(application_of(RowsInMemory([])), host=host).status == 400
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8466", "127.0.0.1:1", "[::1]:8466", "[::1]"])
+def test_the_names_of_this_machine_are_answered(host: str) -> None:
+    assert ask(application_of(RowsInMemory([])), host=host).status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_nothing_can_be_changed(method: str) -> None:
+    assert ask(application_of(RowsInMemory([])), method=method).status == 405
+
+
+def test_without_the_token_there_is_a_form_and_no_page() -> None:
+    app = application_of(RowsInMemory([row("secret-queue")]), TOKEN)
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "queue-activation-dashboard=wrong"}):
+        answer = ask(app, "/", **headers)
+        assert answer.status == 401
+        assert 'action="/token"' in answer.text
+        assert "secret-queue" not in answer.text
+        assert "content-security-policy" in answer.headers
+    program = ask(app, "/", accept="text/event-stream")
+    assert program.status == 401
+    assert "Authorization: Bearer TOKEN" in program.text
+    assert ask(app, "/static/dashboard.css").status == 200  # the form needs it
+
+
+def test_the_token_as_a_header_and_in_the_form_which_sets_a_cookie() -> None:
+    app = application_of(RowsInMemory([row("secret-queue")]), TOKEN, is_secure=True)
+    assert "secret-queue" in ask(app, authorization=f"Bearer {TOKEN}").text
+    assert ask(app, "/token", method="POST", body="token=wrong", **FORM).status == 401
+    assert ask(app, "/token", method="POST", body="", **FORM).status == 401
+    entered = ask(app, "/token", method="POST", body=f"token={TOKEN}", **FORM)
+    assert (entered.status, entered.headers["location"]) == (303, "/")
+    cookie = entered.headers["set-cookie"]
+    for attribute in ("HttpOnly", "Secure", "SameSite=strict"):
+        assert attribute.lower() in cookie.lower()
+    assert "secret-queue" in ask(app, cookie=cookie.partition(";")[0]).text
+
+
+def test_a_token_with_other_letters_is_only_wrong() -> None:
+    app = application_of(RowsInMemory([]), TOKEN)
+    assert ask(app, authorization="Bearer ü€").status == 401
+    assert ask(app, "/token", method="POST", body="token=%ff%fe", **FORM).status == 401
+    upload = ask(
+        app,
+        "/token",
+        method="POST",
+        body='--b\r\nContent-Disposition: form-data; name="token"; filename="f"\r\n\r\nx\r\n--b--\r\n',
+        content_type="multipart/form-data; boundary=b",
+    )
+    assert upload.status == 401

@@ -1,0 +1,163 @@
+"""The timeline of a queue, made from its records alone, and its picture."""
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from streaming.cli.dashboard.pictures import picture, sparkline
+from streaming.cli.dashboard.queue_history import QueueHistory
+from streaming.cli.dashboard.timeline import Reader, Span, Timeline, timeline
+from streaming.core.activation import events
+from streaming.core.activation.events import ReceiveResult
+from streaming.core.times import iso_time
+from streaming.wire.notifications import Activation
+
+FROM_MS = 1_760_000_000_000
+UNTIL_MS = FROM_MS + 60_000
+HOSTILE = "<script>alert(1)</script>"
+GARBAGE = "9999-99-99T99:99:99Z"
+
+
+def of(*dated: tuple[int, events.Event], rows: tuple[dict[str, Any], ...] = ()) -> Timeline:
+    """Returns the timeline of events and rows, whose times are in ms after its beginning."""
+    history = QueueHistory([(FROM_MS + at_ms, event) for at_ms, event in dated], [], [(FROM_MS, row) for row in rows])
+    return timeline(history, FROM_MS, UNTIL_MS)
+
+
+def receive(
+    result: ReceiveResult, messages: int = 0, transaction_id: str | None = None, *, where: bool = False
+) -> events.Receive:
+    return events.Receive("s", result, messages, where, transaction_id)
+
+
+def after(at_ms: int) -> str:
+    return iso_time(FROM_MS + at_ms)
+
+
+def row(at_ms: int, state: str = "RECEIVES_OCCURRING", **fields: Any) -> dict[str, Any]:
+    values = {
+        "state": state,
+        "unread_messages": 1,
+        "update_time": after(at_ms),
+        "activation_sequence": 1,
+        "last_activated_time": after(1_000),
+        "next_check_time": None,
+    }
+    return values | fields
+
+
+def spans(reader: Reader) -> list[tuple[str, int, int | None]]:
+    return [
+        (span.what, span.from_ms - FROM_MS, None if span.until_ms is None else span.until_ms - FROM_MS)
+        for span in reader.spans
+    ]
+
+
+def test_a_reader_waits_until_its_result_and_works_until_its_transaction_ends() -> None:
+    line = of(
+        (1_000, receive(ReceiveResult.WAITING)),
+        (2_000, receive(ReceiveResult.WAITING)),
+        (3_000, receive(ReceiveResult.MESSAGES, 2, "t")),
+        (4_000, receive(ReceiveResult.MESSAGES, 3, "t")),
+        (5_000, events.Commit("s", "t")),
+        (6_000, receive(ReceiveResult.MESSAGES, 1, "u")),
+        (7_000, events.Rollback("s", "u")),
+        (8_000, receive(ReceiveResult.WAITING)),
+        (9_000, events.SessionEnded("s")),
+    )
+    [reader] = line.readers
+    assert reader.life == Span(FROM_MS + 1_000, FROM_MS + 9_000, "lives")
+    assert spans(reader) == [
+        ("waits", 1_000, 3_000),
+        ("works", 3_000, 5_000),
+        ("works", 6_000, 7_000),
+        ("waits", 8_000, 9_000),
+    ]
+    assert [(at - FROM_MS, count) for at, count in line.receives] == [(3_000, 2), (4_000, 3), (6_000, 1)]
+
+
+def test_what_lasts_has_no_end_and_what_began_before_the_period_is_not_invented() -> None:
+    line = of((1_000, events.Commit("s", "before")), (2_000, receive(ReceiveResult.MESSAGES, 1, "t")))
+    assert [spans(reader) for reader in line.readers] == [[("works", 2_000, None)]]
+    assert line.readers[0].life.until_ms is None
+
+
+def test_a_session_that_only_ends_and_one_that_begins_again() -> None:
+    assert of((1_000, events.SessionEnded("s"))).readers == []
+    wait = receive(ReceiveResult.WAITING)
+    again = of((1_000, wait), (2_000, events.SessionEnded("s")), (3_000, wait))
+    assert [reader.life.from_ms - FROM_MS for reader in again.readers] == [1_000, 3_000]
+
+
+def test_arrivals_members_and_only_empties_without_where() -> None:
+    line = of(
+        (1_000, events.MessageArrived(5)),
+        (2_000, events.GroupObserved(3, True, 4)),
+        (3_000, receive(ReceiveResult.EMPTY)),
+        (4_000, receive(ReceiveResult.EMPTY, where=True)),
+    )
+    assert line.arrivals == [(FROM_MS + 1_000, 5)]
+    assert line.members == [(FROM_MS + 2_000, 4)]
+    assert line.empties == [FROM_MS + 3_000]
+
+
+def test_a_request_suppresses_others_until_its_answer_or_else_until_its_time_out() -> None:
+    requested = row(1_100, "NOTIFIED", next_check_time=after(31_000))
+    assert of(rows=(requested,)).suppressed == [Span(FROM_MS + 1_000, FROM_MS + 31_000, "1")]
+    answered = of(rows=(requested, row(4_000)))
+    assert answered.suppressed == [Span(FROM_MS + 1_000, FROM_MS + 4_000, "1")]
+    second = row(31_100, "NOTIFIED", activation_sequence=2, last_activated_time=after(31_000))
+    assert [span.from_ms - FROM_MS for span in of(rows=(requested, second)).suppressed] == [1_000, 31_000]
+    never = row(1_100, "NOTIFIED")
+    assert of(rows=(never,)).suppressed[0].until_ms is None
+
+
+def test_quiet_windows_join_while_they_overlap_and_end_when_they_are_cut_short() -> None:
+    first = row(1_000, quiet_since=after(1_000), quiet_until=after(6_000))
+    assert of(rows=(first,)).quiet == [Span(FROM_MS + 1_000, FROM_MS + 6_000, "quiet")]
+    longer = row(3_000, quiet_since=after(3_000), quiet_until=after(8_000))
+    assert of(rows=(first, longer)).quiet == [Span(FROM_MS + 1_000, FROM_MS + 8_000, "quiet")]
+    assert of(rows=(first, row(2_000))).quiet == [Span(FROM_MS + 1_000, FROM_MS + 2_000, "quiet")]
+    later = row(20_000, quiet_since=after(20_000), quiet_until=after(25_000))
+    assert [span.from_ms - FROM_MS for span in of(rows=(first, later)).quiet] == [1_000, 20_000]
+
+
+def test_times_that_are_none_and_counts_below_zero_break_nothing() -> None:
+    broken = row(0, "NOTIFIED", last_activated_time=GARBAGE, next_check_time="soon", quiet_until="", unread_messages=-5)
+    line = of(rows=(broken | {"update_time": "yesterday"}, row(0, quiet_since=GARBAGE, quiet_until=GARBAGE)))
+    assert line.unread[0] == (FROM_MS, 0)
+    assert "<svg" in picture(line)
+
+
+@pytest.mark.parametrize("instant", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_instants_far_away_are_drawn_at_the_edge(instant: str) -> None:
+    far = row(0, "NOTIFIED", last_activated_time=instant, next_check_time=instant, quiet_until=instant)
+    drawn = ET.fromstring(picture(of(rows=(far,))))
+    assert all(0 <= float(mark.get("x", "0")) <= 1_000 for mark in drawn.iter("rect"))
+
+
+def test_names_in_the_picture_are_text() -> None:
+    reason = f"{HOSTILE}\" onload=\"alert(1)"
+    activation = Activation("QUEUE_ACTIVATION", after(1_000), "q", "id", 1, 5, 0, reason=reason)
+    life = Span(FROM_MS, None, "lives")
+    line = Timeline(FROM_MS, UNTIL_MS, activations=[(FROM_MS + 1_000, activation)], readers=[Reader(HOSTILE, life)])
+    drawn = str(picture(line))
+    assert "<script" not in drawn
+    assert not any(name.startswith("on") for part in ET.fromstring(drawn).iter() for name in part.attrib)
+    assert f"{HOSTILE} lives" in [title.text for title in ET.fromstring(drawn).iter("title")]
+
+
+def test_marks_upon_each_other_are_one_and_many_readers_are_counted() -> None:
+    arrivals = [(at, events.MessageArrived()) for at in range(10_000)]
+    lives = [(at, events.Receive(f"reader-{at}", ReceiveResult.WAITING)) for at in range(2_000)]
+    drawn = str(picture(of(*arrivals, *lives)))
+    assert len(drawn) < 100_000
+    assert "and 1,988 earlier" in drawn
+    assert "reports: 1 arrived, 1 arrived" in drawn
+
+
+def test_sparkline() -> None:
+    assert sparkline([]) == sparkline([(1, 1)]) == ""
+    assert "at most 1,000 unread" in sparkline([(1, 0), (2, 1_000), (3, 5)])
+    assert "nan" not in sparkline([(1, 0), (1, 0)]).lower()
